@@ -1,0 +1,64 @@
+# Needs Python 3.11+ and make, nothing else; uses uv when it is there. `make` alone lists the targets.
+
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null)
+
+ifneq ($(UV),)
+create = $(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(VENV)
+install = $(UV) pip install --quiet --python $(BIN)/python
+else
+create = $(PYTHON) -m venv $(VENV)
+# Dependency groups came with pip 25.1, so pip itself is brought up to date first.
+install = $(BIN)/python -m pip install -qq --disable-pip-version-check --upgrade "pip>=25.1" && \
+	$(BIN)/python -m pip install -qq --disable-pip-version-check
+endif
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test check fix bench clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/.package ## run the demo; options in ARGS, as in make run ARGS=--once
+	@$(BIN)/headrace demo $(ARGS)
+
+test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test ARGS="-k retry"
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+check: $(VENV)/.dev ## formatting, lint, types and layers
+	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --strict --no-error-summary src tests
+	@$(BIN)/basedpyright
+	@$(BIN)/lint-imports
+
+fix: $(VENV)/.dev ## format, and repair what lint can repair
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(VENV)/.dev ## run the benchmarks; options in ARGS
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove everything that make has created
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Stamps, renewed when pyproject.toml changes: the demo needs the package only, all else needs the tools too.
+$(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "installing headrace into $(VENV)" >&2
+	@$(install) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
+	@echo "installing headrace and its development tools into $(VENV)" >&2
+	@$(install) --editable . --group dev
+	@touch $(VENV)/.package $@
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit("headrace needs Python 3.11 or newer, this is " + sys.version.split()[0] + ": make PYTHON=...") if sys.version_info < (3, 11) else None'
+	@$(create) || { rm -rf $(VENV); exit 1; }
