@@ -1,0 +1,180 @@
+"""The rules of the house as functions: each takes the root of the package and returns what breaks the rule.
+
+A finding reads `path:line: what`, so a failing test names the places. Nothing is imported: the sources are only parsed.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+MAX_LINES = 350
+
+IMPURE_MODULES = frozenset(
+    {"asyncio", "multiprocessing", "os", "random", "secrets", "selectors", "socket", "subprocess", "threading", "time"}
+)
+"""What core/ may not import: it decides from its arguments alone."""
+
+READINGS = frozenset(
+    {
+        "datetime.date.today",
+        "datetime.datetime.now",
+        "datetime.datetime.today",
+        "datetime.datetime.utcnow",
+        "os.urandom",
+        "time.monotonic",
+        "time.monotonic_ns",
+        "time.perf_counter",
+        "time.perf_counter_ns",
+        "time.time",
+        "time.time_ns",
+        "uuid.uuid1",
+        "uuid.uuid4",
+    }
+)
+"""Names that read a clock or roll dice. The modules in DICE do so whatever is taken from them."""
+
+DICE = frozenset({"random", "secrets"})
+
+MAY_READ: Mapping[str, str] = {
+    "clock.py": "Clock and Dice are the doors to time and chance",
+    "host.py": "Host makes ids, threads and sleeps for everyone else",
+    "cli": "a command lives in real time and ends with its process",
+}
+"""Files and folders, from the package root, that may read time and dice directly, each with its reason."""
+
+MAY_NAME: Mapping[str, frozenset[str]] = {
+    "tiered": frozenset({"memory"}),
+    "objects": frozenset({"memory"}),
+}
+"""Engines that are built on another one."""
+
+
+def oversized(root: Path, limit: int = MAX_LINES) -> list[str]:
+    """Modules that are more than one thought."""
+    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in _modules(root)}
+    return [f"{_name(root, path)}: {size} lines, at most {limit}" for path, size in sizes.items() if size > limit]
+
+
+def undocumented(root: Path) -> list[str]:
+    """Public modules and packages that do not say what they are for."""
+    return [
+        f"{_name(root, path)}: no docstring"
+        for path in _modules(root)
+        if _is_public(path.relative_to(root)) and not ast.get_docstring(_parse(path))
+    ]
+
+
+def impure(root: Path) -> list[str]:
+    """Places in core/ that import the outside world, read a clock or roll dice."""
+    findings = []
+    for path in _modules(root / "core"):
+        tree = _parse(path)
+        imports = [
+            (line, f"imports {module}")
+            for line, module in _imports(tree, _package(root, path))
+            if module.partition(".")[0] in IMPURE_MODULES
+        ]
+        reads = [(line, f"reads {name}") for line, name in _readings(tree)]
+        findings += [f"{_name(root, path)}:{line}: {what}" for line, what in sorted({*imports, *reads})]
+    return findings
+
+
+def stray_readings(root: Path, allowed: Mapping[str, str] = MAY_READ) -> list[str]:
+    """Places that read time or dice without going through Clock, Dice or Host."""
+    doors = [PurePosixPath(door) for door in allowed]
+    return [
+        f"{_name(root, path)}:{line}: reads {name}"
+        for path in _modules(root)
+        if not any(_name(root, path).is_relative_to(door) for door in doors)
+        for line, name in _readings(_parse(path))
+    ]
+
+
+def crossed_engines(root: Path, allowed: Mapping[str, frozenset[str]] = MAY_NAME) -> list[str]:
+    """Places where one engine names another, by import or by dotted name in a string."""
+    home = root / "engines"
+    engines = {path.stem for path in home.glob("*") if path.suffix == ".py" or path.is_dir()} - {
+        "__init__",
+        "__pycache__",
+    }
+    findings = []
+    for path in _modules(home):
+        own = PurePosixPath(path.relative_to(home).parts[0]).stem
+        others = engines - {own} - allowed.get(own, frozenset())
+        tree = _parse(path)
+        names = [*_imports(tree, _package(root, path)), *_strings(tree)]
+        for line, name in sorted(set(names)):
+            parts = name.split(".")
+            if parts[:2] == [root.name, "engines"] and len(parts) > 2 and parts[2] in others:
+                findings.append(f"{_name(root, path)}:{line}: names {name}")
+    return findings
+
+
+def _modules(root: Path) -> list[Path]:
+    return sorted(root.rglob("*.py"))
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+def _name(root: Path, path: Path) -> PurePosixPath:
+    return PurePosixPath(path.relative_to(root))
+
+
+def _is_public(path: Path) -> bool:
+    return not any(part.startswith("_") and part != "__init__.py" for part in path.parts)
+
+
+def _package(root: Path, path: Path) -> list[str]:
+    """The dotted name of the package that a relative import in this file starts from."""
+    return [root.name, *path.relative_to(root).parts[:-1]]
+
+
+def _imports(tree: ast.Module, package: list[str]) -> Iterator[tuple[int, str]]:
+    """Every import as the full dotted name of what it brings, wherever it stands."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = [*base, *(node.module or "").split(".")] if node.module else base
+            yield from ((node.lineno, ".".join([*base, alias.name])) for alias in node.names)
+
+
+def _strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """String constants that could be a dotted name; prose is not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            name = node.value.partition(":")[0]
+            if all(part.isidentifier() for part in name.split(".")):
+                yield node.lineno, name
+
+
+def _readings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Uses of a clock or of dice under whatever name they were imported; naming the type is no use."""
+    bound: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                bound[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                bound[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name) and (name := _resolve(node, bound)):
+            module, _, member = name.partition(".")
+            if name in READINGS or (module in DICE and member):
+                yield node.lineno, name
+
+
+def _resolve(node: ast.expr, bound: Mapping[str, str]) -> str | None:
+    """`dt.datetime.now` with `import datetime as dt` is `datetime.datetime.now`."""
+    if isinstance(node, ast.Attribute):
+        base = _resolve(node.value, bound)
+        return f"{base}.{node.attr}" if base else None
+    return bound.get(node.id) if isinstance(node, ast.Name) else None

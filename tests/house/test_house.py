@@ -1,0 +1,170 @@
+"""Guards the shape of the tree: the rules hold for the sources, and each rule can tell when it is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.house import rules
+
+PACKAGE = Path(__file__).parents[2] / "src" / "headrace"
+
+RULES = [rules.oversized, rules.undocumented, rules.impure, rules.stray_readings, rules.crossed_engines]
+
+
+def tree(tmp_path: Path, files: dict[str, str]) -> Path:
+    """A package called headrace with the given files."""
+    root = tmp_path / "headrace"
+    root.mkdir()
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return root
+
+
+# The sources
+
+
+def test_the_sources_are_where_the_rules_look() -> None:
+    assert (PACKAGE / "py.typed").is_file()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_sources_keep(rule: Callable[[Path], list[str]]) -> None:
+    findings = rule(PACKAGE)
+    assert not findings, "\n".join([rule.__doc__ or "", *findings])
+
+
+def test_every_door_to_time_has_a_reason() -> None:
+    assert all(reason.strip() for reason in rules.MAY_READ.values())
+
+
+# The rules
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_an_empty_tree_keeps_every_rule(rule: Callable[[Path], list[str]], tmp_path: Path) -> None:
+    assert rule(tree(tmp_path, {})) == []
+
+
+def test_a_long_module_is_found(tmp_path: Path) -> None:
+    root = tree(tmp_path, {"long.py": "x = 1\n" * 351, "right.py": "x = 1\n" * 350})
+    assert rules.oversized(root) == ["long.py: 351 lines, at most 350"]
+
+
+def test_a_public_module_without_docstring_is_found(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        {
+            "said.py": '"""Says it."""\n',
+            "mute.py": "x = 1\n",
+            "_private.py": "x = 1\n",
+            "_rooms/inner.py": "x = 1\n",
+            "core/__init__.py": "",
+        },
+    )
+    assert rules.undocumented(root) == ["core/__init__.py: no docstring", "mute.py: no docstring"]
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("import asyncio", "imports asyncio"),
+        ("import time as t", "imports time"),
+        ("import os.path", "imports os.path"),
+        ("from random import choice", "imports random.choice"),
+        ("from threading import Lock", "imports threading.Lock"),
+        ("def f():\n    import socket", "imports socket"),
+        ("from datetime import datetime\nnow = datetime.now()", "reads datetime.datetime.now"),
+        ("import datetime as dt\nnow = dt.datetime.now(dt.UTC)", "reads datetime.datetime.now"),
+        ("from uuid import uuid4\nmade = uuid4()", "reads uuid.uuid4"),
+    ],
+)
+def test_an_impure_core_is_found(source: str, finding: str, tmp_path: Path) -> None:
+    root = tree(tmp_path, {"core/job.py": source, "worker/runner.py": "import asyncio"})
+    line = source.count("\n") + 1
+    assert rules.impure(root) == [f"core/job.py:{line}: {finding}"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from datetime import datetime, timedelta\n\ndef due(now: datetime):\n    return now + timedelta(1)",
+        "from uuid import UUID\n\ndef short(id: UUID) -> str:\n    return str(id)[:8]",
+        "from headrace.core import time, random",
+        "from . import time",
+    ],
+)
+def test_a_pure_core_is_left_alone(source: str, tmp_path: Path) -> None:
+    assert rules.impure(tree(tmp_path, {"core/job.py": source})) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("import time\ntime.time()", "reads time.time"),
+        ("import time as t\nt.monotonic()", "reads time.monotonic"),
+        ("from time import monotonic as tick\ntick()", "reads time.monotonic"),
+        ("from time import time\nclock = time", "reads time.time"),
+        ("from datetime import datetime\ndatetime.now()", "reads datetime.datetime.now"),
+        ("import random\nrandom.random()", "reads random.random"),
+        ("from random import Random\nRandom(1)", "reads random.Random"),
+        ("import secrets\nsecrets.token_hex()", "reads secrets.token_hex"),
+    ],
+)
+def test_a_stray_reading_is_found(source: str, finding: str, tmp_path: Path) -> None:
+    root = tree(tmp_path, {"worker/runner.py": source})
+    assert rules.stray_readings(root) == [f"worker/runner.py:2: {finding}"]
+
+
+def test_only_the_doors_may_read_time(tmp_path: Path) -> None:
+    source = "import time\ntime.time()\n"
+    names = ["clock.py", "host.py", "cli/demo.py", "worker/clock.py", "client.py"]
+    root = tree(tmp_path, dict.fromkeys(names, source))
+    assert rules.stray_readings(root) == ["client.py:2: reads time.time", "worker/clock.py:2: reads time.time"]
+
+
+def test_asking_the_clock_is_no_reading(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path, {"worker/runner.py": "import time\n\ndef f(clock):\n    return clock.now(), time.strftime('')\n"}
+    )
+    assert rules.stray_readings(root) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "finding"),
+    [
+        ("import headrace.engines.memory", "headrace.engines.memory"),
+        ("from headrace.engines import memory", "headrace.engines.memory"),
+        ("from headrace.engines.memory import Memory", "headrace.engines.memory.Memory"),
+        ("from .. import memory", "headrace.engines.memory"),
+        ("from ..memory import Memory", "headrace.engines.memory.Memory"),
+        ("name = 'headrace.engines.memory:Memory'", "headrace.engines.memory"),
+    ],
+)
+def test_an_engine_that_names_another_is_found(source: str, finding: str, tmp_path: Path) -> None:
+    root = tree(tmp_path, {"engines/memory.py": "", "engines/sqlite/store.py": source})
+    assert rules.crossed_engines(root) == [f"engines/sqlite/store.py:1: names {finding}"]
+
+
+def test_an_engine_may_name_itself_and_what_it_is_built_on(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path,
+        {
+            "engines/__init__.py": '"""See headrace.engines.memory and headrace.engines.sqlite."""',
+            "engines/memory.py": '"""The model of headrace.engines.sqlite, too."""',
+            "engines/sqlite/store.py": "from headrace.engines.sqlite import rows\nfrom . import sql",
+            "engines/objects/store.py": "from headrace.engines.memory import Memory",
+        },
+    )
+    assert rules.crossed_engines(root) == []
+
+
+def test_what_an_engine_is_built_on_is_no_licence_for_more(tmp_path: Path) -> None:
+    root = tree(
+        tmp_path, {"engines/sqlite/store.py": "", "engines/tiered/store.py": "from headrace.engines import sqlite"}
+    )
+    assert rules.crossed_engines(root) == ["engines/tiered/store.py:1: names headrace.engines.sqlite"]
