@@ -35,7 +35,7 @@ check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --strict --no-error-summary src tests
 	@$(BIN)/basedpyright
-	@$(BIN)/lint-imports
+	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
 fix: $(VENV)/.dev ## format, and repair what lint can repair
 	@$(BIN)/ruff check --quiet --fix-only .
