@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
 
 ifneq ($(UV),)
-create = $(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(VENV)
+create = $(UV) venv --quiet --seed --allow-existing --python "$(PYTHON)" $(VENV)
 install = $(UV) pip install --quiet --python $(BIN)/python
 else
 create = $(PYTHON) -m venv $(VENV)

@@ -6,7 +6,7 @@ A finding reads `path:line: what`, so a failing test names the places. Nothing i
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 MAX_LINES = 350
@@ -50,6 +50,12 @@ MAY_NAME: Mapping[str, frozenset[str]] = {
 }
 """Engines that are built on another one."""
 
+MAY_WIRE: Mapping[str, str] = {
+    "wiring.py": "turns a URL into an engine, for everyone else",
+    "conformance": "compares every engine with the memory engine, the model",
+}
+"""Files and folders outside engines/ that may name one, each with its reason."""
+
 
 def oversized(root: Path, limit: int = MAX_LINES) -> list[str]:
     """Modules that are more than one thought."""
@@ -83,11 +89,10 @@ def impure(root: Path) -> list[str]:
 
 def stray_readings(root: Path, allowed: Mapping[str, str] = MAY_READ) -> list[str]:
     """Places that read time or dice without going through Clock, Dice or Host."""
-    doors = [PurePosixPath(door) for door in allowed]
     return [
         f"{_name(root, path)}:{line}: reads {name}"
         for path in _modules(root)
-        if not any(_name(root, path).is_relative_to(door) for door in doors)
+        if not _within(_name(root, path), allowed)
         for line, name in _readings(_parse(path))
     ]
 
@@ -95,21 +100,42 @@ def stray_readings(root: Path, allowed: Mapping[str, str] = MAY_READ) -> list[st
 def crossed_engines(root: Path, allowed: Mapping[str, frozenset[str]] = MAY_NAME) -> list[str]:
     """Places where one engine names another, by import or by dotted name in a string."""
     home = root / "engines"
-    engines = {path.stem for path in home.glob("*") if path.suffix == ".py" or path.is_dir()} - {
-        "__init__",
-        "__pycache__",
-    }
     findings = []
     for path in _modules(home):
         own = PurePosixPath(path.relative_to(home).parts[0]).stem
-        others = engines - {own} - allowed.get(own, frozenset())
-        tree = _parse(path)
-        names = [*_imports(tree, _package(root, path)), *_strings(tree)]
-        for line, name in sorted(set(names)):
-            parts = name.split(".")
-            if parts[:2] == [root.name, "engines"] and len(parts) > 2 and parts[2] in others:
-                findings.append(f"{_name(root, path)}:{line}: names {name}")
+        fine = {own, *allowed.get(own, ())}
+        named = _engines_named(root, path)
+        findings += [f"{_name(root, path)}:{line}: names {name}" for line, name, engine in named if engine not in fine]
     return findings
+
+
+def stray_wiring(root: Path, allowed: Mapping[str, str] = MAY_WIRE) -> list[str]:
+    """Places outside engines/ that name an engine although wiring gives them one."""
+    return [
+        f"{_name(root, path)}:{line}: names {name}"
+        for path in _modules(root)
+        if not _within(_name(root, path), {"engines", *allowed})
+        for line, name, _ in _engines_named(root, path)
+    ]
+
+
+def _engines_named(root: Path, path: Path) -> list[tuple[int, str, str]]:
+    """Line, dotted name and engine, for each engine of the tree that a module imports or spells out."""
+    home = root / "engines"
+    engines = {entry.stem for entry in home.glob("*") if entry.suffix == ".py" or entry.is_dir()}
+    tree = _parse(path)
+    names = sorted({*_imports(tree, _package(root, path)), *_strings(tree)})
+    split = [(line, name, name.split(".")) for line, name in names]
+    prefix = [root.name, home.name]
+    return [
+        (line, name, parts[2])
+        for line, name, parts in split
+        if parts[:2] == prefix and len(parts) > 2 and parts[2] in engines
+    ]
+
+
+def _within(name: PurePosixPath, places: Iterable[str]) -> bool:
+    return any(name.is_relative_to(place) for place in places)
 
 
 def _modules(root: Path) -> list[Path]:

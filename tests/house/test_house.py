@@ -11,7 +11,14 @@ from tests.house import rules
 
 PACKAGE = Path(__file__).parents[2] / "src" / "headrace"
 
-RULES = [rules.oversized, rules.undocumented, rules.impure, rules.stray_readings, rules.crossed_engines]
+RULES = [
+    rules.oversized,
+    rules.undocumented,
+    rules.impure,
+    rules.stray_readings,
+    rules.crossed_engines,
+    rules.stray_wiring,
+]
 
 
 def tree(tmp_path: Path, files: dict[str, str]) -> Path:
@@ -38,8 +45,8 @@ def test_the_sources_keep(rule: Callable[[Path], list[str]]) -> None:
     assert not findings, "\n".join([rule.__doc__ or "", *findings])
 
 
-def test_every_door_to_time_has_a_reason() -> None:
-    assert all(reason.strip() for reason in rules.MAY_READ.values())
+def test_every_exception_has_a_reason() -> None:
+    assert all(reason.strip() for reason in [*rules.MAY_READ.values(), *rules.MAY_WIRE.values()])
 
 
 # The rules
@@ -168,3 +175,13 @@ def test_what_an_engine_is_built_on_is_no_licence_for_more(tmp_path: Path) -> No
         tmp_path, {"engines/sqlite/store.py": "", "engines/tiered/store.py": "from headrace.engines import sqlite"}
     )
     assert rules.crossed_engines(root) == ["engines/tiered/store.py:1: names headrace.engines.sqlite"]
+
+
+def test_only_wiring_names_an_engine(tmp_path: Path) -> None:
+    source = "from headrace.engines.memory import Memory\n"
+    names = ["wiring.py", "conformance/model.py", "app.py", "maintenance/sweeper.py"]
+    root = tree(tmp_path, {"engines/memory.py": "", **dict.fromkeys(names, source)})
+    assert rules.stray_wiring(root) == [
+        "app.py:1: names headrace.engines.memory.Memory",
+        "maintenance/sweeper.py:1: names headrace.engines.memory.Memory",
+    ]
