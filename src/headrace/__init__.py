@@ -1,0 +1,1 @@
+"""Headrace: a durable job system. One lifecycle, any engine."""

@@ -1,0 +1,109 @@
+"""What every decision is made of: the checked change, the closed attempt, the ended job."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.change import Change, Key
+from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
+from headrace.core.rules import Rules
+from headrace.core.status import Outcome, Reason, Status, Verb
+from headrace.core.table import check
+
+__all__ = ["LOOSE", "change", "close", "close_uncharged", "ended", "expired", "key_freed", "placed", "soonest"]
+
+LOOSE: dict[str, Any] = {
+    "worker": None,
+    "claim": None,
+    "assigned_at": None,
+    "accepted_at": None,
+    "started_at": None,
+    "progress": None,
+}
+"""A live job that nobody holds: the attempt record keeps what is cleared here."""
+
+
+def change(
+    job: Job,
+    verb: Verb,
+    now: datetime,
+    fields: dict[str, Any],
+    *,
+    owner: bool,
+    closes: Attempt | None = None,
+    key: Key = Key.KEEP,
+    event: Event | None = None,
+) -> Change:
+    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
+    check(job, verb, fields.get("status"))
+    return Change(
+        verb=verb,
+        rev=job.rev,
+        job=replace(job, rev=job.rev + 1, updated_at=now, **fields),
+        epoch=job.epoch if owner else None,
+        worker=job.worker if owner else None,
+        attempt=closes,
+        key=key,
+        event=event,
+    )
+
+
+def close(
+    job: Job, outcome: Outcome, now: datetime, error: ErrorInfo | None = None, cause: str | None = None
+) -> Attempt:
+    """The record of the attempt that is over."""
+    return Attempt(
+        number=job.attempt,
+        epoch=job.epoch,
+        outcome=outcome,
+        worker=job.worker,
+        assigned_at=job.assigned_at,
+        started_at=job.started_at,
+        finished_at=now,
+        error=error,
+        cause=cause,
+    )
+
+
+def close_uncharged(job: Job, outcome: Outcome, now: datetime) -> tuple[Attempt, Streak]:
+    """Close an attempt that costs nothing; a run of equal ones shares the record of the first."""
+    attempt = close(job, outcome, now)
+    if job.streak is not None and job.streak.outcome is outcome:
+        return replace(attempt, number=job.streak.number), job.streak
+    return attempt, Streak(job.attempt, outcome)
+
+
+def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None) -> dict[str, Any]:
+    """The fields of a job that ended; the last attempt's times stay on it, its owner does not."""
+    fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": now, "act_by": None}
+    if job.held:
+        fields |= {"epoch": job.epoch + 1, "worker": None, "claim": None}
+    return fields
+
+
+def key_freed(job: Job) -> Key:
+    """The dedup key goes with the last live status."""
+    return Key.KEEP if job.spec.dedup is None else Key.RELEASE
+
+
+def placed(now: datetime, available_at: datetime, waits: int = 0) -> Status:
+    """Where a job that nobody holds stands: behind its parents, before its time, or in line."""
+    if waits > 0:
+        return Status.WAITING
+    return Status.SCHEDULED if available_at > now else Status.QUEUED
+
+
+def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:
+    """When the sweeper must look at a held job: its own deadline, or the end of a cancel's patience."""
+    if job.cancel_requested_at is None:
+        return moment
+    patience = job.cancel_requested_at + timedelta(seconds=2 * rules.beat + rules.cancel_grace)
+    return patience if moment is None else min(moment, patience)
+
+
+def expired(job: Job, now: datetime) -> bool:
+    """Whether it missed its last moment to be started for the first time."""
+    return job.not_after is not None and job.first_started_at is None and job.not_after <= now

@@ -1,0 +1,277 @@
+"""The way of a job as pure functions: in, through a worker's hands, and to its end.
+
+Each takes the job as last seen, the time, and what happened, and returns the ``Change`` to apply. What people and
+programs do to a job from outside (cancel, retry, …) is in ``acts``; which held job to take away is in ``sweep``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.change import Change
+from headrace.core.decide import LOOSE, change, close, close_uncharged, ended, key_freed, placed, soonest
+from headrace.core.job import ErrorInfo, Job, Progress, Spec
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.rules import Rules
+from headrace.core.status import Cause, Outcome, Reason, Status, Verb
+
+__all__ = ["accept", "admit", "finish", "lose", "may_ride", "progress", "release", "start", "submit", "unblock"]
+
+_DONE = Progress(100.0)
+
+
+def submit(
+    id: UUID,
+    spec: Spec,
+    payload_text: str,
+    now: datetime,
+    *,
+    available_at: datetime | None = None,
+    not_after: datetime | None = None,
+    waits: int = 0,
+    pending: bool = False,
+) -> Job:
+    """A new job, where the submit verb puts it."""
+    due = now if available_at is None else max(available_at, now)
+    return Job(
+        id=id,
+        spec=spec,
+        payload_text=payload_text,
+        status=Status.PENDING if pending else placed(now, due, waits),
+        available_at=due,
+        arrived_at=due,
+        updated_at=now,
+        not_after=not_after,
+        act_by=not_after,
+        waits=waits,
+    )
+
+
+def admit(job: Job, now: datetime, error: ErrorInfo | None = None) -> Change:
+    """A pending job has been checked: in line, or refused for its payload."""
+    if error is not None:
+        fields = ended(job, Status.FAILED, now, Reason.INVALID_PAYLOAD) | {"error": error}
+        return change(job, Verb.ADMIT, now, fields, owner=False, key=key_freed(job))
+    fields = {"status": placed(now, job.available_at, job.waits)}
+    return change(job, Verb.ADMIT, now, fields, owner=False)
+
+
+def unblock(job: Job, now: datetime, *, as_asked: bool = True, cancel: bool = True) -> Change:
+    """The last parent ended; if not as asked, ``cancel`` chooses between cancelled and failed."""
+    if not as_asked:
+        fields = ended(job, Status.CANCELLED if cancel else Status.FAILED, now, Reason.PARENT)
+        return change(job, Verb.UNBLOCK, now, fields, owner=False, key=key_freed(job))
+    due = max(job.available_at, now)
+    fields = {"status": placed(now, due), "waits": 0, "available_at": due, "arrived_at": due}
+    return change(job, Verb.UNBLOCK, now, fields, owner=False)
+
+
+def accept(job: Job, now: datetime, rules: Rules) -> Change:
+    """The worker takes what it was offered."""
+    act_by = soonest(job, now + timedelta(seconds=rules.start), rules)
+    fields = {"status": Status.ACCEPTED, "accepted_at": now, "act_by": act_by}
+    return change(job, Verb.ACCEPT, now, fields, owner=True)
+
+
+def _started(job: Job, now: datetime, rules: Rules) -> dict[str, Any]:
+    timeout = job.spec.timeout
+    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
+    return {
+        "status": Status.RUNNING,
+        "attempt": job.attempt + 1,
+        "started_at": now,
+        "first_started_at": job.first_started_at or now,
+        "unstarted_losses": 0,
+        "act_by": soonest(job, overdue, rules),
+    }
+
+
+def start(job: Job, now: datetime, rules: Rules) -> Change:
+    """The handler is being called."""
+    return change(job, Verb.START, now, _started(job, now, rules), owner=True)
+
+
+def may_ride(job: Job) -> bool:
+    """Whether the start may be written together with the finish.
+
+    Only if the job may be repeated and was never lost unstarted; else the start must be durable before the call.
+    """
+    return job.charged + 1 < job.max_attempts and job.unstarted_losses == 0
+
+
+def progress(job: Job, now: datetime, report: Progress) -> Change:
+    """How far the handler says it is; the only change that leaves the rev alone."""
+    decided = change(job, Verb.PROGRESS, now, {"progress": report}, owner=True)
+    return replace(decided, job=replace(decided.job, rev=job.rev))
+
+
+def finish(
+    job: Job, ending: Ending, now: datetime, chance: float, rules: Rules, started_at: datetime | None = None
+) -> Change:
+    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along."""
+    seen = job
+    if job.status is not Status.RUNNING and started_at is not None:
+        start_change = change(job, Verb.START, started_at, _started(job, started_at, rules), owner=True)
+        seen = start_change.job
+    match ending:
+        case Completed(result_text):
+            decided = _complete(seen, result_text, now)
+        case Failed():
+            decided = _fail(seen, ending, now, chance)
+        case TimedOut(error):
+            decided = lose(seen, Cause.TIMEOUT, now, chance, rules, owner=True, error=error)
+        case Snoozed(delay):
+            decided = _snooze(seen, delay, now)
+        case Released():
+            decided = release(seen, now)
+    return decided if seen is job else replace(decided, rev=job.rev)
+
+
+def _complete(job: Job, result_text: str, now: datetime) -> Change:
+    fields = ended(job, Status.COMPLETED, now)
+    fields["result_text"] = result_text
+    fields["error"] = None
+    fields["charged"] = job.charged + 1
+    fields["progress"] = _DONE if job.progress is None else replace(job.progress, percent=100.0)
+    return change(
+        job,
+        Verb.COMPLETE,
+        now,
+        fields,
+        owner=True,
+        closes=close(job, Outcome.COMPLETED, now),
+        key=key_freed(job),
+    )
+
+
+def _over(job: Job, now: datetime, charged: int, error: ErrorInfo | None, reason: Reason) -> dict[str, Any]:
+    """The attempt was the last: cancelled if that was asked for, failed otherwise."""
+    if job.cancel_requested_at is not None:
+        return ended(job, Status.CANCELLED, now, Reason.USER) | {"charged": charged, "error": error}
+    return ended(job, Status.FAILED, now, reason) | {"charged": charged, "error": error}
+
+
+def _again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay: float) -> dict[str, Any]:
+    due = now + timedelta(seconds=delay)
+    return LOOSE | {
+        "status": Status.RETRYING,
+        "epoch": job.epoch + 1,
+        "available_at": due,
+        "act_by": None,
+        "charged": charged,
+        "error": error,
+        "streak": None,
+    }
+
+
+def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
+    policy, charged = job.spec.retry, job.charged + 1
+    reason = ending.reason
+    if reason is None and ending.delay is None and not policy.allows(ending.names):
+        reason = Reason.NON_RETRYABLE
+    if reason is None and charged >= policy.max_attempts:
+        reason = Reason.RETRIES_EXHAUSTED
+    closes = close(job, Outcome.FAILED, now, ending.error)
+    if reason is not None or job.cancel_requested_at is not None:
+        fields = _over(job, now, charged, ending.error, reason or Reason.NON_RETRYABLE)
+        return change(job, Verb.FAIL, now, fields, owner=True, closes=closes, key=key_freed(job))
+    delay = policy.delay(charged - 1, chance) if ending.delay is None else ending.delay
+    fields = _again(job, now, charged, ending.error, delay)
+    return change(job, Verb.FAIL, now, fields, owner=True, closes=closes)
+
+
+def _cancelled(job: Job, verb: Verb, now: datetime) -> Change:
+    """The handler stopped, or never began, after a cancel was requested."""
+    fields = ended(job, Status.CANCELLED, now, Reason.USER)
+    closes = close(job, Outcome.CANCELLED, now) if job.status is Status.RUNNING else None
+    return change(job, verb, now, fields, owner=True, closes=closes, key=key_freed(job))
+
+
+def _snooze(job: Job, delay: float, now: datetime) -> Change:
+    if job.cancel_requested_at is not None:
+        return _cancelled(job, Verb.SNOOZE, now)
+    attempt, streak = close_uncharged(job, Outcome.SNOOZED, now)
+    fields = LOOSE | {
+        "status": Status.SCHEDULED,
+        "epoch": job.epoch + 1,
+        "available_at": now + timedelta(seconds=delay),
+        "act_by": None,
+        "streak": streak,
+    }
+    return change(job, Verb.SNOOZE, now, fields, owner=True, closes=attempt)
+
+
+def release(job: Job, now: datetime) -> Change:
+    """A graceful hand-back: not charged, and the job keeps its place by its old arrival."""
+    if job.cancel_requested_at is not None:
+        return _cancelled(job, Verb.RELEASE, now)
+    expiry = job.not_after if job.first_started_at is None else None
+    fields = LOOSE | {"status": Status.QUEUED, "epoch": job.epoch + 1, "act_by": expiry}
+    if job.status is not Status.RUNNING:
+        return change(job, Verb.RELEASE, now, fields, owner=True)
+    attempt, streak = close_uncharged(job, Outcome.RELEASED, now)
+    return change(job, Verb.RELEASE, now, fields | {"streak": streak}, owner=True, closes=attempt)
+
+
+def lose(
+    job: Job,
+    cause: Cause,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    *,
+    owner: bool = False,
+    error: ErrorInfo | None = None,
+) -> Change:
+    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out)."""
+    if job.status is Status.RUNNING:
+        return _lose_started(job, cause, now, chance, owner=owner, error=error)
+    losses = job.unstarted_losses + 1
+    fields: dict[str, Any] = {"unstarted_losses": losses}
+    closes = None
+    if job.status is Status.ACCEPTED:
+        # It may have been executing already: leave a record with an unknown start under a number of its own.
+        fields["attempt"] = job.attempt + 1
+        fields["streak"] = None
+        closes = replace(close(job, Outcome.LOST, now, cause=cause), number=job.attempt + 1)
+    if job.cancel_requested_at is not None:
+        fields |= ended(job, Status.CANCELLED, now, Reason.USER)
+    elif losses >= rules.undeliverable_after:
+        fields |= ended(job, Status.FAILED, now, Reason.UNDELIVERABLE)
+        fields["error"] = ErrorInfo("Undeliverable", f"taken by a worker and lost before its start {losses} times")
+    else:
+        expiry = job.not_after if job.first_started_at is None else None
+        fields |= LOOSE | {"status": Status.QUEUED, "epoch": job.epoch + 1, "act_by": expiry}
+        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
+
+
+_LOST = {
+    Cause.LEASE: "the worker fell silent and its lease ran out",
+    Cause.BEAT: "the worker no longer names this job as held",
+    Cause.ACCEPT_BY: "the worker did not accept in time",
+    Cause.START_BY: "the worker did not start in time",
+    Cause.TIMEOUT: "the attempt ran out of time",
+    Cause.CANCEL: "the handler did not stop within the grace of a cancel",
+}
+
+
+def _lose_started(
+    job: Job, cause: Cause, now: datetime, chance: float, *, owner: bool, error: ErrorInfo | None
+) -> Change:
+    policy, charged = job.spec.retry, job.charged + 1
+    timed_out = cause is Cause.TIMEOUT
+    if error is None:
+        detail = f"{_LOST[cause]} ({job.spec.timeout:g} s)" if timed_out and job.spec.timeout else _LOST[cause]
+        error = ErrorInfo("Timeout" if timed_out else "Lost", detail)
+    outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
+    closes = close(job, outcome, now, error, cause)
+    if charged >= policy.max_attempts or job.cancel_requested_at is not None:
+        fields = _over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
+        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
+    fields = _again(job, now, charged, error, policy.delay(charged - 1, chance))
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)

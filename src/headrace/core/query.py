@@ -1,0 +1,100 @@
+"""Questions about many jobs: filters, pages, counts, and how a due job is shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.job import Job
+from headrace.core.status import DEFERRED, Status
+from headrace.errors import ConfigError
+
+__all__ = ["Count", "Filter", "Ledger", "Page", "as_seen", "cursor_of", "matches", "seen_status"]
+
+T = TypeVar("T")
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs; every given field must match. Newest first, by order number."""
+
+    status: frozenset[Status] = frozenset()
+    task: str | None = None
+    queue: str | None = None
+    tag: str | None = None
+    text: str | None = None
+    """Found, ignoring case, in the id, the task, the payload, or the error's type and message."""
+    schedule: str | None = None
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True):
+    """Some of the answers, and where the next ones begin."""
+
+    items: tuple[T, ...]
+    cursor: str | None = None
+    """Pass it on for the next page; None at the end."""
+
+
+class Count(msgspec.Struct, frozen=True):
+    """How many jobs of a queue are in a status, and since when the oldest waits there (live ones only)."""
+
+    queue: str
+    status: Status
+    jobs: int
+    oldest: datetime | None = None
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """The books: what was accepted is live, ended or pruned, nothing else."""
+
+    accepted: int
+    live: int
+    ended: int
+    pruned: int
+
+    @property
+    def unaccounted(self) -> int:
+        """Must be 0, always."""
+        return self.accepted - self.live - self.ended - self.pruned
+
+
+def seen_status(job: Job, now: datetime) -> Status:
+    """The status a view shows: a job that is due counts as queued, promoted or not."""
+    return Status.QUEUED if job.status in DEFERRED and job.available_at <= now else job.status
+
+
+def as_seen(job: Job, now: datetime) -> Job:
+    """The job as a view shows it."""
+    status = seen_status(job, now)
+    return job if status is job.status else replace(job, status=status, arrived_at=job.available_at)
+
+
+def matches(job: Job, filter: Filter, now: datetime) -> bool:
+    """Whether the job is one of those asked for; what an engine's own search must agree with."""
+    if filter.status and seen_status(job, now) not in filter.status:
+        return False
+    for want, has in ((filter.task, job.task), (filter.queue, job.queue), (filter.schedule, job.spec.schedule)):
+        if want is not None and want != has:
+            return False
+    if filter.tag is not None and filter.tag not in job.tags:
+        return False
+    return filter.text is None or _mentions(job, filter.text.lower())
+
+
+def _mentions(job: Job, text: str) -> bool:
+    places = [str(job.id), job.task, job.payload_text]
+    if job.error is not None:
+        places += [job.error.type, job.error.message]
+    return any(text in place.lower() for place in places)
+
+
+def cursor_of(cursor: str | None) -> int | None:
+    """The order number a page starts below."""
+    if cursor is None:
+        return None
+    try:
+        return int(cursor)
+    except ValueError:
+        raise ConfigError(f"not a cursor of an earlier page: {cursor!r}") from None

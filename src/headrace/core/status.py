@@ -1,0 +1,103 @@
+"""The words of the lifecycle: statuses, outcomes of attempts, reasons, verbs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["DEFERRED", "ENDED", "HELD", "IDLE", "LIVE", "Cause", "Outcome", "Reason", "Status", "Verb"]
+
+
+class Status(StrEnum):
+    """Where a job stands; a job is in exactly one."""
+
+    PENDING = "pending"
+    WAITING = "waiting"
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    ASSIGNED = "assigned"
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
+"""Terminal: left only by retry, discard and resolve."""
+
+LIVE = frozenset(Status) - ENDED
+
+HELD = frozenset({Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING})
+"""In the hands of one worker."""
+
+DEFERRED = frozenset({Status.SCHEDULED, Status.RETRYING})
+"""Waiting for a moment: promoted to queued when due."""
+
+IDLE = LIVE - HELD
+"""Live, and nobody's."""
+
+
+class Outcome(StrEnum):
+    """How one attempt ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"
+    RELEASED = "released"
+    SNOOZED = "snoozed"
+    CANCELLED = "cancelled"
+
+
+class Reason(StrEnum):
+    """Why a job ended ``failed`` or ``cancelled``."""
+
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    NON_RETRYABLE = "non_retryable"
+    INVALID_PAYLOAD = "invalid_payload"
+    TIMEOUT = "timeout"
+    LOST = "lost"
+    UNDELIVERABLE = "undeliverable"
+    NO_HANDLER = "no_handler"
+    INVALID_RESULT = "invalid_result"
+    PARENT = "parent"
+    USER = "user"
+    EXPIRED = "expired"
+    DISCARDED = "discarded"
+
+
+class Cause(StrEnum):
+    """Why a held job is taken from its worker."""
+
+    LEASE = "lease"
+    BEAT = "beat"
+    ACCEPT_BY = "accept_by"
+    START_BY = "start_by"
+    TIMEOUT = "timeout"
+    CANCEL = "cancel"
+
+
+class Verb(StrEnum):
+    """What can be done to a job."""
+
+    SUBMIT = "submit"
+    ADMIT = "admit"
+    UNBLOCK = "unblock"
+    PROMOTE = "promote"
+    CLAIM = "claim"
+    ACCEPT = "accept"
+    START = "start"
+    PROGRESS = "progress"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    LOSE = "lose"
+    EXPIRE = "expire"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    DISCARD = "discard"
+    RESOLVE = "resolve"
+    RERUN = "rerun"
+    PRUNE = "prune"

@@ -1,0 +1,42 @@
+"""What the sweeper does about one job: the standing questions about held and expiring jobs, decided."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from headrace.core.acts import expire
+from headrace.core.change import Change
+from headrace.core.decide import expired, soonest
+from headrace.core.job import Job
+from headrace.core.lifecycle import lose
+from headrace.core.rules import Rules
+from headrace.core.status import Cause, Status, Verb
+from headrace.core.table import TABLE
+
+__all__ = ["cause_of", "sweep"]
+
+_UNNAMED = 2
+
+_DEADLINE = {Status.ASSIGNED: Cause.ACCEPT_BY, Status.ACCEPTED: Cause.START_BY, Status.RUNNING: Cause.TIMEOUT}
+
+
+def cause_of(job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int = 0) -> Cause | None:
+    """Why a held job must be taken from its worker now, or None if it may keep it."""
+    if not job.held:
+        return None
+    if not alive:
+        return Cause.LEASE
+    if unnamed >= _UNNAMED:
+        return Cause.BEAT
+    if job.act_by is None or job.act_by > now:
+        return None
+    patience = soonest(job, None, rules)
+    return Cause.CANCEL if patience is not None and patience <= now else _DEADLINE[job.status]
+
+
+def sweep(job: Job, now: datetime, chance: float, rules: Rules, *, alive: bool, unnamed: int = 0) -> Change | None:
+    """The change the sweeper must write about this job, if any."""
+    if job.status in TABLE[Verb.EXPIRE]:
+        return expire(job, now) if expired(job, now) else None
+    cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed)
+    return None if cause is None else lose(job, cause, now, chance, rules)

@@ -1,0 +1,321 @@
+"""The contract: what every engine promises, verb by verb.
+
+Engines apply what ``headrace.core`` decides. None reads a clock (``now`` is always an argument), none decides what
+becomes of a job, and none has optional verbs: what an engine cannot do is missing from its ``capabilities``, and
+asking for it raises ``NotSupported``.
+
+Errors every verb may raise: ``Unavailable(outcome="refused")`` when nothing was written, ``Unavailable(outcome=
+"unknown")`` when the write may have happened (repeat it: every write may be repeated), ``Unstorable`` when the data
+of a row is refused (nothing of the batch was written; the batcher halves it until the guilty row stands alone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import msgspec
+
+from headrace.bus import Bus
+from headrace.core.change import Change, Verdict
+from headrace.core.claim import Ask
+from headrace.core.job import History, Job
+from headrace.core.match import Profile
+from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.errors import HeadraceError
+
+__all__ = [
+    "TRANSACTION",
+    "Alive",
+    "Beat",
+    "Check",
+    "Claimed",
+    "Dead",
+    "Duplicated",
+    "Engine",
+    "InsertAnswer",
+    "Inserted",
+    "Overdue",
+    "Profiles",
+    "Refused",
+    "Setting",
+    "WorkerInfo",
+    "WorkerRow",
+]
+
+TRANSACTION = "transaction"
+"""Capability: insert and apply may ride in the user's own transaction (``via``)."""
+
+MAX_BATCH = 1000
+MAX_PROFILES = 10_000
+
+
+class Inserted(msgspec.Struct, frozen=True):
+    """The job is durable. ``job`` is as stored: with its order number, and, if the id was here before, as it is now."""
+
+    job: Job
+
+
+class Duplicated(msgspec.Struct, frozen=True):
+    """A live job of the same task holds the dedup key; nothing was stored."""
+
+    job: Job
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The store does not take this job; nothing of it was stored."""
+
+    error: HeadraceError
+
+
+InsertAnswer = Inserted | Duplicated | Refused
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What a claim was given, and what the worker should know."""
+
+    jobs: tuple[Job, ...]
+    profiles_rev: int
+    settings_rev: int
+    next_due: datetime | None
+    """When the next deferred job falls due, if the store knows one: no need to ask earlier without a hint."""
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The answer to a living worker's beat."""
+
+    beats: int
+    cancels: tuple[UUID, ...]
+    """Jobs it holds whose cancel was requested."""
+    unknown: tuple[Job, ...]
+    """Jobs the store gave it more than two beats ago that the beat did not name."""
+    profiles_rev: int
+    settings_rev: int
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """The worker was buried, or never registered: it owns nothing and must register anew."""
+
+
+class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Who a worker is; made anew at every start."""
+
+    id: UUID
+    host: str
+    pid: int
+    started_at: datetime
+    concurrency: int
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    offers: dict[str, Any] = {}
+    version: str = ""
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign of life: what the worker holds, and how it is."""
+
+    held: tuple[UUID, ...] = ()
+    state: str = "running"
+    """running, draining, or blocked."""
+    busy: int = 0
+    buffered: int = 0
+    stuck_threads: int = 0
+    """Threads that outlived their attempts."""
+    done: int = 0
+    """Attempts finished since the start."""
+
+
+class WorkerRow(msgspec.Struct, frozen=True):
+    """A worker as the store knows it."""
+
+    info: WorkerInfo
+    beat: Beat
+    beats: int
+    """The number its last beat raised; what watchers look at."""
+    beat_at: datetime
+    alive: bool
+    holds: int
+    """How many jobs the store gives to it."""
+
+
+class Overdue(msgspec.Struct, frozen=True):
+    """A job the sweeper must look at, with what the decision needs to know of its worker."""
+
+    job: Job
+    alive: bool = True
+    unnamed: int = 0
+    """Successive beats that did not name it."""
+
+
+class Profiles(msgspec.Struct, frozen=True):
+    """Every live profile."""
+
+    rev: int
+    profiles: tuple[Profile, ...]
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A small document under compare-and-set: ``queue:NAME``, ``task:NAME``, ``schedule:NAME``."""
+
+    key: str
+    value: str
+    """JSON text."""
+    rev: int
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One finding of a health check, and what to do about it."""
+
+    name: str
+    level: Literal["ok", "warn", "fail"]
+    message: str
+    remedy: str | None = None
+
+
+class Engine(Protocol):
+    """A session on a store; used from one event loop. Constructing touches nothing; ``open`` connects."""
+
+    name: str
+    rules: Rules
+    bus: Bus
+    capabilities: frozenset[str]
+
+    async def open(self) -> None:
+        """Connect, and create the schema in an empty store.
+
+        :raises SchemaTooNew, SchemaTooOld, Unavailable, ConfigError:
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect; a closed session may be opened again."""
+        ...
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        """Bring the schema up to date, or (``plan``) only say what would be done; the names of the migrations."""
+        ...
+
+    async def check(self, now: datetime) -> list[Check]:
+        """Look at the store's own health: reachable, settings, versions, integrity, clock."""
+        ...
+
+    def twin(self) -> Engine:
+        """Another session on the same store, for a loop of another thread; opened and closed by its user."""
+        ...
+
+    # -- jobs
+
+    async def insert(self, jobs: Sequence[Job], now: datetime, via: Any = None) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given; answers in the same order.
+
+        An id that is here already is answered ``Inserted`` with the job as it stands: repeating is harmless. A dedup
+        key held by a live job (or taken by an earlier job of the batch) is answered ``Duplicated``.
+        """
+        ...
+
+    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Promote what is due, then give the worker the first jobs in order that it may take.
+
+        The result is what ``core.claim.pick`` makes of the queued jobs of the asked profiles in queues that are asked
+        for and not paused, sorted by ``core.claim.order``. That the worker is alive is tested in the same commit. A
+        repeat with the same request gives the jobs of the first time that it still holds unstarted.
+        """
+        ...
+
+    async def apply(self, changes: Sequence[Change], now: datetime, via: Any = None) -> list[Verdict]:
+        """Apply each change, with all its effects, if its rev and owner still hold; verdicts in the same order.
+
+        At most one change per job. A change id that this job saw last is answered ``Applied`` again. A worker's change
+        whose owner holds but whose rev moved is ``Conflict``; whose owner moved, ``WasStale``; anybody else's change
+        whose rev moved, ``Conflict``; of a job that is gone, ``WasStale(None)``. A key to take that another live job
+        holds is ``Conflict`` with the holder, and nothing is changed.
+        """
+        ...
+
+    async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
+        """Queue deferred jobs that are due (arrival = the moment they fell due); how many."""
+        ...
+
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+        """Jobs with a question open: held ones whose ``act_by`` has passed, whose worker is not alive, or that two
+        beats did not name; idle ones whose ``act_by`` has passed."""
+        ...
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        """The jobs of these ids, in order; None for what is not here."""
+        ...
+
+    async def history(self, id: UUID) -> History:
+        """The attempts and events of one job, oldest first."""
+        ...
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        """The jobs that ``core.query.matches``, as seen now, newest first."""
+        ...
+
+    async def count(self, now: datetime) -> list[Count]:
+        """Jobs by queue and status, as seen now."""
+        ...
+
+    async def ledger(self) -> Ledger:
+        """The books."""
+        ...
+
+    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+        """Remove up to ``limit`` terminal jobs that ended at or before their status's moment, with all that is kept
+        of them; count them as pruned in the same commit."""
+        ...
+
+    # -- workers
+
+    async def register(self, info: WorkerInfo, now: datetime) -> None:
+        """Make the worker known and alive, with beat 0; repeating changes nothing."""
+        ...
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        """Raise the worker's beat number and tell it what it should know, if it is alive.
+
+        Of the jobs held by it and assigned two beats (``rules.beat``) ago or earlier, those not named gain an unnamed
+        beat, those named again lose their count.
+        """
+        ...
+
+    async def bury(self, worker: UUID, beats: int) -> bool:
+        """Declare the worker dead if its beat number is still this one; whether it was. A dead worker stays known
+        until no job names it."""
+        ...
+
+    async def retire(self, worker: UUID) -> None:
+        """The worker left in good order: dead at once, and forgotten as soon as no job names it."""
+        ...
+
+    async def workers(self) -> list[WorkerRow]:
+        """Every known worker, oldest first; forgets the dead that no job names."""
+        ...
+
+    # -- the rest of the store
+
+    async def profiles(self) -> Profiles:
+        """Every live profile, and the rev that grows whenever one is added."""
+        ...
+
+    async def settings(self, prefix: str = "") -> list[Setting]:
+        """Settings whose key begins with the prefix, by key."""
+        ...
+
+    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        """Write (None: delete) if the setting is still at rev ``expect`` (0: not there); the setting written, or None
+        when another was faster. ``queue:NAME`` documents hold ``{"priority": int, "paused": bool}`` and rule claims."""
+        ...
+
+    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        """Take or renew a duty; its token (higher for each new holder), or None while another holds it."""
+        ...
+
+    async def unlease(self, name: str, holder: UUID) -> None:
+        """Give a duty back."""
+        ...

@@ -1,0 +1,273 @@
+"""Every error headrace raises, each carrying the value that caused it.
+
+HeadraceError
+├ ConfigError (ValueError)
+│ ├ MissingExtra
+│ └ NotSupported
+├ NotOpen, SyncInAsync, NoContext, NotBound (RuntimeError)
+├ UnknownTask (LookupError), DuplicateTask (ConfigError)
+├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
+├ Duplicate, KeyReused
+├ JobNotFound (LookupError), ResultTimeout (TimeoutError)
+├ JobFailed, JobCancelled
+├ TransitionRefused, Stale, Stopped
+├ EngineError
+│ ├ Unavailable (ConnectionError)
+│ ├ Overloaded
+│ ├ Unstorable
+│ ├ SchemaTooNew
+│ └ SchemaTooOld
+└ Directive: raised by handlers to steer their own job
+  ├ Snooze
+  ├ RetryLater
+  └ GiveUp
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from headrace.core.job import ErrorInfo, Job
+
+__all__ = [
+    "ConfigError",
+    "Directive",
+    "Duplicate",
+    "DuplicateTask",
+    "EngineError",
+    "GiveUp",
+    "HeadraceError",
+    "InvalidPayload",
+    "InvalidResult",
+    "JobCancelled",
+    "JobFailed",
+    "JobNotFound",
+    "KeyReused",
+    "MissingExtra",
+    "NoContext",
+    "NotBound",
+    "NotOpen",
+    "NotSupported",
+    "Overloaded",
+    "PayloadTooLarge",
+    "ResultTimeout",
+    "RetryLater",
+    "SchemaTooNew",
+    "SchemaTooOld",
+    "Snooze",
+    "Stale",
+    "Stopped",
+    "SyncInAsync",
+    "TransitionRefused",
+    "Unavailable",
+    "UnknownTask",
+    "Unstorable",
+]
+
+
+class HeadraceError(Exception):
+    """The root of every error headrace raises."""
+
+
+class ConfigError(HeadraceError, ValueError):
+    """A setting, URL or option that cannot be used; the message names it and the remedy."""
+
+
+class MissingExtra(ConfigError):
+    """A library behind an optional extra is not installed."""
+
+    def __init__(self, what: str, library: str, extra: str) -> None:
+        super().__init__(f'{what} needs {library}: pip install "headrace[{extra}]"')
+        self.what, self.library, self.extra = what, library, extra
+
+
+class NotSupported(ConfigError):
+    """The engine declared that it cannot do what was asked."""
+
+
+class NotOpen(HeadraceError, RuntimeError):
+    """A verb was called on an App that is not open."""
+
+
+class SyncInAsync(HeadraceError, RuntimeError):
+    """A blocking call was made on a thread whose event loop is running."""
+
+
+class NoContext(HeadraceError, RuntimeError):
+    """``Context.current()`` was called outside a handler."""
+
+
+class NotBound(HeadraceError, RuntimeError):
+    """A task of a ``Tasks`` collection was submitted before an App included it."""
+
+
+class UnknownTask(HeadraceError, LookupError):
+    """No task of this name is registered here."""
+
+    def __init__(self, name: str, message: str | None = None) -> None:
+        super().__init__(message or f"no task named {name!r} is registered in this App")
+        self.name = name
+
+
+class DuplicateTask(ConfigError):
+    """Two functions were registered under one task name."""
+
+
+class InvalidPayload(HeadraceError, ValueError):
+    """The arguments do not fit the task's signature."""
+
+    def __init__(self, task: str, message: str, field: str | None = None) -> None:
+        where = f"{task}: {field}: " if field else f"{task}: "
+        super().__init__(where + message)
+        self.task, self.field = task, field
+
+
+class PayloadTooLarge(InvalidPayload):
+    """The encoded payload is over the size limit."""
+
+
+class InvalidResult(HeadraceError, ValueError):
+    """What the handler returned is not JSON or is too large."""
+
+
+class Duplicate(HeadraceError):
+    """A live job holds the dedup key; ``job`` is that job."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"dedup key {job.dedup!r} of task {job.task!r} is held by job {job.id} ({job.status})")
+        self.job = job
+
+
+class KeyReused(HeadraceError):
+    """A request key was used again with another payload; ``job`` is the first one."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"the request key of job {job.id} was used again with another payload")
+        self.job = job
+
+
+class JobNotFound(HeadraceError, LookupError):
+    """No job has this id (never accepted, or pruned after its retention)."""
+
+    def __init__(self, id: UUID) -> None:
+        super().__init__(f"no job {id}: never accepted here, or pruned after its retention")
+        self.id = id
+
+
+class ResultTimeout(HeadraceError, TimeoutError):
+    """The job did not end in the time the caller was willing to wait; the job itself goes on."""
+
+    def __init__(self, id: UUID, seconds: float) -> None:
+        super().__init__(f"job {id} did not end within {seconds:g} s (it goes on)")
+        self.id, self.seconds = id, seconds
+
+
+class JobFailed(HeadraceError):
+    """The awaited job ended ``failed``."""
+
+    def __init__(self, job: Job, error: ErrorInfo | None) -> None:
+        detail = f": {error.type}: {error.message}" if error else ""
+        super().__init__(f"job {job.id} of task {job.task!r} failed ({job.reason}){detail}")
+        self.job, self.error = job, error
+
+
+class JobCancelled(HeadraceError):
+    """The awaited job ended ``cancelled``."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"job {job.id} of task {job.task!r} was cancelled ({job.reason})")
+        self.job = job
+
+
+class TransitionRefused(HeadraceError):
+    """The lifecycle has no such transition from the job's status."""
+
+    def __init__(self, job: Job, verb: str, why: str | None = None) -> None:
+        reason = f" ({job.reason})" if job.reason else ""
+        super().__init__(f"cannot {verb} job {job.id}: " + (why or f"it is {job.status}{reason}"))
+        self.job, self.verb = job, verb
+
+
+class Stale(HeadraceError):
+    """The job has another owner now; what this worker had to say was dropped."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(f"job {job.id} is no longer held here (epoch {job.epoch}, {job.status})")
+        self.job = job
+
+
+class Stopped(HeadraceError):
+    """Raised by ``ctx.check()`` when the handler is asked to stop."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"the handler was asked to stop: {why}")
+        self.why = why
+
+
+class EngineError(HeadraceError):
+    """The store answered with an error."""
+
+
+class Unavailable(EngineError, ConnectionError):
+    """The store could not be reached; ``outcome`` tells whether the write may have happened."""
+
+    def __init__(
+        self, message: str, *, outcome: Literal["refused", "unknown"] = "refused", ids: Sequence[UUID] = ()
+    ) -> None:
+        super().__init__(message)
+        self.outcome, self.ids = outcome, tuple(ids)
+
+
+class Overloaded(EngineError):
+    """The submit lane stayed full for as long as the caller was willing to wait; nothing was stored."""
+
+
+class Unstorable(EngineError):
+    """The store refuses this row's data; other rows of the batch are not concerned."""
+
+
+class SchemaTooNew(EngineError):
+    """The database was migrated by a newer headrace."""
+
+
+class SchemaTooOld(EngineError):
+    """The database needs a migration before this version can use it."""
+
+
+class Directive(HeadraceError):
+    """Raised by a handler to steer its own job."""
+
+
+def _seconds(delay: float | timedelta) -> float:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"delay must be a finite number of seconds, not negative: {delay!r}")
+    return seconds
+
+
+class Snooze(Directive):
+    """Run me again after ``delay``; this attempt is not charged."""
+
+    def __init__(self, delay: float | timedelta) -> None:
+        self.delay = _seconds(delay)
+        super().__init__(f"snoozed for {self.delay:g} s")
+
+
+class RetryLater(Directive):
+    """This attempt failed; make the next one after ``delay``, whatever the backoff says."""
+
+    def __init__(self, delay: float | timedelta, message: str = "retry later") -> None:
+        self.delay = _seconds(delay)
+        super().__init__(message)
+
+
+class GiveUp(Directive):
+    """This job cannot succeed; end it ``failed`` without further attempts."""
+
+    def __init__(self, message: str = "gave up", **details: Any) -> None:
+        super().__init__(message)
+        self.details = details
