@@ -222,7 +222,8 @@ class Engine(Protocol):
 
         The result is what ``core.claim.pick`` makes of the queued jobs of the asked profiles in queues that are asked
         for and not paused, sorted by ``core.claim.order``. That the worker is alive is tested in the same commit. A
-        repeat with the same request gives the jobs of the first time that it still holds unstarted.
+        repeat with the same request gives the jobs of the first time that it still holds unstarted; while it holds none
+        of them, it is a claim like any other.
         """
         ...
 
@@ -308,8 +309,8 @@ class Engine(Protocol):
         ...
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        """Write (None: delete) if the setting is still at rev ``expect`` (0: not there); the setting written, or None
-        when another was faster. ``queue:NAME`` documents hold ``{"priority": int, "paused": bool}`` and rule claims."""
+        """Write (None: delete) if the setting is still at rev ``expect`` (0: not there); the setting written
+        (deleted: as it was), or None when another was faster; no rev is ever given twice. ``queue:NAME`` documents hold ``{"priority": int, "paused": bool}`` and rule claims."""
         ...
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:

@@ -36,7 +36,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """With ``worker``: the owner this change speaks for. None: nobody's, judged by rev alone."""
     worker: UUID | None = None
     attempt: Attempt | None = None
-    """The attempt this change closes; a record of the same number gains its count instead of a second row."""
+    """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
     event: Event | None = None
     id: int = 0

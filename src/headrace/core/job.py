@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, HELD, Outcome, Reason, Status
@@ -60,6 +61,10 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ErrorInfo | None = None
     cause: str | None = None
     count: int = 1
+
+    def fold(self, again: Attempt) -> Attempt:
+        """This record of a run that went on: counting the other too, ended when that did, else as the first was."""
+        return replace(self, count=self.count + again.count, finished_at=again.finished_at)
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):

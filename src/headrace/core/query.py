@@ -38,7 +38,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many jobs of a queue are in a status, and since when the oldest waits there (live ones only)."""
+    """How many jobs of a queue are in a status, and the earliest arrival among them (live ones only)."""
 
     queue: str
     status: Status
