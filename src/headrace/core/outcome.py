@@ -10,13 +10,13 @@ from headrace.core.status import Reason
 __all__ = ["Completed", "Ending", "Failed", "Released", "Snoozed", "TimedOut"]
 
 
-class Completed(msgspec.Struct, frozen=True):
+class Completed(msgspec.Struct, frozen=True, tag=True):
     """The handler returned."""
 
     result_text: str = "null"
 
 
-class Failed(msgspec.Struct, frozen=True, kw_only=True):
+class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The handler raised, or could not be called."""
 
     error: ErrorInfo
@@ -28,17 +28,17 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True):
     """Asked for by ``RetryLater``; overrides the backoff."""
 
 
-class Snoozed(msgspec.Struct, frozen=True):
+class Snoozed(msgspec.Struct, frozen=True, tag=True):
     """The handler asked to be run again later."""
 
     delay: float
 
 
-class Released(msgspec.Struct, frozen=True):
+class Released(msgspec.Struct, frozen=True, tag=True):
     """The worker handed the job back, or the handler obeyed a request to stop."""
 
 
-class TimedOut(msgspec.Struct, frozen=True):
+class TimedOut(msgspec.Struct, frozen=True, tag=True):
     """The attempt ran out of time."""
 
     error: ErrorInfo | None = None

@@ -1,0 +1,1 @@
+"""Group commit and the start and stop of services, each written once."""

@@ -1,0 +1,225 @@
+"""Group commit: what is put while a write is in flight forms the next write.
+
+There is no linger: a lone item is written at once. One write is in flight at a time. Nothing is acknowledged before it
+is durable, every waiter gets its answer or an error, and a write whose reply was lost is repeated until the answer is
+known, which is safe because every write may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+from uuid import UUID
+
+from headrace.errors import EngineError, Overloaded, Unavailable, Unstorable
+from headrace.host import Host
+
+__all__ = ["Batcher"]
+
+T = TypeVar("T")
+A = TypeVar("A")
+
+_log = logging.getLogger("headrace.batcher")
+
+MAX_ROWS = 1000
+MAX_BYTES = 4 * 1024 * 1024
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
+
+
+class _Group(NamedTuple, Generic[T, A]):
+    """Items that are written together or not at all, and who waits for them."""
+
+    items: Sequence[T]
+    weight: int
+    since: float
+    answer: Callable[[list[A]], None]
+    reject: Callable[[BaseException], None]
+    wanted: Callable[[], bool]
+
+
+def _always() -> bool:
+    return True
+
+
+class Batcher(Generic[T, A]):
+    """One lane of writes."""
+
+    def __init__(
+        self,
+        write: Callable[[list[T]], Awaitable[list[A]]],
+        host: Host,
+        *,
+        name: str,
+        identify: Callable[[T], UUID],
+        weigh: Callable[[T], int],
+        distinct: Callable[[T], Hashable] | None = None,
+        capacity: int | None = None,
+        patience: float | None = None,
+    ) -> None:
+        """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
+
+        ``patience``: seconds after which a caller is told that the store is unavailable or overloaded; None is never.
+        """
+        self._write, self._host, self._name = write, host, name
+        self._identify, self._weigh, self._distinct = identify, weigh, distinct
+        self._capacity, self._patience = capacity, patience
+        self._queue: deque[_Group[T, A]] = deque()
+        self._waiting = 0
+        self._pump: asyncio.Task[None] | None = None
+        self._room = asyncio.Event()
+        self._closed = False
+        self._give_up_at = float("inf")
+
+    @property
+    def waiting(self) -> int:
+        """Items put and not yet taken into a write."""
+        return self._waiting
+
+    async def put(self, item: T) -> A:
+        """Write one item with whatever else is waiting; its answer."""
+        return (await self.put_many((item,)))[0]
+
+    async def put_many(self, items: Sequence[T]) -> list[A]:
+        """Write these items together, in one commit; their answers."""
+        if self._capacity is not None and self._waiting >= self._capacity:
+            await self._wait_for_room()
+        future: asyncio.Future[list[A]] = asyncio.get_running_loop().create_future()
+
+        def answer(answers: list[A]) -> None:
+            if not future.done():
+                future.set_result(answers)
+
+        def reject(error: BaseException) -> None:
+            if not future.done():
+                future.set_exception(error)
+
+        self.add(items, answer, reject, lambda: not future.done())
+        return await future
+
+    def add(
+        self,
+        items: Sequence[T],
+        answer: Callable[[list[A]], None],
+        reject: Callable[[BaseException], None],
+        wanted: Callable[[], bool] = _always,
+    ) -> None:
+        """Like ``put_many`` for callers that cannot wait; never refused for want of room."""
+        if self._closed:
+            reject(self._unavailable(items, "this session is closing", False))
+            return
+        weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
+        self._queue.append(_Group(items, weight, self._host.clock.monotonic(), answer, reject, wanted))
+        self._waiting += len(items)
+        if self._pump is None:
+            self._pump = asyncio.create_task(self._run(), name=f"batcher-{self._name}")
+
+    async def close(self, patience: float = 5.0) -> None:
+        """Take no more, write what is waiting, answer everybody; give up on a silent store after ``patience``."""
+        self._closed = True
+        self._give_up_at = self._host.clock.monotonic() + patience
+        self._room.set()
+        while self._pump is not None:
+            await asyncio.shield(self._pump)
+
+    async def _wait_for_room(self) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                while self._capacity is not None and self._waiting >= self._capacity and not self._closed:
+                    self._room.clear()
+                    await self._room.wait()
+        except TimeoutError:
+            raise Overloaded(
+                f"the {self._name} lane stayed full for {self._patience:g} s ({self._waiting} waiting); nothing was stored"
+            ) from None
+
+    async def _run(self) -> None:
+        try:
+            while self._queue:
+                groups = self._take()
+                self._room.set()
+                if groups:
+                    await self._settle(groups)
+        finally:
+            self._pump = None
+            if self._queue:  # cancelled from outside: nobody may be left waiting
+                lost, self._queue, self._waiting = self._queue, deque(), 0
+                for group in lost:
+                    group.reject(self._unavailable(group.items, "the event loop ended first", False))
+
+    def _take(self) -> list[_Group[T, A]]:
+        """The next write: whole groups, in order, within the limits of one batch."""
+        groups: list[_Group[T, A]] = []
+        seen: set[Hashable] = set()
+        rows = weight = 0
+        while self._queue:
+            group = self._queue[0]
+            if groups and (rows + len(group.items) > MAX_ROWS or weight + group.weight > MAX_BYTES):
+                break
+            if self._distinct is not None:
+                keys = {self._distinct(item) for item in group.items}
+                if groups and not seen.isdisjoint(keys):
+                    break
+                seen |= keys
+            self._queue.popleft()
+            self._waiting -= len(group.items)
+            if not group.wanted():
+                continue  # its caller gave up before anything was written
+            groups.append(group)
+            rows += len(group.items)
+            weight += group.weight
+        return groups
+
+    async def _settle(self, groups: list[_Group[T, A]]) -> None:
+        """Write until every group has its answer or its error."""
+        try:
+            answers = await self._write_surely(groups)
+        except Unstorable as error:
+            if len(groups) == 1:
+                groups[0].reject(error)
+            else:  # one bad row must fail alone
+                half = len(groups) // 2
+                await self._settle(groups[:half])
+                await self._settle(groups[half:])
+        except BaseException as error:
+            for group in groups:
+                if isinstance(error, EngineError):
+                    group.reject(error)
+                else:
+                    group.reject(self._unavailable(group.items, repr(error), True))
+            if not isinstance(error, Exception):
+                raise
+            if not isinstance(error, EngineError):
+                _log.exception("a write of the %s lane failed in an unforeseen way", self._name)
+        else:
+            start = 0
+            for group in groups:
+                end = start + len(group.items)
+                group.answer(answers[start:end])
+                start = end
+
+    async def _write_surely(self, groups: list[_Group[T, A]]) -> list[A]:
+        """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
+        items = [item for group in groups for item in group.items]
+        pause, unknown, since = _FIRST_PAUSE, False, groups[0].since
+        while True:
+            try:
+                return await self._write(items)
+            except Unavailable as error:
+                unknown = unknown or error.outcome == "unknown"
+                now = self._host.clock.monotonic()
+                impatient = self._patience is not None and now + pause - since > self._patience
+                if impatient or now > self._give_up_at:
+                    raise self._unavailable(items, f"{error} (repeated for {now - since:.1f} s)", unknown) from error
+                if pause == _FIRST_PAUSE:
+                    _log.warning("the store is unavailable for %s, repeating: %s", self._name, error)
+            await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _unavailable(self, items: Sequence[T], why: str, unknown: bool) -> Unavailable:
+        ids = [self._identify(item) for item in items]
+        return Unavailable(
+            f"the {self._name} were not acknowledged: {why}", outcome="unknown" if unknown else "refused", ids=ids
+        )

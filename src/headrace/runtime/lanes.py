@@ -1,0 +1,169 @@
+"""How jobs are written: submits, finishes and acts as lanes of group commit, with hints after success."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.bus import Hint, Topic
+from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.job import Job
+from headrace.core.status import Status, Verb
+from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
+from headrace.errors import Duplicate, JobNotFound, Unavailable
+from headrace.host import Host
+from headrace.runtime.batcher import MAX_ROWS, Batcher
+
+__all__ = ["Lanes"]
+
+_ROW = 400
+"""About what a row weighs beside its payload or result."""
+
+_SUBMITS_WAITING = 20_000
+_TRIES = 50
+
+
+def _insert_weight(job: Job) -> int:
+    return _ROW + len(job.payload_text)
+
+
+def _change_weight(change: Change) -> int:
+    return _ROW + len(change.job.result_text or "")
+
+
+def _job_id(job: Job) -> UUID:
+    return job.id
+
+
+def _change_id(change: Change) -> UUID:
+    return change.job.id
+
+
+class Lanes:
+    """The writers of one session. Submits, keyed submits, finishes and acts never wait for one another."""
+
+    def __init__(self, engine: Engine, host: Host, *, patience: float = 30.0) -> None:
+        self.engine, self.host = engine, host
+
+        def submits(name: str) -> Batcher[Job, InsertAnswer]:
+            return Batcher(
+                self._insert,
+                host,
+                name=name,
+                identify=_job_id,
+                weigh=_insert_weight,
+                distinct=_job_id,
+                capacity=_SUBMITS_WAITING,
+                patience=patience,
+            )
+
+        def changes(name: str, patience: float | None) -> Batcher[Change, Verdict]:
+            return Batcher(
+                self._apply,
+                host,
+                name=name,
+                identify=_change_id,
+                weigh=_change_weight,
+                distinct=_change_id,
+                patience=patience,
+            )
+
+        self._plain, self._keyed = submits("submits"), submits("keyed submits")
+        # A finished job's result must not be given up while the worker lives: finishes are repeated for ever.
+        self._finishes, self._acts = changes("finishes", None), changes("changes", patience)
+
+    # -- submits
+
+    async def insert(self, job: Job) -> Inserted | Duplicated:
+        """Store one job."""
+        lane = self._plain if job.spec.dedup is None else self._keyed
+        return _accepted(await lane.put(job))
+
+    async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""
+        answers: list[Inserted | Duplicated] = []
+        for start in range(0, len(jobs), MAX_ROWS):
+            chunk = jobs[start : start + MAX_ROWS]
+            lane = self._plain if all(job.spec.dedup is None for job in chunk) else self._keyed
+            answers += map(_accepted, await lane.put_many(chunk))
+        return answers
+
+    async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
+        answers = await self.engine.insert(jobs, self.host.clock.now())
+        # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.
+        queues = {job.spec.queue for job in jobs}
+        self.engine.bus.send(Hint(Topic.READY, tuple(queues)))
+        return answers
+
+    # -- changes
+
+    async def apply(self, change: Change) -> Verdict:
+        """Apply an act of a person, a program or the sweeper."""
+        return await self._acts.put(self._stamped(change))
+
+    def finish(
+        self, change: Change, answer: Callable[[Verdict], None], reject: Callable[[BaseException], None]
+    ) -> None:
+        """Apply a worker's change without waiting; never refused, repeated until the store answers."""
+        self._finishes.add((self._stamped(change),), lambda verdicts: answer(verdicts[0]), reject)
+
+    async def decide(self, id: UUID, verb: Callable[[Job, datetime], Change | None]) -> Job:
+        """Decide from the job as it stands, apply, and decide again whenever it moved; the job that came of it.
+
+        :raises JobNotFound: there is no such job.
+        :raises TransitionRefused: the lifecycle refuses the verb.
+        :raises Duplicate: the dedup key it needs again is held by another job.
+        """
+        job = (await self.engine.get([id]))[0]
+        for _ in range(_TRIES):
+            if job is None:
+                raise JobNotFound(id)
+            change = verb(job, self.host.clock.now())
+            if change is None:
+                return job
+            verdict = await self.apply(change)
+            if isinstance(verdict, Applied):
+                return verdict.job
+            if isinstance(verdict, Conflict) and verdict.holder is not None:
+                raise Duplicate(verdict.holder)
+            job = verdict.job
+        raise Unavailable(f"job {id} changed {_TRIES} times while a decision about it was being written")
+
+    async def close(self) -> None:
+        """Write what is waiting and answer everybody."""
+        for lane in (self._plain, self._keyed, self._acts, self._finishes):
+            await lane.close()
+
+    def _stamped(self, change: Change) -> Change:
+        return change if change.id else replace(change, id=self.host.dice.token())
+
+    async def _apply(self, changes: list[Change]) -> list[Verdict]:
+        verdicts = await self.engine.apply(changes, self.host.clock.now())
+        ended: list[str] = []
+        others: dict[Topic, set[str]] = {}
+        for change, verdict in zip(changes, verdicts, strict=True):
+            if not isinstance(verdict, Applied):
+                continue
+            job = change.job
+            if job.finished_at is not None:
+                ended.append(str(job.id))
+            elif job.status is Status.QUEUED:
+                others.setdefault(Topic.READY, set()).add(job.spec.queue)
+            elif change.verb is Verb.CANCEL:
+                others.setdefault(Topic.CANCEL, set()).add(str(job.id))
+            elif change.verb in (Verb.PROGRESS, Verb.START):
+                others.setdefault(Topic.PROGRESS, set()).add(str(job.id))
+        if ended:
+            others[Topic.ENDED] = set(ended)
+        for topic, names in others.items():
+            self.engine.bus.send(Hint(topic, tuple(names)))
+        return verdicts
+
+
+def _accepted(answer: InsertAnswer) -> Inserted | Duplicated:
+    if isinstance(answer, Refused):
+        raise answer.error
+    return answer

@@ -1,0 +1,51 @@
+"""Start and stop, written once for every loop that runs beside the others."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+__all__ = ["Service"]
+
+
+class Service(ABC):
+    """Something that runs between ``start`` and ``stop``; ``main`` returns soon after ``stopping`` is set."""
+
+    def __init__(self) -> None:
+        self.stopping = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def main(self) -> None:
+        """What runs."""
+
+    async def start(self) -> None:
+        """Begin; a service that runs already is left alone."""
+        if self._task is None:
+            self.stopping = asyncio.Event()
+            self._task = asyncio.create_task(self.main(), name=type(self).__name__)
+
+    async def stop(self) -> None:
+        """Ask ``main`` to return and wait for it; raises what it raised. May be called twice, or without a start."""
+        self.stopping.set()
+        await self.done()
+
+    async def done(self) -> None:
+        """Wait until ``main`` has returned, for whatever reason."""
+        task = self._task
+        if task is not None:
+            # Shielded: a caller that gives up waiting must not cancel the service for everybody else.
+            await asyncio.shield(task)
+            if self._task is task:
+                self._task = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
