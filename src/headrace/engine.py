@@ -310,7 +310,8 @@ class Engine(Protocol):
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
         """Write (None: delete) if the setting is still at rev ``expect`` (0: not there); the setting written
-        (deleted: as it was), or None when another was faster; no rev is ever given twice. ``queue:NAME`` documents hold ``{"priority": int, "paused": bool}`` and rule claims."""
+        (deleted: as it was), or None when another was faster. No rev is given to a key twice. ``queue:NAME``
+        documents hold ``{"priority": int, "paused": bool}`` and rule claims."""
         ...
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:

@@ -1,0 +1,236 @@
+"""The state of a memory store, and each verb of the contract on it; one caller at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from uuid import UUID
+
+from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
+from headrace.core.claim import Ask, QueueRule, grant, order, pick, promoted, queue_rule
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engine import (
+    MAX_PROFILES,
+    Alive,
+    Beat,
+    Claimed,
+    Dead,
+    Duplicated,
+    InsertAnswer,
+    Inserted,
+    Overdue,
+    Profiles,
+    Refused,
+    Setting,
+    WorkerInfo,
+    WorkerRow,
+)
+from headrace.engines.memory.jobs import Jobs
+from headrace.errors import ConfigError
+
+__all__ = ["Store"]
+
+_UNSTARTED = frozenset({Status.ASSIGNED, Status.ACCEPTED})
+_UNNAMED = 2
+
+
+class _Worker:
+    def __init__(self, info: WorkerInfo, now: datetime) -> None:
+        self.info = info
+        self.beat = Beat()
+        self.beats = 0
+        self.beat_at = now
+        self.alive = True
+
+
+class _Lease:
+    def __init__(self) -> None:
+        self.token = 0
+        self.holder: UUID | None = None
+        self.until: datetime | None = None
+
+
+class Store:
+    """What the sessions of one memory store share. Not locked: a session calls one verb at a time, under its lock."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.jobs = Jobs()
+        self.settings_rev = 0
+        self._workers: dict[UUID, _Worker] = {}
+        self._settings: dict[str, Setting] = {}
+        self._leases: dict[str, _Lease] = {}
+
+    # -- jobs
+
+    def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
+        """Store new jobs."""
+        return [self._insert(job) for job in jobs]
+
+    def _insert(self, job: Job) -> InsertAnswer:
+        here = self.jobs.records.get(job.id)
+        if here is not None:
+            return Inserted(here)
+        holder = self.jobs.holder(job)
+        if holder is not None:
+            return Duplicated(holder)
+        stored = self.jobs.insert(job)
+        if stored is None:
+            return Refused(
+                ConfigError(
+                    f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store"
+                    " keeps apart: require fewer different things"
+                )
+            )
+        return Inserted(stored)
+
+    def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Promote what is due, then give the worker the first jobs in order that it may take."""
+        if not self._alive(worker):
+            return Dead()
+        self.promote(now, None)
+        held = (self.jobs.records[id] for id in self.jobs.held.get(worker, ()))
+        taken = [job for job in held if job.claim == request and job.status in _UNSTARTED]
+        if taken:
+            taken.sort(key=lambda job: order(job, self._queue_rule(job.queue).priority))
+        else:
+            given = grant(worker, ask, request, now, self.rules)
+            taken = [given.on(job) for job in pick(self.jobs.claimable(ask, self._queue_rule), ask, now, self.rules)]
+            for job in taken:
+                self.jobs.put(job)
+        due = self.jobs.deferred.first()
+        return Claimed(tuple(taken), self.jobs.profiles_rev, self.settings_rev, None if due is None else due[0])
+
+    def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Apply each change if its rev and owner still hold."""
+        return [self._apply(change) for change in changes]
+
+    def _apply(self, change: Change) -> Verdict:
+        job = self.jobs.records.get(change.job.id)
+        if job is None:
+            return WasStale(None)
+        if self.jobs.seen(change):
+            return Applied(change.job)
+        if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
+            return WasStale(job)
+        if change.rev != job.rev:
+            return Conflict(job)
+        if change.key is Key.TAKE:
+            holder = self.jobs.holder(job)
+            if holder is not None:
+                return Conflict(job, holder)
+        self.jobs.change(change)
+        return Applied(change.job)
+
+    def promote(self, now: datetime, limit: int | None) -> int:
+        """Queue deferred jobs that are due."""
+        due = list(islice(self.jobs.deferred.upto(now), limit))
+        for id in due:
+            self.jobs.put(promoted(self.jobs.records[id], now))
+        return len(due)
+
+    def overdue(self, now: datetime, limit: int) -> list[Overdue]:
+        """Jobs with a question open."""
+        found = dict.fromkeys(self.jobs.watched.upto(now))
+        for worker, held in self.jobs.held.items():
+            alive = self._alive(worker)
+            found |= dict.fromkeys(id for id, unnamed in held.items() if not alive or unnamed >= _UNNAMED)
+        return [self._overdue(self.jobs.records[id]) for id in islice(found, limit)]
+
+    def _overdue(self, job: Job) -> Overdue:
+        if job.worker is None:
+            return Overdue(job)
+        return Overdue(job, self._alive(job.worker), self.jobs.held[job.worker][job.id])
+
+    # -- workers
+
+    def register(self, info: WorkerInfo, now: datetime) -> None:
+        """Make the worker known."""
+        self._workers.setdefault(info.id, _Worker(info, now))
+
+    def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        """Raise the worker's beat number and count what it did not name."""
+        if not self._alive(worker):
+            return Dead()
+        row = self._workers[worker]
+        row.beat, row.beats, row.beat_at = beat, row.beats + 1, now
+        held, named = self.jobs.held.get(worker, {}), frozenset(beat.held)
+        old = now - timedelta(seconds=2 * self.rules.beat)
+        jobs = sorted((self.jobs.records[id] for id in held), key=lambda job: job.seq)
+        unknown = []
+        for job in jobs:
+            if job.assigned_at is not None and job.assigned_at <= old:
+                held[job.id] = 0 if job.id in named else held[job.id] + 1
+                if job.id not in named:
+                    unknown.append(job)
+        cancels = tuple(job.id for job in jobs if job.cancel_requested_at is not None)
+        return Alive(row.beats, cancels, tuple(unknown), self.jobs.profiles_rev, self.settings_rev)
+
+    def bury(self, worker: UUID, beats: int) -> bool:
+        """Declare the worker dead if it has not beaten since."""
+        row = self._workers.get(worker)
+        if row is None or row.beats != beats:
+            return False
+        row.alive = False
+        return True
+
+    def retire(self, worker: UUID) -> None:
+        """Let the worker go."""
+        if worker in self._workers:
+            self._workers[worker].alive = False
+
+    def workers(self) -> list[WorkerRow]:
+        """Every known worker, without the dead that no job names."""
+        self._workers = {id: row for id, row in self._workers.items() if row.alive or id in self.jobs.held}
+        oldest_first = sorted(self._workers.values(), key=lambda row: row.info.started_at)
+        return [
+            WorkerRow(row.info, row.beat, row.beats, row.beat_at, row.alive, len(self.jobs.held.get(row.info.id, ())))
+            for row in oldest_first
+        ]
+
+    def _alive(self, worker: UUID) -> bool:
+        return worker in self._workers and self._workers[worker].alive
+
+    # -- the rest
+
+    def profiles(self) -> Profiles:
+        """Every live profile."""
+        return Profiles(self.jobs.profiles_rev, tuple(self.jobs.profiles.values()))
+
+    def settings(self, prefix: str) -> list[Setting]:
+        """Settings by key."""
+        return [self._settings[key] for key in sorted(self._settings) if key.startswith(prefix)]
+
+    def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        """Compare and set; revs are taken from one counter, so that none comes again after a delete."""
+        here = self._settings.get(key)
+        if expect != (0 if here is None else here.rev):
+            return None
+        self.settings_rev += 1
+        if value is None:
+            return self._settings.pop(key, Setting(key, "null", 0))
+        setting = self._settings[key] = Setting(key, value, self.settings_rev)
+        return setting
+
+    def _queue_rule(self, queue: str) -> QueueRule:
+        setting = self._settings.get(f"queue:{queue}")
+        return queue_rule(None if setting is None else setting.value)
+
+    def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        """Take or renew a duty."""
+        lease = self._leases.setdefault(name, _Lease())
+        if lease.holder != holder:
+            if lease.until is not None and lease.until > now:
+                return None
+            lease.holder, lease.token = holder, lease.token + 1
+        lease.until = now + timedelta(seconds=seconds)
+        return lease.token
+
+    def unlease(self, name: str, holder: UUID) -> None:
+        """Give a duty back."""
+        lease = self._leases.get(name)
+        if lease is not None and lease.holder == holder:
+            lease.holder = lease.until = None
