@@ -5,7 +5,7 @@ HeadraceError
 │ ├ MissingExtra
 │ └ NotSupported
 ├ NotOpen, SyncInAsync, NoContext, NotBound (RuntimeError)
-├ UnknownTask (LookupError), DuplicateTask (ConfigError)
+├ UnknownTask, UnknownSchedule (LookupError), DuplicateTask (ConfigError)
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), ResultTimeout (TimeoutError)
@@ -64,6 +64,7 @@ __all__ = [
     "SyncInAsync",
     "TransitionRefused",
     "Unavailable",
+    "UnknownSchedule",
     "UnknownTask",
     "Unstorable",
 ]
@@ -110,6 +111,14 @@ class UnknownTask(HeadraceError, LookupError):
 
     def __init__(self, name: str, message: str | None = None) -> None:
         super().__init__(message or f"no task named {name!r} is registered in this App")
+        self.name = name
+
+
+class UnknownSchedule(HeadraceError, LookupError):
+    """No schedule of this name is stored."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no schedule named {name!r}")
         self.name = name
 
 

@@ -1,0 +1,27 @@
+"""What keeps a store in order: sweeping, pruning and planning, done by whichever worker holds the duty."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from headrace.core.rules import Retention
+from headrace.engine import Engine
+from headrace.host import Host
+from headrace.maintenance.planner import Planner
+from headrace.maintenance.pruner import Pruner
+from headrace.maintenance.sweeper import Sweeper
+from headrace.runtime.lanes import Lanes
+from headrace.runtime.service import Service
+
+__all__ = ["Planner", "Pruner", "Sweeper", "services"]
+
+
+def services(
+    engine: Engine, lanes: Lanes, host: Host, holder: UUID, retention: Retention | None = None
+) -> list[Service]:
+    """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules."""
+    return [
+        Sweeper(engine, lanes, host, holder),
+        Pruner(engine, lanes, host, holder, retention),
+        Planner(engine, lanes, host, holder, retention),
+    ]

@@ -1,0 +1,146 @@
+"""Duties: loops that one holder does at a time, so that work is not done twice; harmless if it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from typing import ClassVar
+from uuid import UUID
+
+from headrace.engine import Engine
+from headrace.errors import EngineError, Overloaded, Unavailable
+from headrace.host import Host
+from headrace.runtime.lanes import Lanes
+from headrace.runtime.service import Service
+
+__all__ = ["Duty", "Elector"]
+
+_log = logging.getLogger("headrace.maintenance")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+
+
+class Elector:
+    """Holds a duty for one holder: taken when free, renewed after a third of its lease, given back on stop."""
+
+    def __init__(self, engine: Engine, host: Host, holder: UUID, duty: str) -> None:
+        self.engine, self.host, self.holder, self.duty = engine, host, holder, duty
+        self.seconds = engine.rules.lease
+        self.token: int | None = None
+        self._ask_at = float("-inf")
+
+    async def leads(self) -> bool:
+        """Whether the duty is ours now; asks the store when it is time to.
+
+        Because the renewal is a write, a store that answers questions but takes no writes stops its leader here, before
+        the leader judges anybody who cannot write either.
+        """
+        asked = self.host.clock.monotonic()
+        if asked < self._ask_at:
+            return self.token is not None
+        token = await self.engine.lease(self.duty, self.holder, self.seconds, self.host.clock.now())
+        if token != self.token:
+            _log.debug("%s: %s", self.duty, "taken over" if token is not None else "left to another")
+        self.token = token
+        # Those who stand by ask out of step with one another.
+        spread = 1.0 if token is not None else 0.75 + self.host.dice.chance() / 4
+        self._ask_at = asked + self.seconds / 3 * spread
+        return token is not None
+
+    @property
+    def asks_in(self) -> float:
+        """Seconds until the store must be asked again."""
+        return max(0.0, self._ask_at - self.host.clock.monotonic())
+
+    async def resign(self) -> None:
+        """Give the duty back, if we have it; a store that cannot be told will notice by itself."""
+        token, self.token, self._ask_at = self.token, None, float("-inf")
+        if token is None:
+            return
+        try:
+            await self.engine.unlease(self.duty, self.holder)
+        except EngineError as error:
+            _log.debug("%s was not given back: %s", self.duty, error)
+
+
+class Duty(Service):
+    """A loop of ticks, made only while the duty is ours; survives every error, and says so once per outage."""
+
+    name: ClassVar[str]
+
+    def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID) -> None:
+        super().__init__()
+        self.engine, self.lanes, self.host, self.rules = engine, lanes, host, engine.rules
+        self.elector = Elector(engine, host, holder, f"duty:{self.name}")
+        self.wake = asyncio.Event()
+        self._due = float("-inf")
+        self._failures = 0
+
+    @abstractmethod
+    async def tick(self) -> int:
+        """One round; how much was done."""
+
+    @abstractmethod
+    def pause(self) -> float:
+        """Seconds until the next round is worth making."""
+
+    async def start(self) -> None:
+        """Begin."""
+        if self._task is None:
+            self.wake = asyncio.Event()  # like the one of the service: made anew for the loop it runs on
+            self._due = float("-inf")
+        await super().start()
+
+    def nudge(self) -> None:
+        """Something changed: make the next round at once."""
+        self._due = float("-inf")
+        self.wake.set()
+
+    async def stop(self) -> None:
+        """End after the round under way, and give the duty back."""
+        self.stopping.set()
+        self.wake.set()
+        await super().stop()
+
+    async def main(self) -> None:
+        """Tick until stopped."""
+        try:
+            while not self.stopping.is_set():
+                self.wake.clear()
+                await self.host.wait(self.wake, await self.round())
+        finally:
+            await self.elector.resign()
+
+    async def round(self) -> float:
+        """One tick, if the duty is ours and it is time; the seconds to wait before the next round."""
+        clock = self.host.clock
+        try:
+            if not await self.elector.leads():
+                self._due = float("-inf")
+                return self._recovered(self.elector.asks_in)
+            if clock.monotonic() >= self._due:
+                self._due = float("inf")
+                await self.tick()
+                # A nudge during the tick asks for another one.
+                self._due = min(self._due, clock.monotonic() + self.pause())
+            return self._recovered(max(0.0, min(self._due - clock.monotonic(), self.elector.asks_in)))
+        except (Unavailable, Overloaded) as error:
+            if not self._failures:
+                _log.warning("%s waits for the store: %s", self.name, error)
+        except Exception:
+            # A loop that dies of one bad row would leave every job uncared for.
+            if not self._failures:
+                _log.exception("%s failed and goes on", self.name)
+        self._failures += 1
+        self._due = float("-inf")
+        return min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failures - 1, 10)) * self._jitter()
+
+    def _recovered(self, pause: float) -> float:
+        if self._failures:
+            _log.warning("%s goes on after %d failed rounds", self.name, self._failures)
+            self._failures = 0
+        return pause
+
+    def _jitter(self) -> float:
+        return 0.75 + self.host.dice.chance() / 4

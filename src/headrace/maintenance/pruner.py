@@ -1,0 +1,61 @@
+"""The pruner: removes ended jobs when their retention is over."""
+
+from __future__ import annotations
+
+import logging
+from uuid import UUID
+
+from headrace.core.rules import Retention
+from headrace.engine import MAX_BATCH, Engine
+from headrace.host import Host
+from headrace.maintenance.elector import Duty
+from headrace.runtime.lanes import Lanes
+
+__all__ = ["Pruner"]
+
+_log = logging.getLogger("headrace.pruner")
+
+_PAUSE = 60.0
+_BREATH = 0.01
+"""Seconds between two batches, so that a long prune does not stand in the way of claims."""
+
+
+class Pruner(Duty):
+    """Deletes in batches, once a minute; live jobs are never touched."""
+
+    name = "pruner"
+
+    def __init__(
+        self,
+        engine: Engine,
+        lanes: Lanes,
+        host: Host,
+        holder: UUID,
+        retention: Retention | None = None,
+        *,
+        limit: int = MAX_BATCH,
+    ) -> None:
+        super().__init__(engine, lanes, host, holder)
+        self.retention = retention or engine.rules.retention
+        self.pruned = 0
+        """How many since the start."""
+        self._limit = limit
+
+    def pause(self) -> float:
+        """Seconds until the next round."""
+        return _PAUSE * self._jitter()
+
+    async def tick(self) -> int:
+        """Remove what is past its retention; how many jobs."""
+        before = self.retention.cutoffs(self.host.clock.now())
+        total = 0
+        while True:
+            removed = await self.engine.delete(before, self._limit)
+            total += removed
+            self.pruned += removed
+            if removed < self._limit or self.stopping.is_set():
+                break
+            await self.host.sleep(_BREATH)
+        if total:
+            _log.info("pruned %d jobs past their retention", total)
+        return total

@@ -1,0 +1,232 @@
+"""Schedules as kept in the store: made, changed, rested and removed, by people and by the code of workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.bus import Hint, Topic
+from headrace.core.job import Job
+from headrace.core.lifecycle import submit
+from headrace.core.schedule import ScheduleDoc, fire_id, same_rule
+from headrace.engine import Engine, Setting
+from headrace.errors import ConfigError, Unavailable, UnknownSchedule
+from headrace.host import Host
+from headrace.runtime.lanes import Lanes
+
+__all__ = [
+    "PREFIX",
+    "create_schedule",
+    "delete_schedule",
+    "find_schedule",
+    "fire",
+    "list_schedules",
+    "pause_schedule",
+    "read",
+    "resume_schedule",
+    "sync_schedules",
+    "trigger_schedule",
+]
+
+PREFIX = "schedule:"
+
+_TRIES = 20
+
+
+def read(setting: Setting) -> ScheduleDoc:
+    """The schedule a setting holds; refuses one that this version cannot read."""
+    try:
+        return ScheduleDoc.from_text(setting.value)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ConfigError(f"the setting {setting.key!r} is not a schedule this version can read: {error}") from error
+
+
+def fire(doc: ScheduleDoc, at: datetime, now: datetime) -> Job:
+    """The one job that this fire makes; always of the same id."""
+    spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=at)
+    return submit(fire_id(doc.name, doc.generation, at), spec, doc.payload_text, now)
+
+
+async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
+    """Every schedule, by name."""
+    return [read(setting) for setting in await engine.settings(PREFIX)]
+
+
+async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
+    """The schedule of this name.
+
+    :raises UnknownSchedule:
+    """
+    setting = await _setting(engine, name)
+    if setting is None:
+        raise UnknownSchedule(name)
+    return read(setting)
+
+
+async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
+    """Make a schedule, or change the one of its name; as stored.
+
+    The same rule keeps its place and goes on; another rule begins at the new document's ``cursor``. A rest ends.
+
+    :raises ConfigError: the name belongs to a schedule that the code of a task defines.
+    """
+
+    def edit(old: ScheduleDoc | None) -> ScheduleDoc:
+        if old is not None and old.source == "code" and doc.source != "code" and not old.retired:
+            raise ConfigError(
+                f"schedule {doc.name!r} is defined in code, with the task {old.task!r}: change it there, or choose "
+                f"another name"
+            )
+        revised = _revised(old, doc)
+        return replace(revised, paused=False) if doc.source == "dynamic" else revised
+
+    return await _edit(engine, doc.name, edit)
+
+
+async def pause_schedule(engine: Engine, name: str) -> ScheduleDoc:
+    """Let it rest: nothing fires until it is resumed."""
+    return await _edit(engine, name, lambda old: replace(_known(old, name), paused=True))
+
+
+async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleDoc:
+    """End its rest; what would have fired meanwhile is not made good."""
+
+    def edit(old: ScheduleDoc | None) -> ScheduleDoc:
+        doc = _known(old, name)
+        return replace(doc, paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
+
+    return await _edit(engine, name, edit)
+
+
+async def delete_schedule(engine: Engine, name: str) -> None:
+    """Remove it; its jobs stay. One that code defines comes back when a worker with that code starts."""
+    for _ in range(_TRIES):
+        setting = await _setting(engine, name)
+        if setting is None:
+            raise UnknownSchedule(name)
+        await engine.put_setting(setting.key, None, setting.rev)
+        after = await _setting(engine, name)
+        if after is None:
+            _tell(engine, name)
+            return
+    raise _contended(name)
+
+
+async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) -> Job:
+    """Submit its job now, apart from its fires; also while it rests. The live job that holds its dedup key, if any."""
+    doc, now = await find_schedule(engine, name), host.clock.now()
+    spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=None)
+    answer = await lanes.insert(submit(host.dice.new_id(now), spec, doc.payload_text, now))
+    return answer.job
+
+
+async def sync_schedules(
+    engine: Engine, docs: Iterable[ScheduleDoc], now: datetime, *, tasks: Collection[str] | None = None
+) -> list[str]:
+    """Bring the schedules that code defines up to date with the code; the names of those that changed.
+
+    Called by a worker at its start, with everything its tasks ask for. A schedule that came from code, whose task is
+    one of ``tasks`` (default: the tasks of ``docs``) and which is asked for no more, retires: it stays, so that its
+    cursor and generation do, but fires no longer.
+    """
+    wanted = {doc.name: doc if doc.source == "code" else replace(doc, source="code") for doc in docs}
+    known = {doc.task for doc in wanted.values()} if tasks is None else set(tasks)
+    changed = []
+    for name, doc in wanted.items():
+        if await _wrote(engine, name, partial(_revised, new=doc)):
+            changed.append(name)
+    for old in await _readable(engine):
+        gone = old.source == "code" and not old.retired and old.task in known and old.name not in wanted
+        if gone and await _wrote(engine, old.name, partial(_retired, now=now)):
+            changed.append(old.name)
+    return changed
+
+
+def _revised(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
+    """What is stored when ``new`` is asked for and ``old`` was there."""
+    if old is None:
+        return new
+    if old.retired or not same_rule(old.rule, new.rule):
+        # The past of another rule is not made good by this one.
+        cursor = max(old.cursor, new.cursor)
+        return replace(
+            new,
+            created_at=old.created_at,
+            cursor=cursor,
+            generation=old.generation + 1,
+            paused=old.paused,
+            last_fire=old.last_fire,
+        )
+    spec = replace(new.spec, created_at=old.spec.created_at)
+    return replace(old, rule=new.rule, spec=spec, payload_text=new.payload_text, source=new.source)
+
+
+def _retired(old: ScheduleDoc | None, now: datetime) -> ScheduleDoc | None:
+    return None if old is None else replace(old, retired=True, cursor=max(old.cursor, now))
+
+
+def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:
+    if doc is None:
+        raise UnknownSchedule(name)
+    return doc
+
+
+async def _readable(engine: Engine) -> list[ScheduleDoc]:
+    """The schedules this version can read; those of a newer one are not ours to judge."""
+    docs = []
+    for setting in await engine.settings(PREFIX):
+        try:
+            docs.append(read(setting))
+        except ConfigError:
+            continue
+    return docs
+
+
+async def _setting(engine: Engine, name: str) -> Setting | None:
+    key = PREFIX + name
+    return next((setting for setting in await engine.settings(key) if setting.key == key), None)
+
+
+async def _edit(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], ScheduleDoc]) -> ScheduleDoc:
+    """Read, decide, write, and again whenever another was faster; the schedule as it is then."""
+    for _ in range(_TRIES):
+        setting = await _setting(engine, name)
+        old = None if setting is None else read(setting)
+        new = edit(old)
+        if new == old:
+            return new
+        rev = 0 if setting is None else setting.rev
+        if await engine.put_setting(PREFIX + name, new.to_text(), rev) is not None:
+            _tell(engine, name)
+            return new
+    raise _contended(name)
+
+
+async def _wrote(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], ScheduleDoc | None]) -> bool:
+    """Edit; whether that changed anything."""
+    before: ScheduleDoc | None = None
+
+    def noted(old: ScheduleDoc | None) -> ScheduleDoc:
+        nonlocal before
+        before = old
+        new = edit(old)
+        if new is None:
+            raise UnknownSchedule(name)
+        return new
+
+    try:
+        return await _edit(engine, name, noted) != before
+    except UnknownSchedule:
+        return False  # deleted meanwhile
+
+
+def _tell(engine: Engine, name: str) -> None:
+    engine.bus.send(Hint(Topic.SETTINGS, (PREFIX + name,)))
+
+
+def _contended(name: str) -> Unavailable:
+    return Unavailable(f"schedule {name!r} was changed by others {_TRIES} times while it was being written")

@@ -1,0 +1,146 @@
+"""The sweeper: buries workers that fell silent, takes their jobs back, ends what is overdue, queues what is due."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from uuid import UUID
+
+from headrace.bus import Hint, Topic
+from headrace.core.change import Applied, Conflict
+from headrace.core.status import Cause
+from headrace.core.sweep import cause_of, sweep
+from headrace.engine import MAX_BATCH, Engine, Overdue
+from headrace.errors import Unstorable
+from headrace.host import Host
+from headrace.maintenance.elector import Duty
+from headrace.maintenance.sightings import Sightings
+from headrace.runtime.lanes import Lanes
+
+__all__ = ["Sweeper"]
+
+_log = logging.getLogger("headrace.sweeper")
+
+_LOOKS = 3
+_LONGEST_PAUSE = 2.5
+_TRIES = 10
+
+_CERTAIN = frozenset({None, Cause.LEASE, Cause.BEAT})
+"""Not matters of time: an expiry decided from the job alone, a buried worker, a worker that said so by its beats."""
+
+
+class Sweeper(Duty):
+    """Asks the standing questions about held, due and expiring jobs; two at once do no harm."""
+
+    name = "sweeper"
+
+    def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID, *, limit: int = MAX_BATCH) -> None:
+        super().__init__(engine, lanes, host, holder)
+        self._limit = limit
+        self._beats: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
+        self._late: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
+
+    def pause(self) -> float:
+        """Seconds until the next look."""
+        return min(_LONGEST_PAUSE, self.rules.beat / 4) * self._jitter()
+
+    async def tick(self) -> int:
+        """Promote, look at the workers, sweep; how many jobs and workers were moved."""
+        return await self.promote() + await self.look() + await self.sweep()
+
+    async def promote(self) -> int:
+        """Queue everything that is due."""
+        total = 0
+        while True:
+            moved = await self.engine.promote(self.host.clock.now(), self._limit)
+            total += moved
+            if moved < self._limit:
+                break
+        if total:
+            self.engine.bus.send(Hint(Topic.READY))
+        return total
+
+    async def look(self) -> int:
+        """Look at the workers and bury those whose beat has stood still for a lease; how many."""
+        clock = self.host.clock
+        before = clock.monotonic()
+        rows = await self.engine.workers()
+        living = {(row.info.id, row.beats): row for row in rows if row.alive}
+        self._beats.look(living, before, clock.monotonic())
+        buried = 0
+        for (worker, beats), row in living.items():
+            seen = self._beats.of((worker, beats))
+            if seen.looks < _LOOKS or seen.seconds < self.rules.lease:
+                continue
+            if await self.engine.bury(worker, beats):
+                buried += 1
+                _log.warning(
+                    "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %d jobs",
+                    worker,
+                    row.info.host,
+                    row.info.pid,
+                    seen.seconds,
+                    row.holds,
+                )
+        return buried
+
+    async def sweep(self) -> int:
+        """Decide every question that is open, and write the answers; how many."""
+        clock, total, first = self.host.clock, 0, True
+        while True:
+            before = clock.monotonic()
+            rows = await self.engine.overdue(clock.now(), self._limit)
+            late = [(row.job.id, row.job.epoch) for row in rows if not self._certain(row)]
+            if first:
+                self._late.look(late, before, clock.monotonic())
+            else:
+                self._late.add(late, clock.monotonic())
+            swept = await self._settle_all([row for row in rows if self._ripe(row)])
+            total, first = total + swept, False
+            # What is not ripe yet stays among the overdue, so a full page without a change is the end as well.
+            if len(rows) < self._limit or not swept:
+                return total
+
+    def _certain(self, row: Overdue) -> bool:
+        job, now = row.job, self.host.clock.now()
+        return cause_of(job, now, self.rules, alive=row.alive, unnamed=row.unnamed) in _CERTAIN
+
+    def _ripe(self, row: Overdue) -> bool:
+        """A passed deadline counts only when it was seen twice, half a beat apart.
+
+        A store that was frozen past the deadline also kept the worker from writing what it had to say: it gets the
+        time to do so before its job is taken from it.
+        """
+        if self._certain(row):
+            return True
+        seen = self._late.of((row.job.id, row.job.epoch))
+        return seen.looks > 1 and seen.seconds >= self.rules.beat / 2
+
+    async def _settle_all(self, rows: Sequence[Overdue]) -> int:
+        answers = await asyncio.gather(*(self._settle(row) for row in rows), return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        return sum(answer is True for answer in answers)
+
+    async def _settle(self, row: Overdue) -> bool:
+        """Decide about one job until the store agrees, or somebody else has moved it on; whether we moved it."""
+        job, epoch = row.job, row.job.epoch
+        for _ in range(_TRIES):
+            now, chance = self.host.clock.now(), self.host.dice.chance()
+            change = sweep(job, now, chance, self.rules, alive=row.alive, unnamed=row.unnamed)
+            if change is None:
+                return False
+            try:
+                verdict = await self.lanes.apply(change)
+            except Unstorable:
+                _log.exception("job %s could not be swept", job.id)  # it must not keep the others waiting
+                return False
+            if isinstance(verdict, Applied):
+                _log.info("job %s: %s, now %s", job.id, change.verb, verdict.job.status)
+                return True
+            if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
+                return False  # another owner: what we know of the worker says nothing about this one
+            job = verdict.job
+        return False
