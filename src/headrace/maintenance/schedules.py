@@ -108,9 +108,7 @@ async def delete_schedule(engine: Engine, name: str) -> None:
         setting = await _setting(engine, name)
         if setting is None:
             raise UnknownSchedule(name)
-        await engine.put_setting(setting.key, None, setting.rev)
-        after = await _setting(engine, name)
-        if after is None:
+        if await engine.put_setting(setting.key, None, setting.rev) is not None:
             _tell(engine, name)
             return
     raise _contended(name)
