@@ -1,0 +1,229 @@
+"""Payloads and results as JSON text: strict both ways, never pickle, no coercion."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+import msgspec
+from msgspec import inspect
+
+from headrace.core.plain import Misfit, check, customs, find_nan, watched
+
+__all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
+
+_ABSENT = object()
+
+
+class Unsupported(Exception):
+    """A type has no JSON form here; the message says which and why."""
+
+
+class Parameter(msgspec.Struct, frozen=True):
+    """One field of a payload."""
+
+    name: str
+    type: Any
+    required: bool
+    default: Any = None
+
+
+class _Nested(ValueError):
+    """A model's own refusal, with the way to it from the model."""
+
+    def __init__(self, message: str, path: Sequence[str | int]) -> None:
+        super().__init__(message)
+        self.path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+
+
+def _is_model(cls: type) -> bool:
+    # Pydantic is optional: a class can only be a model if somebody imported it already.
+    pydantic = sys.modules.get("pydantic")
+    return pydantic is not None and isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)
+
+
+def _enc_hook(value: Any) -> Any:
+    if _is_model(type(value)):
+        return value.model_dump(mode="json")
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base(value)
+    raise NotImplementedError(f"a {type(value).__qualname__} has no JSON form")
+
+
+def _dec_hook(cls: type, value: Any) -> Any:
+    if cls is object:
+        return value
+    if not _is_model(cls):
+        raise NotImplementedError(f"a {cls.__qualname__} has no JSON form")
+    model: Any = cls
+    try:
+        return model.model_validate_json(msgspec.json.encode(value), strict=True, by_alias=True, by_name=True)
+    except sys.modules["pydantic"].ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise _Nested(first["msg"], first["loc"]) from None
+
+
+_PLACE = re.compile(r" - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`$")
+_NAMED = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
+
+
+def _misfit(error: Exception) -> Misfit:
+    """The same refusal with its path as a value."""
+    message, path = str(error), ""
+    if place := _PLACE.search(message):
+        message, path = message[: place.start()], place["path"]
+    if named := _NAMED.match(message):
+        path = f"{path}.{named['name']}" if path else named["name"]
+    if isinstance(error.__cause__, _Nested):
+        path += error.__cause__.path
+    return Misfit(message, path)
+
+
+def _describe(annotation: Any) -> inspect.Type:
+    try:
+        node = inspect.type_info(annotation)
+    except (TypeError, ValueError, NameError) as error:
+        raise Unsupported(str(error)) from None
+    for cls in customs(node):
+        if not _is_model(cls):
+            raise Unsupported(f"{cls.__module__}.{cls.__qualname__} has no JSON form")
+    return node
+
+
+def _to_text(value: Any) -> str:
+    """JSON text of a value; whatever cannot be written is a Misfit."""
+    try:
+        data = msgspec.json.encode(value, enc_hook=_enc_hook)
+    except UnicodeEncodeError:
+        raise Misfit("a string holds half of a surrogate pair, which is no text") from None
+    except RecursionError:
+        raise Misfit("the value is nested too deep, or contains itself") from None
+    except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
+        raise Misfit(str(error)) from None
+    # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
+    if b"null" in data:
+        found = find_nan(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True), "")
+        if found is not None:
+            raise Misfit("NaN and Infinity are not JSON numbers", found.lstrip("."))
+    return data.decode()
+
+
+class Codec:
+    """One value of one type."""
+
+    def __init__(self, annotation: Any) -> None:
+        """
+        :raises Unsupported:
+        """
+        if annotation in (NoReturn, object):
+            annotation = None if annotation is NoReturn else Any
+        self._node = _describe(annotation)
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(annotation, dec_hook=_dec_hook)
+
+    def encode(self, value: Any) -> str:
+        """JSON text that decodes into the type; :raises Misfit:"""
+        text = _to_text(value)
+        self.decode(text)
+        return text
+
+    def decode(self, text: str) -> Any:
+        """The value back in its type; :raises Misfit:"""
+        try:
+            return self._decoder.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _misfit(error) from None
+
+
+class RecordCodec:
+    """The arguments of one signature: a JSON object keyed by parameter name, holding what was passed."""
+
+    def __init__(self, name: str, parameters: Sequence[Parameter]) -> None:
+        """
+        :raises Unsupported: naming the parameter
+        """
+        self.parameters = tuple(parameters)
+        self._nodes = {one.name: self._node(one) for one in parameters}
+        self._watched = {one: node for one, node in self._nodes.items() if watched(node)}
+        # Fields have names of their own, so that no parameter's name can collide with what a struct is made of.
+        self._fields = [(f"p{index}", one.name) for index, one in enumerate(parameters)]
+        plain = [
+            (field, one.type) if one.required else (field, one.type, msgspec.field(default_factory=lambda: _ABSENT))
+            for (field, _), one in zip(self._fields, parameters, strict=True)
+        ]
+        struct = msgspec.defstruct(
+            name if name.isidentifier() else "Payload",
+            plain,
+            rename=dict(self._fields),
+            forbid_unknown_fields=True,
+            kw_only=True,
+        )
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(struct, dec_hook=_dec_hook)
+
+    @staticmethod
+    def _node(parameter: Parameter) -> inspect.Type:
+        try:
+            return _describe(parameter.type)
+        except Unsupported as error:
+            raise Unsupported(f"parameter {parameter.name!r}: {error}") from None
+
+    def encode(self, arguments: Mapping[str, Any]) -> str:
+        """JSON text of the arguments, proved to decode into the signature; :raises Misfit:"""
+        try:
+            text = _to_text(arguments)
+        except Misfit as error:
+            raise self._placed(error, arguments) from None
+        self.decode(text)
+        for name, node in self._watched.items():
+            if name in arguments:
+                check(arguments[name], node, name)
+        return text
+
+    def _placed(self, error: Misfit, arguments: Mapping[str, Any]) -> Misfit:
+        """The refusal with the name of the argument that caused it, found by writing each alone."""
+        if error.path:
+            return error
+        for name, value in arguments.items():
+            try:
+                _to_text(value)
+            except Misfit as found:
+                return Misfit(found.message, f"{name}.{found.path}" if found.path else name)
+        return error
+
+    def decode(self, text: str) -> dict[str, Any]:
+        """What was passed, by parameter name; :raises Misfit:"""
+        try:
+            record = self._decoder.decode(text)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise _misfit(error) from None
+        pairs = ((name, getattr(record, field)) for field, name in self._fields)
+        return {name: value for name, value in pairs if value is not _ABSENT}
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the object."""
+        shared: dict[str, Any] = {}
+
+        def hook(cls: Any) -> dict[str, Any]:
+            schema: dict[str, Any] = cls.model_json_schema() if _is_model(cls) else {}
+            # References are counted from the root of the document, so that is where a model's parts must be.
+            shared.update(schema.pop("$defs", {}))
+            return schema
+
+        types = [one.type for one in self.parameters]
+        described, parts = msgspec.json.schema_components(types, schema_hook=hook)
+        shared |= parts
+        properties: dict[str, Any] = {}
+        for one, schema in zip(self.parameters, described, strict=True):
+            properties[one.name] = dict(schema)
+            if not one.required:
+                try:
+                    properties[one.name]["default"] = msgspec.json.decode(_to_text(one.default))
+                except Misfit:
+                    continue  # a default that is no JSON is still a default, only not one that can be shown
+        whole: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+        whole["required"] = [one.name for one in self.parameters if one.required]
+        if shared:
+            whole["$defs"] = shared
+        return whole

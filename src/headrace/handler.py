@@ -1,0 +1,258 @@
+"""What a worker runs: a function, what its arguments and result must be, and the policy of its jobs."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.core.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
+from headrace.core.retry import Retry
+from headrace.core.rules import Rules
+from headrace.errors import ConfigError, InvalidPayload, InvalidResult, NotSupported, PayloadTooLarge
+
+__all__ = ["Handler", "Mode", "Policy"]
+
+Mode = Literal["async", "thread", "process"]
+
+_RULES = Rules()
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How jobs of a task are treated unless a submit says otherwise."""
+
+    queue: str = "default"
+    priority: int = 50
+    retry: Retry = Retry()
+    timeout: float | None = 1800.0
+    dedup: str | None = None
+    """A key, or a template of the parameters such as ``report:{year}``."""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    requires: dict[str, Any] = {}
+    schedule: Any = None
+    """A ``Cron`` or ``Every``, when the task submits itself."""
+
+
+class Handler:
+    """A function under a task's name, with the codec of its signature; read once, at decoration."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        name: str | None = None,
+        aliases: Sequence[str] = (),
+        run_in: Literal["process"] | None = None,
+        policy: Policy | None = None,
+    ) -> None:
+        """
+        :raises ConfigError: the signature or its annotations cannot be stored as JSON
+        """
+        self.fn = fn
+        self.name: str = name if name is not None else getattr(fn, "__name__", "")
+        self.aliases = _check_names(self.name, aliases)
+        self.policy = policy or Policy()
+        self.mode = _mode(fn, self.name, run_in)
+        hints = _hints(fn)
+        parameters = list(inspect.signature(fn).parameters.values())
+        self.takes_context = bool(parameters) and _is_context(parameters[0], hints)
+        self.parameters = tuple(self._parameter(one, hints) for one in parameters[self.takes_context :])
+        self._signature = inspect.Signature(parameters[self.takes_context :])
+        self._positional = [one.name for one in parameters[self.takes_context :] if one.kind is not one.KEYWORD_ONLY]
+        self._names = frozenset(one.name for one in self.parameters)
+        self._required = frozenset(one.name for one in self.parameters if one.required)
+        self.returns = _hint(hints, "return")
+        try:
+            self._payload = RecordCodec(self.name, self.parameters)
+        except Unsupported as error:
+            raise ConfigError(f"task {self.name!r}: {error}") from None
+        try:
+            self._result = Codec(self.returns)
+        except Unsupported as error:
+            raise ConfigError(f"task {self.name!r}: return annotation: {error}") from None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} ({self.mode}) at {self.place}>"
+
+    @property
+    def place(self) -> str:
+        """Where the function stands, as file:line."""
+        code = getattr(inspect.unwrap(self.fn), "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(self.fn)
+
+    def _parameter(self, one: inspect.Parameter, hints: Mapping[str, Any]) -> Parameter:
+        refused: dict[Any, str] = {
+            inspect.Parameter.POSITIONAL_ONLY: "is positional-only",
+            inspect.Parameter.VAR_POSITIONAL: "takes any number of arguments",
+            inspect.Parameter.VAR_KEYWORD: "takes any keyword",
+        }
+        if why := refused.get(one.kind):
+            message = "a payload is keyed by parameter name, so every parameter must be given by its own"
+            raise ConfigError(f"task {self.name!r}: parameter {str(one)!r} {why}; {message}")
+        if _is_context(one, hints):
+            raise ConfigError(f"task {self.name!r}: the Context must be the first parameter, not {one.name!r}")
+        return Parameter(one.name, _hint(hints, one.name), one.default is one.empty, one.default)
+
+    # -- payloads
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by parameter name, as passed: defaults are left to the code that will run the job."""
+        bound = dict(zip(self._positional, args, strict=False))
+        if len(bound) == len(args) and bound.keys().isdisjoint(kwargs):
+            bound.update(kwargs)
+            if self._required <= bound.keys() <= self._names:
+                return bound
+        try:
+            # Slow, and right about what is wrong.
+            return dict(self._signature.bind(*args, **kwargs).arguments)
+        except TypeError as error:
+            strangers = [name for name in kwargs if name not in self._names]
+            missing = [one.name for one in self.parameters if one.required and one.name not in bound]
+            raise InvalidPayload(self.name, str(error), next(iter(strangers or missing), None)) from None
+
+    def full(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the defaults of today, for what is derived from them at submit."""
+        defaults = {one.name: one.default for one in self.parameters if not one.required}
+        return defaults | dict(arguments)
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+        """The payload as JSON text.
+
+        :raises InvalidPayload, PayloadTooLarge:
+        """
+        return self.encode_bound(self.bind(args, kwargs))
+
+    def encode_bound(self, arguments: Mapping[str, Any]) -> str:
+        """The payload of arguments already bound to their names; raises like ``encode``."""
+        try:
+            text = self._payload.encode(arguments)
+        except Misfit as error:
+            raise InvalidPayload(self.name, error.message, error.path or None) from None
+        return self._sized(text)
+
+    def check(self, payload_text: str) -> None:
+        """Refuse a payload made elsewhere that does not fit; raises like ``encode``."""
+        self.decode(self._sized(payload_text))
+
+    def decode(self, payload_text: str) -> dict[str, Any]:
+        """The keyword arguments for the function, without its Context.
+
+        :raises InvalidPayload:
+        """
+        try:
+            return self._payload.decode(payload_text)
+        except Misfit as error:
+            raise InvalidPayload(self.name, error.message, error.path or None) from None
+
+    def _sized(self, text: str) -> str:
+        size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+        if size > _RULES.payload_limit:
+            limit = _RULES.payload_limit
+            raise PayloadTooLarge(self.name, f"the payload is {size} bytes, at most {limit}; pass a reference instead")
+        return text
+
+    def schema(self) -> dict[str, Any]:
+        """JSON schema of the payload."""
+        return self._payload.schema()
+
+    # -- results
+
+    def encode_result(self, value: Any) -> str:
+        """The result as JSON text.
+
+        :raises InvalidResult: not JSON, not what the return annotation says, or too large
+        """
+        try:
+            text = self._result.encode(value)
+        except Misfit as error:
+            where = f" at {error.path}" if error.path else ""
+            raise InvalidResult(f"{self.name}: result{where}: {error.message}") from None
+        size = len(text) if text.isascii() else len(text.encode())
+        if size > _RULES.result_limit:
+            raise InvalidResult(f"{self.name}: the result is {size} bytes, at most {_RULES.result_limit}")
+        return text
+
+    def decode_result(self, text: str) -> Any:
+        """The result in the type of the return annotation.
+
+        :raises InvalidResult: stored by another version of the function, of another type
+        """
+        try:
+            return self._result.decode(text)
+        except Misfit as error:
+            where = f" at {error.path}" if error.path else ""
+            raise InvalidResult(f"{self.name}: stored result{where}: {error.message}") from None
+
+
+def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(aliases, str):
+        raise ConfigError(f"task {name!r}: aliases must be a sequence of names, not a string")
+    for one in (name, *aliases):
+        if not isinstance(one, str) or not one or one != one.strip():
+            raise ConfigError(f"not a task name: {one!r}")
+    if name == "<lambda>":
+        raise ConfigError("a lambda has no name of its own: pass name= to the decorator")
+    return tuple(aliases)
+
+
+def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:
+    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
+        raise NotSupported(f"task {name!r} is a generator: streaming tasks are not in this version")
+    is_async = inspect.iscoroutinefunction(fn)
+    if run_in is None:
+        return "async" if is_async else "thread"
+    if run_in != "process":
+        raise ConfigError(f"task {name!r}: run_in must be 'process' or left out, not {run_in!r}")
+    if is_async:
+        raise ConfigError(f"task {name!r}: a process runs plain functions, not coroutines")
+    module, path = getattr(fn, "__module__", None), getattr(fn, "__qualname__", "")
+    # The child finds the function again by name; `__main__` is imported there as the script it came from.
+    if not module or module not in sys.modules or not all(part.isidentifier() for part in path.split(".")):
+        where = f"{module}.{path}"
+        raise ConfigError(f"task {name!r}: a process must be able to import the function, and cannot import {where}")
+    return "process"
+
+
+class _Unresolved(str):
+    """An annotation whose names are not there at run time, for instance imported for the type checker only."""
+
+    __slots__ = ()
+
+
+def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations as types, each resolved on its own if they cannot be together."""
+    plain = inspect.unwrap(fn)
+    try:
+        return typing.get_type_hints(plain, include_extras=True)
+    except Exception:  # whatever evaluating an annotation may raise: the others are still good
+        pass
+    hints: dict[str, Any] = {}
+    known = getattr(plain, "__globals__", {})
+    names = dict(inspect.getclosurevars(plain).nonlocals) if inspect.isfunction(plain) else {}
+    for name, annotation in getattr(plain, "__annotations__", {}).items():
+        single = type("single", (), {"__annotations__": {name: annotation}})
+        try:
+            hints[name] = typing.get_type_hints(single, known, names, include_extras=True)[name]
+        except Exception:
+            hints[name] = _Unresolved(annotation)
+    return hints
+
+
+def _hint(hints: Mapping[str, Any], name: str) -> Any:
+    """The type to store; what is unannotated, or could not be resolved, is anything that JSON can hold."""
+    hint = hints.get(name, Any)
+    return Any if hint is object or isinstance(hint, _Unresolved) else hint
+
+
+def _is_context(one: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    hint = hints.get(one.name)
+    if isinstance(hint, _Unresolved):
+        return hint.strip("'\"").rpartition(".")[2] == "Context"
+    if typing.get_origin(hint) is typing.Annotated:
+        hint = typing.get_args(hint)[0]
+    return getattr(hint, "__headrace_context__", False) is True
