@@ -1,0 +1,337 @@
+"""The sweeper: who is dead, whose job is taken, and who is left in peace."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from headrace.core.acts import cancel
+from headrace.core.job import Job
+from headrace.core.lifecycle import release
+from headrace.core.rules import Rules
+from headrace.core.status import Outcome, Reason, Status
+from headrace.engine import Alive, Dead
+from headrace.errors import Unavailable
+from headrace.maintenance import Sweeper
+from tests.support.world import Player, World, world
+
+
+def sweeper(w: World, limit: int = 1000) -> Sweeper:
+    return Sweeper(w.engine, w.lanes, w.host, w.holder(), limit=limit)
+
+
+async def watch(w: World, s: Sweeper, seconds: float, *beating: Player, step: float = 2.5) -> int:
+    """Tick for so long; these workers beat meanwhile."""
+    done, end = 0, w.clock.monotonic() + seconds
+    while w.clock.monotonic() < end:
+        w.clock.advance(min(step, end - w.clock.monotonic()))
+        for player in beating:
+            await player.beat()
+        done += await s.tick()
+    return done
+
+
+# Death
+
+
+async def test_a_silent_worker_is_buried_and_its_jobs_are_taken_back() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit()
+        job = await player.run()
+        await watch(w, s, 30)
+        assert await w.alive() == {player.id}
+        await watch(w, s, 2.5)
+        assert await w.alive() == set()
+        lost = await w.job(job)
+        assert (lost.status, lost.charged, lost.worker) == (Status.RETRYING, 1, None)
+        (attempt,) = (await w.engine.history(job.id)).attempts
+        assert (attempt.outcome, attempt.worker, attempt.cause) == (Outcome.LOST, player.id, "lease")
+        assert isinstance(await player.beat(), Dead)
+
+
+async def test_a_beating_worker_keeps_its_jobs() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit()
+        job = await player.run()
+        for _ in range(12):
+            await watch(w, s, 10)
+            await player.beat()
+        assert await w.job(job) == job
+        assert await w.alive() == {player.id}
+
+
+async def test_an_unstarted_job_of_a_dead_worker_keeps_its_place_uncharged() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        first = await w.submit()
+        await player.claim()
+        await w.submit()
+        await watch(w, s, 35)
+        back = await w.job(first)
+        assert (back.status, back.charged, back.unstarted_losses) == (Status.QUEUED, 0, 1)
+        assert back.arrived_at == first.arrived_at
+
+
+async def test_two_looks_are_not_enough_however_long() -> None:
+    async with world(Rules(lease=300.0)) as w:  # looks may be 100 s apart
+        s, player = sweeper(w), await w.worker()
+        await s.tick()
+        await watch(w, s, 99 * 4, step=99)
+        assert await w.alive() == set()
+        player = await w.worker()
+        await watch(w, s, 99 * 3, step=99)
+        assert await w.alive() == {player.id}
+
+
+async def test_a_frozen_store_buries_nobody_and_charges_nobody() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit(timeout=20.0)
+        await w.submit()
+        running = await player.run()
+        (accepted,) = await player.claim()
+        await watch(w, s, 10)
+        await player.beat()
+        w.engine.hang = 40.0  # nobody reads or writes meanwhile: no beat arrives, deadlines pass
+        assert await s.tick() == 0
+        await watch(w, s, 2.5)
+        assert await w.alive() == {player.id}
+        assert (await w.job(running)).status is Status.RUNNING
+        # Thawed, the worker says what it had to say.
+        await player.beat()
+        await player.start(accepted)
+        await player.complete(running)
+        await watch(w, s, 30, player)
+        assert await w.alive() == {player.id}
+        done = await w.job(running)
+        assert (done.status, done.charged) == (Status.COMPLETED, 1)
+        assert (await w.job(accepted)).status is Status.RUNNING
+
+
+async def test_a_store_that_is_away_buries_nobody() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await watch(w, s, 25)
+        w.engine.away = True
+        for _ in range(16):
+            w.clock.advance(2.5)
+            with pytest.raises(Unavailable):
+                await s.tick()
+        w.engine.away = False
+        await watch(w, s, 10)
+        assert await w.alive() == {player.id}
+        await watch(w, s, 22.5)
+        assert await w.alive() == set()
+
+
+async def test_a_stepped_wall_clock_buries_nobody() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        for step in (3600.0, -7200.0, 86400.0):
+            await watch(w, s, 7.5)
+            w.clock.step(step)
+            await s.tick()
+            await player.beat()
+        assert await w.alive() == {player.id}
+
+
+async def test_a_sweeper_that_slept_begins_to_count_anew() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await watch(w, s, 28)
+        w.clock.advance(60)
+        await watch(w, s, 29)
+        assert await w.alive() == {player.id}
+
+
+async def test_a_burial_loses_against_a_beat() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await watch(w, s, 30)
+        beaten = []
+
+        async def look_then_beat() -> None:
+            rows = await w.engine.workers()
+            beaten.append(await player.beat())
+            assert not await w.engine.bury(player.id, rows[0].beats)
+
+        await look_then_beat()
+        assert isinstance(beaten[0], Alive)
+        # The same inside a look: the beat arrives after the rows were read and before the burial.
+        await watch(w, s, 30)
+        bury = w.engine.bury
+
+        async def late(worker: object, beats: int) -> bool:
+            await player.beat()
+            return await bury(player.id, beats)
+
+        w.engine.bury = late  # type: ignore[method-assign]
+        w.clock.advance(2.5)
+        assert await s.look() == 0
+        assert await w.alive() == {player.id}
+
+
+async def test_two_sweepers_at_once_are_harmless() -> None:
+    async with world() as w:
+        one, other = sweeper(w), sweeper(w)
+        player = await w.worker()
+        jobs = [await w.submit() for _ in range(20)]
+        for job in await player.claim(20):
+            await player.start(job)
+        for _ in range(14):
+            w.clock.advance(2.5)
+            await asyncio.gather(one.tick(), other.tick())
+        for job in jobs:
+            lost = await w.job(job)
+            assert (lost.status, lost.charged) in {(Status.RETRYING, 1), (Status.QUEUED, 1)}
+            assert len((await w.engine.history(job.id)).attempts) == 1
+        assert (await w.engine.ledger()).unaccounted == 0
+
+
+# Losses
+
+
+async def test_a_late_lose_never_overwrites_a_completed_job() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit()
+        job = await player.run()
+        await watch(w, s, 30)
+        await w.engine.bury(player.id, 0)
+        rows = await w.engine.overdue(w.now)
+        assert [row.job for row in rows] == [job]
+        await player.complete(job)  # a buried worker's finish is judged by rev and epoch alone
+        assert await s._settle_all(rows) == 0
+        assert (await w.job(job)).status is Status.COMPLETED
+
+
+async def test_a_conflict_is_decided_again() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit()
+        job = await player.run()
+        await w.engine.bury(player.id, 0)
+        rows = await w.engine.overdue(w.now)
+        await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+        assert await s._settle_all(rows) == 1
+        ended = await w.job(job)
+        assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.USER)
+
+
+async def test_a_job_that_changed_hands_is_left_to_its_new_owner() -> None:
+    async with world() as w:
+        s, dead, player = sweeper(w), await w.worker(), await w.worker()
+        await w.submit()
+        (job,) = await dead.claim()
+        await w.engine.bury(dead.id, 0)
+        rows = await w.engine.overdue(w.now)
+        await w.lanes.apply(release(job, w.now))
+        taken = await player.run()
+        assert await s._settle_all(rows) == 0
+        assert await w.job(job) == taken
+
+
+async def test_a_passed_deadline_must_be_seen_twice_half_a_beat_apart() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit(timeout=60.0)
+        job = await player.run()
+        await watch(w, s, 70, player)  # its time, and the slack
+        assert (await w.job(job)).status is Status.RUNNING
+        await watch(w, s, 2.5, player)
+        assert (await w.job(job)).status is Status.RUNNING
+        await watch(w, s, 2.5, player)
+        lost = await w.job(job)
+        assert lost.error is not None
+        assert (lost.status, lost.charged, lost.error.type) == (Status.RETRYING, 1, "Timeout")
+
+
+async def test_a_cancel_that_is_not_obeyed_is_ended_by_the_sweeper() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit()
+        job = await player.run()
+        await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+        await watch(w, s, 27.5, player)
+        assert (await w.job(job)).status is Status.RUNNING
+        await watch(w, s, 10, player)
+        assert (await w.job(job)).status is Status.CANCELLED
+
+
+async def test_a_job_that_two_beats_do_not_name_is_taken_at_once() -> None:
+    async with world() as w:
+        s, player = sweeper(w), await w.worker()
+        await w.submit()
+        (job,) = await player.claim()
+        await player.start(job)
+        player.held.clear()
+        for _ in range(3):
+            w.clock.advance(10)
+            await player.beat()
+        await s.tick()
+        assert (await w.job(job)).status is Status.RETRYING
+
+
+async def test_a_job_past_its_last_moment_expires_at_once() -> None:
+    async with world() as w:
+        s = sweeper(w)
+        job = await w.submit(not_after=w.now + timedelta(seconds=5))
+        later = await w.submit(available_at=w.now + timedelta(hours=1), not_after=w.now + timedelta(seconds=5))
+        w.clock.advance(6)
+        assert await s.tick() == 2
+        for one in (job, later):
+            ended = await w.job(one)
+            assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.EXPIRED)
+
+
+async def test_what_is_due_is_promoted() -> None:
+    async with world() as w:
+        s = sweeper(w, limit=2)
+        jobs = [await w.submit(available_at=w.now + timedelta(seconds=5)) for _ in range(5)]
+        assert await s.tick() == 0
+        w.clock.advance(5)
+        assert await s.tick() == 5
+        assert {(await w.job(job)).status for job in jobs} == {Status.QUEUED}
+
+
+async def test_many_are_swept_in_one_tick() -> None:
+    async with world() as w:
+        s, player = sweeper(w, limit=7), await w.worker()
+        jobs: list[Job] = [await w.submit() for _ in range(50)]
+        await player.claim(50)
+        await watch(w, s, 30)
+        w.clock.advance(2.5)
+        assert await s.tick() == 51
+        assert {(await w.job(job)).status for job in jobs} == {Status.QUEUED}
+
+
+async def test_many_late_ones_do_not_loop_for_ever() -> None:
+    async with world() as w:
+        s, player = sweeper(w, limit=5), await w.worker()
+        for _ in range(20):
+            await w.submit(timeout=10.0)
+        for job in await player.claim(20):
+            await player.start(job)
+        w.clock.advance(21)
+        await player.beat()
+        assert await s.tick() == 0
+        w.clock.advance(5)
+        assert await s.tick() == 5  # the others are seen now, and ripen in their turn
+        await watch(w, s, 60, player)
+        assert not (await w.engine.overdue(w.now))
+
+
+def test_looks_come_often_enough_and_not_in_step() -> None:
+    async def pauses(rules: Rules) -> list[float]:
+        async with world(rules) as w:
+            s = sweeper(w)
+            return [s.pause() for _ in range(50)]
+
+    for rules, longest in ((Rules(), 2.5), (Rules(beat=60, lease=180), 2.5), (Rules(beat=1, lease=3), 0.25)):
+        found = asyncio.run(pauses(rules))
+        assert longest * 0.7 < min(found) < max(found) <= longest
+        assert len(set(found)) > 1

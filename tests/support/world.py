@@ -1,0 +1,171 @@
+"""A memory store under a clock that tests move by hand, with workers played by the test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+from headrace.clock import SystemDice
+from headrace.core.change import Applied
+from headrace.core.claim import Ask
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import finish, start, submit
+from headrace.core.outcome import Completed
+from headrace.core.rules import Rules
+from headrace.engine import Alive, Beat, Claimed, Dead, Engine, WorkerInfo
+from headrace.engines.memory import MemoryEngine
+from headrace.errors import Unavailable
+from headrace.host import Host
+from headrace.runtime.lanes import Lanes
+from headrace.testing.clock import FakeClock
+
+E = TypeVar("E", bound=MemoryEngine)
+
+
+class SimHost(Host):
+    """A host on which waiting moves the clock instead of taking time; ``until`` ends the services at a moment."""
+
+    clock: FakeClock
+
+    def __init__(self, clock: FakeClock, seed: int = 1) -> None:
+        super().__init__(clock, SystemDice(seed))
+        self.waits: list[float] = []
+        self.until: Callable[[], bool] = lambda: False
+        self.stops: list[asyncio.Event] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        await asyncio.sleep(0)
+
+    async def wait(self, event: asyncio.Event, seconds: float | None) -> bool:
+        await asyncio.sleep(0)  # hints are delivered between two turns of the loop
+        if event.is_set():
+            return True
+        assert seconds is not None
+        self.waits.append(seconds)
+        self.clock.advance(max(seconds, 0.001))
+        await asyncio.sleep(0)
+        if self.until():
+            for stop in self.stops:
+                stop.set()
+        return event.is_set()
+
+
+class ShakyEngine(MemoryEngine):
+    """A memory engine that can hang (the clock moves on during a call) or be away."""
+
+    def __init__(self, rules: Rules, host: Host, shared: Any = None) -> None:
+        super().__init__(rules, host, shared)
+        self.hang: float = 0.0
+        self.away = False
+        self.between: Callable[[], None] | None = None
+        """Called once, inside the next call, before the store sees it."""
+
+    def _store(self, via: Any = None) -> Any:
+        if self.hang:
+            assert isinstance(self._host.clock, FakeClock)
+            seconds, self.hang = self.hang, 0.0
+            self._host.clock.advance(seconds)
+        if self.between is not None:
+            act, self.between = self.between, None
+            act()
+        if self.away:
+            raise Unavailable("the store is away")
+        return super()._store(via)
+
+
+class Player:
+    """A worker whose every move the test makes."""
+
+    def __init__(self, world: World, id: UUID) -> None:
+        self.world, self.id = world, id
+        self.held: dict[UUID, Job] = {}
+
+    async def claim(self, n: int = 1) -> list[Job]:
+        engine, host = self.world.engine, self.world.host
+        profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+        ask = Ask(n=n, free=n, profiles=profiles)
+        answer = await engine.claim(self.id, ask, host.dice.token(), host.clock.now())
+        assert isinstance(answer, Claimed)
+        self.held |= {job.id: job for job in answer.jobs}
+        return list(answer.jobs)
+
+    async def start(self, job: Job) -> Job:
+        world = self.world
+        verdict = await world.lanes.apply(start(job, world.host.clock.now(), world.engine.rules))
+        assert isinstance(verdict, Applied)
+        self.held[job.id] = verdict.job
+        return verdict.job
+
+    async def run(self) -> Job:
+        """Claim one job and start it."""
+        (job,) = await self.claim()
+        return await self.start(job)
+
+    async def complete(self, job: Job) -> object:
+        world = self.world
+        self.held.pop(job.id, None)
+        return await world.lanes.apply(finish(job, Completed("1"), world.host.clock.now(), 0.5, world.engine.rules))
+
+    async def beat(self) -> Alive | Dead:
+        return await self.world.engine.beat(self.id, Beat(held=tuple(self.held)), self.world.host.clock.now())
+
+
+class World:
+    """An open store with everything a duty needs."""
+
+    def __init__(self, engine: ShakyEngine, host: SimHost) -> None:
+        self.engine, self.host, self.clock = engine, host, host.clock
+        self.lanes = Lanes(engine, host, patience=0.0)
+
+    @property
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    async def submit(self, task: str = "work", *, available_at: datetime | None = None, **options: Any) -> Job:
+        not_after = options.pop("not_after", None)
+        spec = Spec(task=task, created_at=self.now, **options)
+        id = self.host.dice.new_id(self.now)
+        job = submit(id, spec, "{}", self.now, available_at=available_at, not_after=not_after)
+        return (await self.lanes.insert(job)).job
+
+    async def worker(self) -> Player:
+        id = self.host.dice.new_id(self.now)
+        info = WorkerInfo(id=id, host="here", pid=1, started_at=self.now, concurrency=10, tasks=("work",))
+        await self.engine.register(info, self.now)
+        return Player(self, id)
+
+    async def job(self, job: Job) -> Job:
+        (found,) = await self.engine.get([job.id])
+        assert found is not None
+        return found
+
+    async def alive(self) -> set[UUID]:
+        return {row.info.id for row in await self.engine.workers() if row.alive}
+
+    def holder(self) -> UUID:
+        return self.host.dice.new_id(self.now)
+
+
+@asynccontextmanager
+async def world(rules: Rules | None = None, now: datetime | None = None) -> AsyncIterator[World]:
+    """A world for the length of a test."""
+    host = SimHost(FakeClock(now))
+    engine = ShakyEngine(rules or Rules(), host)
+    await engine.open()
+    made = World(engine, host)
+    try:
+        yield made
+    finally:
+        engine.away = False
+        await made.lanes.close()
+        await engine.close()
+
+
+def conforms(engine: ShakyEngine) -> Engine:
+    """For the type checker: the shaky engine is an engine."""
+    return engine
