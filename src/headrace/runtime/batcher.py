@@ -132,7 +132,7 @@ class Batcher(Generic[T, A]):
                     await self._room.wait()
         except TimeoutError:
             raise Overloaded(
-                f"the {self._name} lane stayed full for {self._patience:g} s ({self._waiting} waiting); nothing was stored"
+                f"the {self._name} lane stayed full for {self._patience:g} s; nothing was stored"
             ) from None
 
     async def _run(self) -> None:
@@ -185,7 +185,9 @@ class Batcher(Generic[T, A]):
                 await self._settle(groups[half:])
         except BaseException as error:
             for group in groups:
-                if isinstance(error, EngineError):
+                if isinstance(error, Unavailable):
+                    group.reject(self._unavailable(group.items, str(error), error.outcome == "unknown"))
+                elif isinstance(error, EngineError):
                     group.reject(error)
                 else:
                     group.reject(self._unavailable(group.items, repr(error), True))
@@ -212,7 +214,8 @@ class Batcher(Generic[T, A]):
                 now = self._host.clock.monotonic()
                 impatient = self._patience is not None and now + pause - since > self._patience
                 if impatient or now > self._give_up_at:
-                    raise self._unavailable(items, f"{error} (repeated for {now - since:.1f} s)", unknown) from error
+                    message = f"{error} (repeated for {now - since:.1f} s)"
+                    raise Unavailable(message, outcome="unknown" if unknown else "refused") from error
                 if pause == _FIRST_PAUSE:
                     _log.warning("the store is unavailable for %s, repeating: %s", self._name, error)
             await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))

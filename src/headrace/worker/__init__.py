@@ -1,0 +1,1 @@
+"""Workers: fetch, run, finish, and a sign of life on a thread of its own."""

@@ -1,0 +1,83 @@
+"""Jobs claimed ahead of a free slot, in claim order, and how many of them make sense."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from uuid import UUID
+
+from headrace.core.claim import Order
+from headrace.worker.hold import Hold
+
+__all__ = ["Buffer", "Pace"]
+
+AHEAD_SECONDS = 0.25
+AHEAD_MOST = 500
+
+
+class Buffer:
+    """Claimed, not yet started; the heartbeat thread may empty it when the loop is blocked."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Order, Hold]] = []
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def push(self, order: Order, hold: Hold) -> None:
+        """Add a job where its order puts it, before what is buffered if it is more urgent."""
+        with self._lock:
+            heapq.heappush(self._heap, (order, hold))
+
+    def pop(self) -> Hold | None:
+        """The next job to start."""
+        with self._lock:
+            return heapq.heappop(self._heap)[1] if self._heap else None
+
+    def empty(self) -> list[Hold]:
+        """Take everything out."""
+        with self._lock:
+            holds, self._heap = [hold for _, hold in self._heap], []
+        return holds
+
+    def remove(self, id: UUID) -> list[Hold]:
+        """Take one job out, if it is here."""
+        with self._lock:
+            found = [hold for _, hold in self._heap if hold.job.id == id]
+            if found:
+                self._heap = [(order, hold) for order, hold in self._heap if hold.job.id != id]
+                heapq.heapify(self._heap)
+        return found
+
+    def oldest(self) -> Hold | None:
+        """The one that was claimed first, if any."""
+        with self._lock:
+            return min(
+                (hold for _, hold in self._heap),
+                key=lambda hold: hold.job.assigned_at or hold.job.updated_at,
+                default=None,
+            )
+
+
+class Pace:
+    """How fast this worker starts jobs, learned from how long the recent ones took."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._mean: float | None = None
+
+    def ran(self, seconds: float) -> None:
+        """A job took so long."""
+        self._mean = seconds if self._mean is None else self._mean + 0.1 * (seconds - self._mean)
+
+    def ahead(self, busy_since: float | None) -> int:
+        """How many jobs to hold beyond the free slots: what can be started within a quarter second.
+
+        ``busy_since``: for how long, on average, the slots have been busy now. It counts as soon as it exceeds what is
+        known, so that nothing is hoarded behind jobs that have turned slow.
+        """
+        if self._mean is None:
+            return 0
+        seconds = max(self._mean, busy_since or 0.0, 1e-6)
+        return min(int(AHEAD_SECONDS * self._concurrency / seconds), AHEAD_MOST)

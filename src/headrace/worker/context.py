@@ -1,0 +1,111 @@
+"""What a handler knows about its run, and how it speaks to its worker."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Literal
+from uuid import UUID
+
+from headrace.core.job import Job, Progress
+from headrace.errors import NoContext, Stopped
+
+__all__ = ["Context", "Stopping"]
+
+Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
+
+_current: ContextVar[Context] = ContextVar("headrace_context")
+
+
+async def _nothing() -> None:
+    return None
+
+
+class Context:
+    """The run a handler is in."""
+
+    __headrace_context__ = True
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        attempt: int,
+        started_at: datetime,
+        report: Callable[[Progress], None] = lambda report: None,
+        flush: Callable[[], Awaitable[None]] = _nothing,
+    ) -> None:
+        self.job = job
+        """The stored record, as it was when the run began."""
+        self.attempt = attempt
+        """The number of this attempt, from 1."""
+        self.stopping: Stopping | None = None
+        """Why the handler should stop, once it should."""
+        self.started_at = started_at
+        """When the handler was called."""
+        self.report, self._flush = report, flush
+
+    @classmethod
+    def current(cls) -> Context:
+        """The Context of the handler this code runs in.
+
+        :raises NoContext: outside a handler.
+        """
+        try:
+            return _current.get()
+        except LookupError:
+            raise NoContext("Context.current() was called outside a handler") from None
+
+    @classmethod
+    def detached(cls, job: Job) -> Context:
+        """A Context for calling a task's function directly: reports go nowhere, nothing asks it to stop."""
+        return cls(job, attempt=max(job.attempt, 1), started_at=job.created_at)
+
+    @property
+    def job_id(self) -> UUID:
+        """The job's id."""
+        return self.job.id
+
+    @property
+    def epoch(self) -> int:
+        """The fence: grows whenever the job changes hands."""
+        return self.job.epoch
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt times out."""
+        timeout = self.job.spec.timeout
+        return None if timeout is None else self.started_at + timedelta(seconds=timeout)
+
+    @property
+    def fence(self) -> str:
+        """``<job id>:<epoch>``, for conditional writes elsewhere: a later owner's is greater in its epoch."""
+        return f"{self.job.id}:{self.job.epoch}"
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every attempt of this job."""
+        return str(self.job.id)
+
+    def progress(self, percent: float, message: str | None = None, *, step: str | None = None) -> None:
+        """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process."""
+        if not 0 <= percent <= 100:  # also refuses NaN
+            raise ValueError(f"progress must be from 0 to 100, not {percent!r}")
+        self.report(Progress(float(percent), message, step))
+
+    def check(self) -> None:
+        """Stop here if the run should stop: how a thread or process handler co-operates.
+
+        :raises Stopped: the job was cancelled, timed out, lost, or its worker is shutting down.
+        """
+        if self.stopping is not None:
+            raise Stopped(self.stopping)
+
+    async def flush(self) -> None:
+        """Wait until everything reported so far is stored."""
+        await self._flush()
+
+    def entered(self) -> None:
+        """Make this the current Context of the running task or thread."""
+        _current.set(self)

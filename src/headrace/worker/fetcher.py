@@ -1,0 +1,163 @@
+"""Claiming: asks for as many jobs as the worker can start soon, and sleeps until there may be more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from headrace.bus import Hint, Topic
+from headrace.core.claim import Ask, queue_rule
+from headrace.core.job import Job
+from headrace.core.match import serves
+from headrace.engine import Claimed, Dead, Engine
+from headrace.errors import EngineError, Unavailable
+from headrace.host import Host
+from headrace.runtime.service import Service
+
+__all__ = ["Fetcher", "Kitchen"]
+
+_log = logging.getLogger("headrace.worker")
+
+POLL_FIRST, POLL_LONGEST = 1.0, 5.0
+_MOST = 1000
+
+
+class Kitchen(Protocol):
+    """What the fetcher needs of its worker."""
+
+    id: UUID
+
+    def room(self) -> tuple[int, int]:
+        """How many jobs to ask for, and how many of them could be started at once."""
+        ...
+
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+        """Here they are."""
+        ...
+
+    def idle(self) -> None:
+        """There was nothing to claim."""
+        ...
+
+
+class Fetcher(Service):
+    """Keeps the worker supplied."""
+
+    def __init__(
+        self,
+        kitchen: Kitchen,
+        engine: Engine,
+        host: Host,
+        *,
+        tasks: frozenset[str],
+        queues: tuple[str, ...] | None,
+        offers: Mapping[str, Any],
+        died: Callable[[UUID], Awaitable[None]],
+    ) -> None:
+        super().__init__()
+        self._kitchen, self._engine, self._host, self._died = kitchen, engine, host, died
+        self._tasks, self._queues, self._offers = tasks, queues, offers
+        self._served: frozenset[int] = frozenset()
+        self._profiles_rev = -1
+        self._settings_rev = -1
+        self._priorities: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._poll = POLL_FIRST
+
+    def wake(self) -> None:
+        """There may be room, or work."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """Claim no more."""
+        self.stopping.set()
+        self.wake()
+        await super().stop()
+
+    async def main(self) -> None:
+        """Claim while there is room; otherwise wait for a hint, the next due moment, or the next poll."""
+        unlisten = self._engine.bus.listen(frozenset({Topic.READY, Topic.SETTINGS}), self._hinted)
+        try:
+            while not self.stopping.is_set():
+                self._wake.clear()
+                wanted, free = self._kitchen.room()
+                if wanted <= 0:
+                    await self._host.wait(self._wake, POLL_LONGEST)
+                    continue
+                claimed = await self._claim(min(wanted, _MOST), free)
+                if claimed is None:
+                    continue
+                if claimed.jobs:
+                    self._poll = POLL_FIRST
+                    self._kitchen.take(claimed.jobs, self._priorities)
+                fresh = await self._catch_up(claimed)
+                if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
+                    if not claimed.jobs:
+                        self._kitchen.idle()
+                    await self._host.wait(self._wake, self._pause(claimed))
+        finally:
+            unlisten()
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.topic is Topic.SETTINGS or self._queues is None or not set(self._queues).isdisjoint(hint.names):
+            self._wake.set()
+
+    async def _claim(self, n: int, free: int) -> Claimed | None:
+        """One claim, repeated under the same request until the store answers; None if it cannot be used."""
+        if self._profiles_rev < 0 and not await self._know_profiles():
+            return None
+        request, pause, worker = self._host.dice.token(), 0.05, self._kitchen.id
+        ask = Ask(n=n, free=free, profiles=self._served, queues=self._queues)
+        while True:
+            try:
+                answer = await self._engine.claim(worker, ask, request, self._host.clock.now())
+            except EngineError as error:
+                if pause == 0.05:
+                    _log.warning("no jobs could be claimed, trying on: %s", error)
+                # A request whose reply was lost may have claimed: ask again for the same, also when stopping.
+                unknown = isinstance(error, Unavailable) and error.outcome == "unknown"
+                if self.stopping.is_set() and (not unknown or pause > 1.0):
+                    return None
+                await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
+                pause = min(pause * 2, 2.0)
+                continue
+            if isinstance(answer, Dead):
+                await self._died(worker)
+                return None
+            return answer
+
+    async def _catch_up(self, claimed: Claimed) -> bool:
+        """Learn new profiles and settings; whether it is worth claiming again at once."""
+        fresh = False
+        try:
+            if claimed.profiles_rev != self._profiles_rev:
+                before = self._served
+                fresh = await self._know_profiles() and self._served != before
+            if claimed.settings_rev != self._settings_rev:
+                docs = await self._engine.settings("queue:")
+                self._priorities = {doc.key.removeprefix("queue:"): queue_rule(doc.value).priority for doc in docs}
+                self._settings_rev = claimed.settings_rev
+        except EngineError as error:
+            _log.warning("settings could not be read, trying on: %s", error)
+        return fresh
+
+    async def _know_profiles(self) -> bool:
+        try:
+            known = await self._engine.profiles()
+        except EngineError as error:
+            _log.warning("the store cannot be asked, trying on: %s", error)
+            await self._host.wait(self.stopping, 1.0)
+            return False
+        self._served = frozenset(one.id for one in known.profiles if serves(one, self._tasks, self._offers))
+        self._profiles_rev = known.rev
+        return True
+
+    def _pause(self, claimed: Claimed) -> float:
+        poll, self._poll = self._poll, min(self._poll * 1.5, POLL_LONGEST)
+        poll *= 0.75 + self._host.dice.chance() / 2
+        if claimed.next_due is None:
+            return poll
+        return min(poll, max(0.0, (claimed.next_due - self._host.clock.now()).total_seconds()) + 0.001)

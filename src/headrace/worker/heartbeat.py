@@ -1,0 +1,183 @@
+"""The sign of life, on a thread of its own with a session of its own: a blocked loop must not look like death.
+
+When the loop stands still, this thread does what cannot wait: it gives the buffer back, records starts that were left
+out, and ends attempts whose time is over. Whatever the loop has to say later is judged by rev and epoch as always.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import Protocol
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.change import Change
+from headrace.core.job import Job
+from headrace.core.lifecycle import lose, release, start
+from headrace.core.status import Cause, Status
+from headrace.engine import Alive, Beat, Dead, Engine
+from headrace.errors import EngineError, TransitionRefused
+from headrace.host import Host
+from headrace.worker.hold import Hold
+
+__all__ = ["Heartbeat", "Pulse"]
+
+_log = logging.getLogger("headrace.heartbeat")
+
+LOOK_EVERY = 1.0
+BLOCKED_AFTER = 5.0
+
+
+class Pulse(Protocol):
+    """What the heartbeat needs of its worker; all of it is read from another thread."""
+
+    id: UUID
+    ticked_at: float
+    """When the loop last showed that it moves (monotonic)."""
+
+    def beat(self, blocked: bool) -> Beat:
+        """What to tell the store."""
+        ...
+
+    def told(self, worker: UUID, answer: Alive | Dead) -> None:
+        """What the store answered; called on the worker's loop."""
+        ...
+
+    def executing(self) -> Iterable[Hold]:
+        """The jobs whose handlers were called."""
+        ...
+
+    def drop_buffer(self) -> list[Hold]:
+        """Take everything out of the buffer."""
+        ...
+
+
+class Heartbeat:
+    """Beats for one worker until it is stopped."""
+
+    def __init__(self, pulse: Pulse, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self._pulse, self._engine, self._host, self._loop = pulse, engine, host, loop
+        self._rules = engine.rules
+        self._acked = (host.clock.monotonic(), host.clock.now())
+        self._stop: Callable[[], object] = lambda: None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._outage = False
+        self.blocked = False
+        """Whether the worker's loop stood still at the last look."""
+
+    def start(self) -> None:
+        """Begin; the caller has just registered the worker, which counts as the first beat."""
+        self.acknowledged()
+        self._thread = self._host.thread("headrace-heartbeat", self._main)
+
+    async def stop(self) -> None:
+        """Stop, and wait until the session is closed."""
+        if self._thread is not None:
+            await asyncio.to_thread(self._ready.wait, 5)
+            self._stop()
+            await asyncio.to_thread(self._thread.join, 10)
+            self._thread = None
+
+    def acknowledged(self) -> None:
+        """The store just heard of the worker."""
+        self._acked = (self._host.clock.monotonic(), self._host.clock.now())
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last acknowledged beat, by whichever clock says more: one may have slept or been set."""
+        monotonic, wall = self._acked
+        by_wall = (self._host.clock.now() - wall).total_seconds()
+        return max(self._host.clock.monotonic() - monotonic, by_wall)
+
+    async def _main(self) -> None:
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
+        self._ready.set()
+        session = self._engine.twin()
+        opened = False
+        next_beat = self._host.clock.monotonic() + self._rules.beat * (0.5 + self._host.dice.chance() / 2)
+        try:
+            while not await self._host.wait(stopping, min(LOOK_EVERY, self._rules.beat / 4)):
+                try:
+                    if not opened:
+                        await session.open()
+                        opened = True
+                    await self._look(session)
+                    if self._host.clock.monotonic() >= next_beat:
+                        await self._beat(session)
+                        next_beat = self._host.clock.monotonic() + self._rules.beat
+                except EngineError as error:
+                    if not self._outage:
+                        _log.warning("no beat could be sent, trying on: %s", error)
+                    self._outage = True
+                except Exception:
+                    _log.exception("the heartbeat stumbled; it goes on")
+        finally:
+            if opened:
+                await session.close()
+
+    async def _beat(self, session: Engine) -> None:
+        worker = self._pulse.id
+        answer = await session.beat(worker, self._pulse.beat(self.blocked), self._host.clock.now())
+        if isinstance(answer, Alive):
+            self.acknowledged()
+        if self._outage:
+            self._outage = False
+            _log.warning("beats are acknowledged again")
+        self._tell(worker, answer)
+
+    def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._pulse.told, worker, answer)
+        except RuntimeError:  # the worker's loop is closed
+            _log.debug("the worker's loop is gone")
+
+    async def _look(self, session: Engine) -> None:
+        """Does the worker's loop move? If not, do what cannot wait for it."""
+        stood = self._host.clock.monotonic() - self._pulse.ticked_at
+        blocked = stood > BLOCKED_AFTER
+        if blocked and not self.blocked:
+            _log.error(
+                "the event loop has not moved for %.0f s: a handler blocks it. Make it a plain function (it runs in a "
+                'thread) or use run_in="process"',
+                stood,
+            )
+        self.blocked = blocked
+        if blocked:
+            await self._stand_in(session)
+
+    async def _stand_in(self, session: Engine) -> None:
+        now = self._host.clock.now()
+        changes: list[Change] = []
+        for hold in self._pulse.drop_buffer():
+            changes += self._decided(lambda job: release(job, now), hold.job)
+        for hold in self._pulse.executing():
+            job, started_at = hold.job, hold.started_at
+            if started_at is None or hold.over:
+                continue
+            timeout = job.spec.timeout
+            if timeout is not None and now >= started_at + timedelta(seconds=timeout):
+                changes += self._timed_out(hold, job)
+            elif job.status is Status.ACCEPTED:
+                changes += self._decided(lambda job, at=started_at: start(job, at, self._rules), job)  # type: ignore[misc]
+        if changes:
+            # Verdicts do not matter here: what was applied the loop learns as a conflict or as stale.
+            await session.apply(changes, now)
+
+    def _timed_out(self, hold: Hold, job: Job) -> list[Change]:
+        now, chance, rules = self._host.clock.now(), self._host.dice.chance(), self._rules
+        if job.status is Status.RUNNING:
+            return self._decided(lambda job: lose(job, Cause.TIMEOUT, now, chance, rules, owner=True), job)
+        return self._decided(lambda job: start(job, hold.started_at or now, rules), job)
+
+    def _decided(self, decide: Callable[[Job], Change], job: Job) -> list[Change]:
+        try:
+            return [replace(decide(job), id=self._host.dice.token())]
+        except TransitionRefused:
+            return []  # it moved while we looked

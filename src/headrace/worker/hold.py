@@ -1,0 +1,155 @@
+"""One job in this worker's hands: the single writer of everything the worker says about it."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.lifecycle import finish, may_ride, release, start
+from headrace.core.outcome import Ending, Failed
+from headrace.core.status import Reason, Status
+from headrace.errors import TransitionRefused, Unstorable
+from headrace.handler import Handler
+from headrace.runtime.lanes import Lanes
+
+__all__ = ["Hold"]
+
+_log = logging.getLogger("headrace.worker")
+
+Decide = Callable[[Job], Change | None]
+Then = Callable[[bool], None]
+
+
+class Hold:
+    """Serialises the changes of one job: each is decided from what the one before it made.
+
+    A conflict (the job moved, for instance because a cancel was requested) is decided again from the job returned; a
+    stale answer means that the job has another owner, and everything still to be said about it is dropped.
+    """
+
+    __slots__ = ("_flying", "_lanes", "_queue", "handler", "job", "kept", "over", "started_at")
+
+    def __init__(self, job: Job, handler: Handler, lanes: Lanes) -> None:
+        self.job, self.handler = job, handler
+        """The job as last known to be stored."""
+        self.started_at: datetime | None = None
+        """When the handler was called; the start itself may not be stored yet."""
+        self.over = False
+        """The last change was applied or dropped: it is no longer ours."""
+        self.kept = True
+        """False once the store said that it has another owner."""
+        self._lanes = lanes
+        self._flying = False
+        self._queue: deque[tuple[Decide, Then | None]] | None = None
+
+    @property
+    def must_start_first(self) -> bool:
+        """Whether the start must be durable before the handler is called."""
+        return not may_ride(self.job)
+
+    @property
+    def start_due(self) -> bool:
+        """Whether a start that was left out so far still has to be written."""
+        return self.started_at is not None and self.job.status is not Status.RUNNING and not self._flying
+
+    def write_start(self, then: Then | None = None) -> None:
+        """Record the start, unless it is recorded; a job that was cancelled meanwhile is handed back instead."""
+        host, rules = self._lanes.host, self._lanes.engine.rules
+
+        def decide(job: Job) -> Change | None:
+            if job.status is Status.RUNNING:
+                return None
+            if job.cancel_requested_at is not None and self.started_at is None:
+                return release(job, host.clock.now())
+            return start(job, self.started_at or host.clock.now(), rules)
+
+        self.write(decide, then)
+
+    def write_finish(self, ending: Ending, then: Then) -> None:
+        """Record what the run came to, and the start with it if that was left out."""
+        host, rules = self._lanes.host, self._lanes.engine.rules
+        chance = host.dice.chance()
+
+        def decide(job: Job) -> Change | None:
+            return finish(job, ending, host.clock.now(), chance, rules, self.started_at)
+
+        def settled(stored: bool) -> None:
+            self.over = True
+            then(stored)
+
+        self.write(decide, settled)
+
+    def hand_back(self, then: Then | None = None) -> None:
+        """Give an unstarted job back."""
+        host = self._lanes.host
+        self.over = True
+        self.write(lambda job: release(job, host.clock.now()), then)
+
+    def write(self, decide: Decide, then: Then | None = None) -> None:
+        """Write the decided change after those before it; ``then`` learns whether it was stored."""
+        if self._flying:
+            if self._queue is None:
+                self._queue = deque()
+            self._queue.append((decide, then))
+        else:
+            self._send(decide, then)
+
+    def _send(self, decide: Decide, then: Then | None) -> None:
+        if not self.kept:
+            if then is not None:
+                then(False)
+            return
+        try:
+            change = decide(self.job)
+        except TransitionRefused as error:
+            # Somebody ended or took the job between our changes: there is nothing left to say about it.
+            _log.warning("dropped: %s", error)
+            change, self.kept = None, False
+        if change is None:
+            if then is not None:
+                then(self.kept)
+            return
+        self._flying = True
+        self._lanes.finish(
+            change,
+            lambda verdict: self._answered(verdict, decide, then),
+            lambda error: self._rejected(error, change, then),
+        )
+
+    def _answered(self, verdict: Verdict, decide: Decide, then: Then | None) -> None:
+        self._flying = False
+        if isinstance(verdict, Conflict):
+            self.job = verdict.job
+            self._send(decide, then)
+        else:
+            if isinstance(verdict, Applied):
+                self.job = verdict.job
+            else:
+                self.kept = False
+                _log.info("job %s has another owner: what this worker had to say was stale", self.job.id)
+            if then is not None:
+                then(self.kept)
+        self._next()
+
+    def _rejected(self, error: BaseException, change: Change, then: Then | None) -> None:
+        self._flying = False
+        if isinstance(error, Unstorable) and change.job.result_text is not None:
+            # What the handler returned cannot be stored; that is an end too, and a final one.
+            info = ErrorInfo(type(error).__name__, str(error))
+            ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
+            now, rules = self._lanes.host.clock.now(), self._lanes.engine.rules
+            self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
+        else:
+            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, error)
+            self.kept = False  # unknown: the sweeper will say what became of it
+            if then is not None:
+                then(False)
+        self._next()
+
+    def _next(self) -> None:
+        while self._queue and not self._flying:
+            self._send(*self._queue.popleft())

@@ -1,0 +1,68 @@
+"""Calling a plain handler on this very thread, and saying what a run came to."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.retry import error_names
+from headrace.core.status import Reason
+from headrace.errors import GiveUp, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
+from headrace.handler import Handler
+from headrace.worker.context import Context
+
+__all__ = ["perform", "raised"]
+
+_ERROR_LIMIT = 16 * 1024
+
+
+def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
+    """Run a plain handler on this very thread."""
+    try:
+        ctx.entered()
+        kwargs = handler.decode(job.payload_text)
+        value: Any = handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)
+        return Completed(handler.encode_result(value))
+    except BaseException as error:  # a handler's SystemExit must not end the worker
+        return raised(error)
+
+
+def raised(error: BaseException) -> Ending:
+    """What an error that came out of a handler means for its job."""
+    match error:
+        case Snooze():
+            return Snoozed(error.delay)
+        case Stopped(why=why):
+            return TimedOut() if why == "timed_out" else Released()
+        case RetryLater():
+            return Failed(error=_info(error, trace=False), delay=error.delay)
+        case GiveUp():
+            return Failed(error=_info(error, trace=False, details=error.details), reason=Reason.NON_RETRYABLE)
+        case InvalidPayload():
+            return Failed(
+                error=_info(error, trace=False, details={"field": error.field}), reason=Reason.INVALID_PAYLOAD
+            )
+        case InvalidResult():
+            return Failed(error=_info(error, trace=False), reason=Reason.INVALID_RESULT)
+        case _:
+            return Failed(error=_info(error), names=error_names(type(error)))
+
+
+def _info(error: BaseException, *, trace: bool = True, details: dict[str, Any] | None = None) -> ErrorInfo:
+    text = None
+    if trace and error.__traceback__ is not None:
+        # The first frame is this module's own call of the handler.
+        frames = error.__traceback__.tb_next or error.__traceback__
+        text = _storable("".join(traceback.format_exception(type(error), error, frames)))
+    try:
+        message = str(error)
+    except Exception as unprintable:
+        message = f"<the error cannot be shown: {type(unprintable).__name__}>"
+    return ErrorInfo(type(error).__qualname__, _storable(message), text, details or None).cut(_ERROR_LIMIT)
+
+
+def _storable(text: str) -> str:
+    """Without what no store takes: lone surrogates and NULs."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -1,0 +1,196 @@
+"""One execution: the start if it must come first, the call, the end, and every way of being told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from headrace.core.job import ErrorInfo, Progress
+from headrace.core.lifecycle import progress
+from headrace.core.outcome import Ending, Failed, Released, TimedOut
+from headrace.core.status import Status
+from headrace.host import Host
+from headrace.worker.children import Children
+from headrace.worker.context import Context, Stopping
+from headrace.worker.hold import Hold
+from headrace.worker.pools import ThreadPool
+from headrace.worker.runner import call
+
+__all__ = ["Place", "Run"]
+
+_log = logging.getLogger("headrace.worker")
+
+PROGRESS_EVERY = 0.25
+STOP_PATIENCE = 5.0
+"""How long a cancelled coroutine may take to end after its time ran out, before its attempt ends without it."""
+
+
+class Place(Protocol):
+    """What a run needs of its worker."""
+
+    host: Host
+    threads: ThreadPool
+    children: Children
+    cancel_grace: float
+
+    def concluded(self, run: Run, ending: Ending) -> Callable[[bool], None]:
+        """The run has an end to write; what is returned learns whether it was stored."""
+        ...
+
+
+class Run:
+    """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
+
+    def __init__(self, hold: Hold, place: Place) -> None:
+        self.hold = hold
+        self.ending: Ending | None = None
+        """What the attempt came to; set once, by whoever is first."""
+        self.task: asyncio.Task[None] | None = None
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self._ctx: Context | None = None
+        self._why: Stopping | None = None
+        self._calling = False
+        self._timers: list[asyncio.TimerHandle] = []
+        self._report: Progress | None = None
+        self._reported_at = float("-inf")
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the handler goes on although its attempt is over."""
+        return self.ending is not None and self._calling
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the handler was called."""
+        return self.hold.started_at
+
+    async def go(self) -> None:
+        """Execute the job and write what came of it."""
+        hold, place = self.hold, self._place
+        if hold.must_start_first and not await self._started_first():
+            return
+        if hold.started_at is None:
+            hold.started_at = place.host.clock.now()
+        job = hold.job
+        recorded = job.status is Status.RUNNING
+        self._ctx = ctx = Context(
+            job,
+            attempt=job.attempt if recorded else job.attempt + 1,
+            started_at=hold.started_at,
+            report=self._reports,
+            flush=self._flush,
+        )
+        if job.spec.timeout is not None:
+            self._later(job.spec.timeout, lambda: self.stop("timed_out"))
+        self._calling = True
+        try:
+            ending = await call(hold.handler, ctx, job, place.threads, place.children)
+            if self._why == "timed_out":
+                ending = TimedOut()
+        except asyncio.CancelledError:
+            ending = self._cancelled()
+        finally:
+            self._calling = False
+            for timer in self._timers:
+                timer.cancel()
+        self.conclude(ending)
+
+    async def _started_first(self) -> bool:
+        """Make the start durable; False if the job turned out to be no longer ours to run."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self.hold.write_start(lambda stored: None if future.done() else future.set_result(stored))
+        stored = await future
+        if self.ending is not None:
+            return False  # abandoned while the start was being written
+        if not stored or self.hold.job.status is not Status.RUNNING:
+            self.ending = Released()
+            self.hold.over = True
+            return False
+        self.hold.started_at = self.hold.job.started_at
+        return True
+
+    def _cancelled(self) -> Ending:
+        task = asyncio.current_task()
+        if self._why is not None:
+            if task is not None:
+                task.uncancel()
+            return TimedOut() if self._why == "timed_out" else Released()
+        if task is not None and task.cancelling():
+            return Released()  # the loop is being torn down
+        error = ErrorInfo("CancelledError", "the handler cancelled itself")
+        return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+
+    # -- being stopped
+
+    def stop(self, why: Stopping) -> None:
+        """Have the handler stop: a coroutine is cancelled, a child asked and then killed, a thread can only be told."""
+        if self._why is not None or not self._calling or self._ctx is None:
+            return
+        self._why = self._ctx.stopping = why
+        over: Ending = TimedOut() if why == "timed_out" else Released()
+        mode = self.hold.handler.mode
+        patience = self._place.cancel_grace if why == "cancelled" else STOP_PATIENCE
+        if mode == "async":
+            if self.task is not None:
+                self.task.cancel()
+            self._later(patience, lambda: self.conclude(over))
+        elif why in ("timed_out", "lost"):
+            self._abandon(over)
+        else:
+            self._place.children.stop(self._ctx, why)
+            self._later(patience, lambda: self._abandon(over))
+
+    def abandon(self) -> None:
+        """The worker leaves: hand the job back whether or not its handler stops."""
+        self._abandon(Released())
+
+    def _abandon(self, ending: Ending) -> None:
+        self.conclude(ending)
+        if self.hold.handler.mode == "process" and self._ctx is not None:
+            self._place.children.kill(self._ctx)
+
+    def conclude(self, ending: Ending) -> None:
+        """End the attempt, once."""
+        if self.ending is None:
+            self.ending = ending
+            if self._report is not None and isinstance(ending, Failed | TimedOut):
+                self._write_progress()  # how far it came is worth keeping
+            self.hold.write_finish(ending, self._place.concluded(self, ending))
+
+    def _later(self, seconds: float, act: Callable[[], None]) -> None:
+        self._timers.append(self._loop.call_later(seconds, act))
+
+    # -- reporting
+
+    def _reports(self, report: Progress) -> None:
+        """From the handler, on whatever thread: the newest report waits for the loop to write it."""
+        fresh, self._report = self._report is None, report
+        if fresh:
+            self._loop.call_soon_threadsafe(self._schedule_progress)
+
+    def _schedule_progress(self) -> None:
+        since = self._loop.time() - self._reported_at
+        if since >= PROGRESS_EVERY:
+            self._write_progress()
+        else:
+            self._later(PROGRESS_EVERY - since, self._write_progress)
+
+    def _write_progress(self) -> None:
+        report, self._report = self._report, None
+        if report is None or self.hold.over:
+            return
+        self._reported_at = self._loop.time()
+        clock = self._place.host.clock
+        self.hold.write_start()
+        self.hold.write(lambda job: progress(job, clock.now(), report))
+
+    async def _flush(self) -> None:
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._write_progress()
+        # Behind the report in the job's own line of writes: when this is answered, the report is stored.
+        self.hold.write_start(lambda stored: None if future.done() else future.set_result(stored))
+        await future

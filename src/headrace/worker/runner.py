@@ -1,0 +1,44 @@
+"""Running one job's handler where it belongs: on this loop, in a thread, or in a child process."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.core.job import Job
+from headrace.core.outcome import Completed, Ending
+from headrace.handler import Handler
+from headrace.worker.children import Children
+from headrace.worker.context import Context
+from headrace.worker.perform import perform, raised
+from headrace.worker.pools import ThreadPool
+
+__all__ = ["call"]
+
+
+async def call(
+    handler: Handler, ctx: Context, job: Job, threads: ThreadPool | None = None, children: Children | None = None
+) -> Ending:
+    """Run the handler and say what it came to.
+
+    Cancelling the calling task cancels an async handler; the cancellation passes through. Without ``threads`` and
+    ``children`` everything runs right here.
+    """
+    if handler.mode == "async":
+        return await _call_async(handler, ctx, job)
+    if threads is None:
+        return perform(handler, ctx, job)
+    if handler.mode == "process" and children is not None:
+        return await threads.run(lambda: children.run(handler, ctx, job))
+    return await threads.run(lambda: perform(handler, ctx, job))
+
+
+async def _call_async(handler: Handler, ctx: Context, job: Job) -> Ending:
+    try:
+        ctx.entered()
+        kwargs = handler.decode(job.payload_text)
+        value = await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
+        return Completed(handler.encode_result(value))
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except BaseException as error:  # a handler's SystemExit must not end the worker
+        return raised(error)
