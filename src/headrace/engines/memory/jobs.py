@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from uuid import UUID
 
-import msgspec
+from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
 from headrace.core.claim import Ask, Order, QueueRule, order
@@ -39,7 +40,7 @@ class Jobs:
         self.deferred = Index()
         self.watched = Index()
         """Those with an ``act_by``."""
-        self.profiles: dict[tuple[str, bytes], Profile] = {}
+        self.profiles: dict[tuple[str, str], Profile] = {}
         self.profiles_rev = 0
         self._users: Counter[int] = Counter()
         self._ended = {status: Index() for status in ENDED}
@@ -56,7 +57,7 @@ class Jobs:
         if not self._intern(job):
             return None
         self._accepted += 1
-        job = msgspec.structs.replace(job, seq=self._accepted)
+        job = replace(job, seq=self._accepted)
         if job.spec.dedup is not None and not job.ended:
             self.keys[job.spec.task, job.spec.dedup] = job.id
         self.put(job)
@@ -202,7 +203,7 @@ class Jobs:
         self._add_profile(key, job)
         return True
 
-    def _add_profile(self, key: tuple[str, bytes], job: Job) -> Profile:
+    def _add_profile(self, key: tuple[str, str], job: Job) -> Profile:
         self.profiles_rev += 1
         profile = self.profiles[key] = Profile(self.profiles_rev, job.task, job.requires)
         return profile
@@ -213,5 +214,5 @@ class Jobs:
         return (self.profiles.get(key) or self._add_profile(key, job)).id
 
 
-def _profile_key(job: Job) -> tuple[str, bytes]:
-    return job.task, msgspec.json.encode(job.requires, order="sorted") if job.requires else b"{}"
+def _profile_key(job: Job) -> tuple[str, str]:
+    return job.task, json.dumps(job.requires, sort_keys=True) if job.requires else ""

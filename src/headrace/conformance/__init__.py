@@ -1,0 +1,39 @@
+"""The suite every engine has to pass, also yours.
+
+An engine keeps the promises of ``headrace.engine`` or it is not an engine. To have yours tried, install
+``headrace[conformance]`` and write a test file::
+
+    from headrace.conformance import Suite
+    from my_engine import MyEngine
+
+
+    class TestMyEngine(Suite):
+        def engine(self, rules, host, place):
+            return MyEngine(place / "store", rules, host)
+
+``engine`` returns an engine that is not opened yet, on the store that belongs to ``place`` (a folder of the test's
+own: use it, or derive a name from it); a place not seen before is an empty store. Set ``durable = False`` if two
+engines made for one place do not meet in one store. Every test opens the engine, uses a clock it moves by hand, and
+closes the engine again; nothing sleeps, and nothing but pytest and Hypothesis is needed.
+
+Where the contract leaves a choice (text a store cannot keep, say), a test accepts each way it allows, and no other.
+"""
+
+import pytest
+
+_PARTS = ("lab", "inserting", "records", "claiming", "applying", "fencing")
+# Before they are imported: a failing assert then shows its values, as in a test file.
+pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
+
+from headrace.conformance.applying import Applying  # noqa: E402
+from headrace.conformance.claiming import Claiming  # noqa: E402
+from headrace.conformance.fencing import Fencing  # noqa: E402
+from headrace.conformance.inserting import Inserting  # noqa: E402
+from headrace.conformance.lab import Lab  # noqa: E402
+from headrace.conformance.records import Records  # noqa: E402
+
+__all__ = ["Lab", "Suite"]
+
+
+class Suite(Inserting, Records, Claiming, Applying, Fencing):
+    """All of it."""

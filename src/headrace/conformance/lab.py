@@ -1,0 +1,289 @@
+"""The bench of the suite: one open engine, a clock moved by hand, and short words for the usual steps."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.clock import SystemDice
+from headrace.core import acts, lifecycle
+from headrace.core.change import Applied, Change, Verdict
+from headrace.core.claim import Ask
+from headrace.core.job import Attempt, ErrorInfo, Job, Spec
+from headrace.core.outcome import Completed, Ending, Failed
+from headrace.core.rules import Rules
+from headrace.core.status import Reason, Status
+from headrace.core.sweep import sweep
+from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, WorkerInfo
+from headrace.host import Host
+
+__all__ = ["BEGIN", "OOPS", "Choices", "Lab", "Part"]
+
+T = TypeVar("T")
+
+BEGIN = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+"""When every test begins; odd to the microsecond, because records are exact to it."""
+
+OOPS = ErrorInfo("Oops", "it broke")
+
+
+class Lab:
+    """One engine under test."""
+
+    def __init__(self, make: Callable[[], Engine], host: Host, rules: Rules) -> None:
+        self.make = make
+        self.engine = make()
+        self.host = host
+        self.rules = rules
+        self.now = BEGIN
+        self._requests = 0
+
+    # -- time and names
+
+    def later(self, seconds: float) -> datetime:
+        """Let time pass; the new now."""
+        self.now += timedelta(seconds=seconds)
+        return self.now
+
+    def at(self, seconds: float) -> datetime:
+        """The moment so many seconds from now."""
+        return self.now + timedelta(seconds=seconds)
+
+    def new_id(self) -> UUID:
+        """An id nobody has."""
+        return self.host.dice.new_id(self.now)
+
+    # -- into the store
+
+    def job(
+        self,
+        task: str = "work",
+        *,
+        payload: str = "{}",
+        delay: float = 0.0,
+        not_after: float | None = None,
+        waits: int = 0,
+        pending: bool = False,
+        **spec: Any,
+    ) -> Job:
+        """A job not yet inserted; ``delay`` and ``not_after`` in seconds from now, the rest as in ``Spec``."""
+        return lifecycle.submit(
+            self.new_id(),
+            Spec(task=task, created_at=self.now, **spec),
+            payload,
+            self.now,
+            available_at=self.at(delay),
+            not_after=None if not_after is None else self.at(not_after),
+            waits=waits,
+            pending=pending,
+        )
+
+    async def insert(self, *jobs: Job) -> list[InsertAnswer]:
+        """Insert in one call."""
+        return await self.engine.insert(jobs, self.now)
+
+    async def put(self, task: str = "work", **options: Any) -> Job:
+        """A job that is in the store; options as of ``job``."""
+        return (await self.put_all(self.job(task, **options)))[0]
+
+    async def put_all(self, *jobs: Job) -> list[Job]:
+        """The jobs as stored."""
+        stored = []
+        for answer in await self.insert(*jobs):
+            assert isinstance(answer, Inserted), answer
+            stored.append(answer.job)
+        return stored
+
+    # -- workers
+
+    async def worker(self, **info: Any) -> UUID:
+        """A registered worker."""
+        id = self.new_id()
+        fields: dict[str, Any] = {"id": id, "host": "lab", "pid": 1, "started_at": self.now, "concurrency": 8}
+        await self.engine.register(WorkerInfo(**fields | info), self.now)
+        return id
+
+    async def ask(
+        self,
+        worker: UUID,
+        n: int = 1000,
+        *,
+        free: int | None = None,
+        tasks: tuple[str, ...] | None = None,
+        queues: tuple[str, ...] | None = None,
+        accept: bool = True,
+        request: int | None = None,
+    ) -> Claimed | Dead:
+        """Claim as this worker, for every profile of these tasks (None: of all)."""
+        if request is None:
+            self._requests += 1
+            request = self._requests
+        known = (await self.engine.profiles()).profiles
+        profiles = frozenset(profile.id for profile in known if tasks is None or profile.task in tasks)
+        wish = Ask(n=n, free=n if free is None else free, profiles=profiles, queues=queues, accept=accept)
+        return await self.engine.claim(worker, wish, request, self.now)
+
+    async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:
+        """The jobs a living worker is given."""
+        claimed = await self.ask(worker, n, **options)
+        assert isinstance(claimed, Claimed), claimed
+        return list(claimed.jobs)
+
+    async def held(self, worker: UUID, task: str = "work", *, accept: bool = True, **options: Any) -> Job:
+        """A new job in this worker's hands; its task must have no other job in line."""
+        job = await self.put(task, **options)
+        taken = await self.claim(worker, 1, tasks=(task,), accept=accept)
+        assert [one.id for one in taken] == [job.id]
+        return taken[0]
+
+    async def running(self, worker: UUID, task: str = "work", **options: Any) -> Job:
+        """A new job that this worker has started."""
+        return await self.start(await self.held(worker, task, **options))
+
+    # -- changes
+
+    async def apply(self, *changes: Change) -> list[Verdict]:
+        """Apply in one call, each under a change id of its own."""
+        return await self.engine.apply([self.stamp(change) for change in changes], self.now)
+
+    def stamp(self, change: Change) -> Change:
+        """The change with an id, as every writer must give it one."""
+        return replace(change, id=self.host.dice.token())
+
+    async def do(self, change: Change | None) -> Job:
+        """Apply a change that must be applied; the job it made, which must be what the store has now."""
+        assert change is not None
+        [verdict] = await self.apply(change)
+        assert verdict == Applied(change.job)
+        assert await self.get(change.job) == change.job
+        return change.job
+
+    async def start(self, job: Job) -> Job:
+        """Start a held job."""
+        return await self.do(lifecycle.start(job, self.now, self.rules))
+
+    def end(self, job: Job, ending: Ending, *, chance: float = 0.5, started_at: datetime | None = None) -> Change:
+        """The decision about a handler's ending."""
+        return lifecycle.finish(job, ending, self.now, chance, self.rules, started_at)
+
+    async def finish(self, job: Job, ending: Ending | None = None) -> Job:
+        """End a running job; completed, unless told otherwise."""
+        return await self.do(self.end(job, ending or Completed()))
+
+    async def cancel(self, job: Job) -> Job:
+        """Cancel, or ask to."""
+        return await self.do(acts.cancel(job, self.now, self.rules))
+
+    async def stand(self, status: Status, task: str, **options: Any) -> Job:
+        """A new job that came to this status by the verbs of the lifecycle; no other job has this task."""
+        match status:
+            case Status.PENDING:
+                return await self.put(task, pending=True, **options)
+            case Status.WAITING:
+                return await self.put(task, waits=1, **options)
+            case Status.SCHEDULED:
+                return await self.put(task, delay=60, **options)
+            case Status.QUEUED:
+                return await self.put(task, **options)
+            case Status.ASSIGNED | Status.ACCEPTED:
+                return await self.held(await self.worker(), task, accept=status is Status.ACCEPTED, **options)
+            case Status.RUNNING:
+                return await self.running(await self.worker(), task, **options)
+            case Status.CANCELLED:
+                return await self.cancel(await self.put(task, **options))
+        job = await self.running(await self.worker(), task, **options)
+        endings: dict[Status, Ending] = {
+            Status.COMPLETED: Completed('"done"'),
+            Status.RETRYING: Failed(error=OOPS),
+            Status.FAILED: Failed(error=OOPS, reason=Reason.NON_RETRYABLE),
+        }
+        return await self.finish(job, endings[status])
+
+    async def sweep(self, found: Overdue) -> Job:
+        """Do what the sweeper must do about this job."""
+        return await self.do(sweep(found.job, self.now, 0.5, self.rules, alive=found.alive, unnamed=found.unnamed))
+
+    # -- looking
+
+    async def get(self, job: Job | UUID) -> Job:
+        """A job that must be here."""
+        [found] = await self.engine.get([job.id if isinstance(job, Job) else job])
+        assert found is not None
+        return found
+
+    async def gone(self, job: Job) -> bool:
+        """Whether the job is not here."""
+        return await self.engine.get([job.id]) == [None]
+
+    async def attempts(self, job: Job) -> list[Attempt]:
+        """The attempts on record."""
+        return list((await self.engine.history(job.id)).attempts)
+
+    async def overdue(self) -> list[Job]:
+        """The jobs a sweeper would look at now."""
+        return [found.job for found in await self.engine.overdue(self.now)]
+
+
+class Choices:
+    """Chooses by chance, the same for the same seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._dice = SystemDice(seed)
+
+    def __call__(self, *options: T) -> T:
+        """One of them."""
+        return options[int(self._dice.chance() * len(options))]
+
+
+class Part:
+    """A part of the suite. Its tests are coroutines that take a ``Lab``; pytest sees plain functions."""
+
+    durable: ClassVar[bool] = True
+    """Whether another engine object on the same place finds the same store."""
+
+    def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
+        """An engine, not opened, on the store of this place; a place never seen before is an empty store."""
+        raise NotImplementedError
+
+    def lab(self, place: Path, rules: Rules | None = None) -> Lab:
+        """A bench with an engine made for this place."""
+        chosen = rules or Rules()
+        host = Host(dice=SystemDice(1))
+        return Lab(lambda: self.engine(chosen, host, place), host, chosen)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, value in list(vars(cls).items()):
+            if name.startswith("test_") and inspect.iscoroutinefunction(value):
+                setattr(cls, name, _plain(value))
+
+
+def _plain(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """The test as a function that any pytest can run: opens the engine, runs the coroutine, closes the engine."""
+
+    async def bench(self: Part, place: Path, given: dict[str, Any]) -> None:
+        lab = self.lab(place)
+        await lab.engine.open()
+        try:
+            await test(self, lab, **given)
+        finally:
+            await lab.engine.close()
+
+    def run(self: Part, tmp_path: Path, **given: Any) -> None:
+        asyncio.run(bench(self, tmp_path, given))
+
+    signature = inspect.signature(test)
+    own, _, *given = signature.parameters.values()
+    place = inspect.Parameter("tmp_path", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=Path)
+    run.__signature__ = signature.replace(parameters=[own, place, *given])  # type: ignore[attr-defined]
+    run.__name__, run.__qualname__, run.__doc__ = test.__name__, test.__qualname__, test.__doc__
+    run.__module__ = test.__module__
+    run.__dict__.update(test.__dict__)  # marks, such as parametrize
+    return run

@@ -1,0 +1,26 @@
+"""Every engine that comes with headrace passes the suite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.conformance import Suite
+from headrace.core.rules import Rules
+from headrace.engine import Engine
+from headrace.host import Host
+
+
+class TestMemory(Suite):
+    durable = False
+
+    def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
+        from headrace.engines.memory import MemoryEngine
+
+        return MemoryEngine(rules, host)
+
+
+class TestSqlite(Suite):
+    def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
+        from headrace.engines.sqlite import SqliteEngine
+
+        return SqliteEngine(place / "store.db", rules=rules, host=host)
