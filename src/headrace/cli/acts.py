@@ -1,0 +1,161 @@
+"""What a person does to jobs: ``cancel``, ``retry``, ``rerun``, ``discard``; each job gets its own verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+import click
+
+from headrace.cli.failures import DONE, NOT_FOUND, REFUSED
+from headrace.cli.ids import NoSuchJob, every, given, resolve
+from headrace.cli.options import F, common, filters
+from headrace.cli.output import console, document, is_terminal, say
+from headrace.cli.run import USER, with_app
+from headrace.cli.state import State
+from headrace.core.job import Job
+from headrace.core.status import Verb
+from headrace.core.table import TABLE
+from headrace.errors import Duplicate, JobNotFound, TransitionRefused
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["cancel", "discard", "rerun", "retry"]
+
+PAST = {Verb.CANCEL: "cancelled", Verb.RETRY: "retried", Verb.RERUN: "rerun", Verb.DISCARD: "discarded"}
+
+
+class Verdict(NamedTuple):
+    """What came of acting on one job."""
+
+    id: str
+    verdict: str
+    """done, requested (a running job will be told), refused, or not_found."""
+    message: str | None
+    job: Job | None
+    code: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """As printed for programs."""
+        record = self.job.to_dict() if self.job else None
+        return {"id": self.id, "verdict": self.verdict, "message": self.message, "job": record}
+
+
+def chooser(fn: F) -> F:
+    """Add the ways of naming several jobs."""
+    fn = click.option("--yes", "-y", is_flag=True, help="Do not ask before acting on what the filters find.")(fn)
+    return click.argument("ids", nargs=-1, metavar="[ID]...")(filters(fn))
+
+
+@click.command()
+@chooser
+@common
+def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
+    """Cancel jobs: at once if they wait, by asking their worker if they run."""
+    return _act(state, Verb.CANCEL, ids, yes, chosen)
+
+
+@click.command()
+@chooser
+@common
+def retry(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
+    """Give failed or cancelled jobs another go: the same job, with a fresh budget."""
+    return _act(state, Verb.RETRY, ids, yes, chosen)
+
+
+@click.command()
+@chooser
+@common
+def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
+    """Submit ended jobs once more as new jobs, and print the new ids."""
+    return _act(state, Verb.RERUN, ids, yes, chosen)
+
+
+@click.command()
+@chooser
+@common
+def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
+    """Take completed or failed jobs off the books: they end cancelled (discarded)."""
+    return _act(state, Verb.DISCARD, ids, yes, chosen)
+
+
+def _act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any]) -> int:
+    wanted = given(chosen.pop("status"), **chosen)
+    if bool(ids) == bool(wanted):
+        raise click.UsageError("name jobs by their ids or choose them by filters (--status, --task …), one of the two")
+
+    async def work(app: App) -> int:
+        verdicts = [await _judged(app, verb, name) for name in ids or await _found(app, verb, wanted, yes)]
+        _print(verdicts, verb, state)
+        return max((verdict.code for verdict in verdicts), default=DONE)
+
+    return with_app(state, work)
+
+
+async def _found(app: App, verb: Verb, wanted: dict[str, Any], yes: bool) -> list[str]:
+    """The ids of the jobs the filters choose; without a status, those the verb can act on."""
+    wanted.setdefault("status", [status.value for status in TABLE[verb]])
+    # All ids are collected first: acting while paging would move jobs under the cursor.
+    names = [str(job.id) async for job in every(app, **wanted)]
+    if not names:
+        say("no jobs match")
+    elif not yes:
+        if not is_terminal(stderr=True):
+            raise click.UsageError(f"this would {verb} {len(names)} jobs: say --yes")
+        click.confirm(f"{verb} {len(names)} jobs?", abort=True, err=True)
+    return names
+
+
+async def _judged(app: App, verb: Verb, name: str) -> Verdict:
+    """Act on one job; what came of it, whatever it is."""
+    try:
+        id = await resolve(app, name)
+        job = await _verbs(app)[verb](id)
+    except (JobNotFound, NoSuchJob) as error:
+        return Verdict(name, "not_found", _text(error), None, NOT_FOUND)
+    except (TransitionRefused, Duplicate) as error:
+        # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
+        return Verdict(str(id), "refused", str(error), error.job if error.job.id == id else await app.get(id), REFUSED)
+    return Verdict(str(id), "done" if verb is not Verb.CANCEL or job.ended else "requested", None, job, DONE)
+
+
+def _text(error: BaseException) -> str:
+    return error.message if isinstance(error, click.ClickException) else str(error)
+
+
+def _verbs(app: App) -> dict[Verb, Callable[[UUID], Awaitable[Job]]]:
+    async def rerun(id: UUID) -> Job:
+        handle = await app.rerun(id, by=USER)
+        return handle.last or await handle.refresh()
+
+    return {
+        Verb.CANCEL: lambda id: app.cancel(id, by=USER),
+        Verb.RETRY: lambda id: app.retry(id, by=USER),
+        Verb.DISCARD: lambda id: app.discard(id, by=USER),
+        Verb.RERUN: rerun,
+    }
+
+
+def _print(verdicts: Sequence[Verdict], verb: Verb, state: State) -> None:
+    if state.json:
+        document([verdict.to_dict() for verdict in verdicts])
+        return
+    for verdict in verdicts:
+        if verdict.code != DONE:
+            say(f"error: {verdict.message}")
+    done = [verdict.job for verdict in verdicts if verdict.code == DONE and verdict.job]
+    if verb is Verb.RERUN:
+        for job in done:
+            click.echo(str(job.id))
+    elif done:
+        from rich.text import Text
+
+        from headrace.cli.render import status_text
+
+        out = console()
+        for job in done:
+            out.print(Text.assemble((str(job.id), "cyan"), f"  {job.task}  ", status_text(job)))
+    if len(verdicts) > 1:
+        say(f"{len(done)} of {len(verdicts)} {PAST[verb]}")

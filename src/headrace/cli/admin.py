@@ -1,0 +1,105 @@
+"""The store as a whole: ``stats``, ``tasks``, ``workers``, ``prune``, ``migrate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.options import common
+from headrace.cli.output import console, document, say
+from headrace.cli.run import choose, with_app
+from headrace.cli.state import State
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["migrate", "prune", "stats", "tasks", "workers"]
+
+
+@click.command()
+@common
+def stats(state: State) -> None:
+    """Count jobs by status, and balance the books."""
+
+    async def work(app: App) -> None:
+        found = await app.stats()
+        if state.json:
+            document(found)
+            return
+        from headrace.cli.overview import stats_view
+
+        console().print(stats_view(found, app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@click.command()
+@common
+def tasks(state: State) -> None:
+    """List the tasks that workers have registered, and those of the App itself."""
+
+    async def work(app: App) -> None:
+        found = await app.tasks()
+        if state.json:
+            document(found)
+        elif not found:
+            say("no tasks: a worker registers its tasks when it starts (headrace worker MODULE:APP)")
+        else:
+            from headrace.cli.overview import tasks_view
+
+            console().print(tasks_view(found))
+
+    with_app(state, work)
+
+
+@click.command()
+@common
+def workers(state: State) -> None:
+    """List the workers the store knows, and how they are."""
+
+    async def work(app: App) -> None:
+        found = await app.workers()
+        if state.json:
+            document(found)
+        elif not found:
+            say("no workers: start one with headrace worker MODULE:APP")
+        else:
+            from headrace.cli.overview import workers_view
+
+            console().print(workers_view(found, app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@click.command()
+@common
+def prune(state: State) -> None:
+    """Delete ended jobs that are past their retention; workers do this by themselves."""
+
+    async def work(app: App) -> None:
+        gone = await app.prune()
+        document({"pruned": gone}) if state.json else click.echo(f"{gone} pruned")
+
+    with_app(state, work)
+
+
+@click.command()
+@click.option("--plan", is_flag=True, help="Only say what would be done.")
+@common
+def migrate(state: State, plan: bool) -> None:
+    """Bring the store's schema up to date."""
+    import asyncio
+    from contextlib import nullcontext
+
+    # An App whose store needs a migration cannot be opened, so this one command works on a closed one.
+    app, url = choose(state)
+    with app.override(url=url) if url else nullcontext():
+        names = asyncio.run(app.migrate(plan=plan))
+    if state.json:
+        document({"pending" if plan else "applied": names})
+        return
+    for name in names:
+        click.echo(name)
+    if not names:
+        say("up to date")

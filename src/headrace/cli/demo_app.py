@@ -1,0 +1,65 @@
+"""The tasks of ``headrace demo``: one for each thing a job can go through."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace import App, Context, Every, Retry, Snooze
+
+__all__ = ["add", "app", "doomed", "endless", "patient", "thumbnail", "tick", "unsteady"]
+
+app = App()
+
+
+@app.task(queue="images")
+async def thumbnail(ctx: Context, image: str, width: int = 320) -> dict[str, str | int]:
+    """Reports progress and returns a result."""
+    for step in range(1, 11):
+        await asyncio.sleep(0.08)
+        ctx.progress(step * 10, f"row {step * 48} of 480")
+    return {"image": image, "width": width}
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    """A plain function; runs in a thread."""
+    return a + b
+
+
+@app.task(retry=Retry(3, backoff=[0.4, 0.8], jitter=False))
+async def unsteady(ctx: Context) -> str:
+    """Fails twice, then succeeds."""
+    await asyncio.sleep(0.2)
+    if ctx.attempt < 3:
+        raise ConnectionError(f"the line dropped (attempt {ctx.attempt})")
+    return "third time lucky"
+
+
+@app.task(retry=Retry(2, backoff=[0.3, 0.6], jitter=False))
+async def doomed() -> None:
+    """Fails every time: ends in the dead letters."""
+    await asyncio.sleep(0.1)
+    raise ValueError("there is no 30th of February")
+
+
+@app.task
+async def patient(ctx: Context) -> str:
+    """Finds it is too early, snoozes, then does its work."""
+    if ctx.attempt == 1:
+        raise Snooze(1.0)
+    await asyncio.sleep(0.2)
+    return "worth the wait"
+
+
+@app.task
+async def endless(ctx: Context) -> None:
+    """Runs until somebody cancels it."""
+    for step in range(10_000):
+        ctx.progress(min(step, 99), "digging")
+        await asyncio.sleep(0.05)
+
+
+@app.task(schedule=Every(seconds=2))
+async def tick() -> str:
+    """Submitted by its schedule."""
+    return "tock"

@@ -1,0 +1,70 @@
+"""Errors as exit codes and as one line that names the cause and the remedy."""
+
+from __future__ import annotations
+
+import os
+import traceback
+
+import click
+
+from headrace import errors
+
+__all__ = ["DONE", "FAILED", "INTERRUPTED", "NOT_FOUND", "REFUSED", "UNREACHABLE", "USAGE", "code_of", "report"]
+
+DONE, FAILED, USAGE, NOT_FOUND, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.JobNotFound, NOT_FOUND),
+    (errors.UnknownTask, NOT_FOUND),
+    (errors.TransitionRefused, REFUSED),
+    (errors.Duplicate, REFUSED),
+    (errors.KeyReused, REFUSED),
+    (errors.Unstorable, FAILED),
+    (errors.EngineError, UNREACHABLE),
+    (errors.ConfigError, USAGE),
+    (errors.InvalidPayload, USAGE),
+    (errors.HeadraceError, FAILED),
+    (LookupError, FAILED),
+)
+"""First match wins."""
+
+_REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
+    (errors.JobNotFound, "list what is there: headrace jobs"),
+    (errors.Overloaded, "the store is behind; try again, or submit more slowly"),
+    (errors.SchemaTooNew, "upgrade headrace here, or use a store of this version"),
+    (errors.SchemaTooOld, "bring it up to date: headrace migrate"),
+    (errors.Unavailable, "check --url and that the store is up: headrace doctor"),
+)
+
+
+def code_of(error: BaseException) -> int:
+    """The exit code that an error ends a command with."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return INTERRUPTED
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+
+
+def sentence(error: BaseException) -> str:
+    """The error as one line."""
+    text = " ".join(str(error).split())
+    if not isinstance(error, errors.HeadraceError):
+        text = f"{type(error).__name__}: {text}" if text else type(error).__name__
+        return f"{text} (unexpected; the traceback is shown with --debug)"
+    remedy = next((words for kind, words in _REMEDIES if isinstance(error, kind)), None)
+    return f"{text or type(error).__name__} — {remedy}" if remedy and "headrace " not in text else text
+
+
+def report(error: BaseException, debug: bool) -> int:
+    """Say on stderr what went wrong, and return the exit code."""
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        click.echo("interrupted", err=True)
+    elif isinstance(error, click.ClickException):
+        error.show()
+    else:
+        if debug:
+            click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        colour = False if os.environ.get("NO_COLOR") else None
+        click.echo(click.style("error: ", fg="red") + sentence(error), err=True, color=colour)
+    return code_of(error)

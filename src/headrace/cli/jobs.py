@@ -1,0 +1,117 @@
+"""Looking at jobs: ``jobs``, ``show``, ``watch``, ``explain``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.ids import every, given, resolve
+from headrace.cli.options import common, duration, filters
+from headrace.cli.output import console, document, say
+from headrace.cli.run import with_app
+from headrace.cli.state import State
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["explain", "jobs", "show", "watch"]
+
+
+@click.command()
+@filters
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Jobs per page.")
+@click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
+@click.option("--all", "whole", is_flag=True, help="All pages at once.")
+@common
+def jobs(
+    state: State,
+    status: tuple[str, ...],
+    task: str | None,
+    queue: str | None,
+    tag: str | None,
+    text: str | None,
+    limit: int,
+    cursor: str | None,
+    whole: bool,
+) -> None:
+    """List jobs, newest first."""
+    chosen = given(status, task=task, queue=queue, tag=tag, text=text)
+
+    async def work(app: App) -> None:
+        from headrace.core.query import Page
+
+        if whole:
+            page = Page(tuple([job async for job in every(app, **chosen)]))
+        else:
+            page = await app.jobs(**chosen, limit=limit, cursor=cursor)
+        if state.json:
+            document({"items": [job.to_dict() for job in page.items], "cursor": page.cursor})
+            return
+        if not page.items:
+            say("no jobs" + (" match" if chosen else " yet: submit one with headrace submit TASK key=value"))
+            return
+        from headrace.cli.render import job_table
+
+        out = console()
+        out.print(job_table(page.items, app.host.clock.now(), out))
+        if page.cursor:
+            say(f"more: --cursor {page.cursor}")
+
+    with_app(state, work)
+
+
+@click.command()
+@click.argument("id")
+@common
+def show(state: State, id: str) -> None:
+    """Show one job whole: its record, and the timeline of its attempts.
+
+    ID may be the first or the last digits of an id if they fit one job only.
+    """
+
+    async def work(app: App) -> None:
+        wanted = await resolve(app, id)
+        job, history = await app.get(wanted), await app.history(wanted)
+        if state.json:
+            document(job.to_dict(history))
+            return
+        from headrace.cli.render import job_view
+
+        out = console()
+        out.print(job_view(job, history, app.host.clock.now(), out))
+
+    with_app(state, work)
+
+
+@click.command()
+@click.argument("id")
+@click.option("--timeout", type=duration, metavar="DURATION", help="Give up watching after this long; the job goes on.")
+@common
+def watch(state: State, id: str, timeout: float | None) -> int:
+    """Follow a job until it ends.
+
+    Exit code 0 if it completed, 1 if it failed, was cancelled, or did not end in time.
+    """
+
+    async def work(app: App) -> int:
+        from headrace.cli.follow import follow
+
+        return await follow(app, await resolve(app, id), state, timeout)
+
+    return with_app(state, work)
+
+
+@click.command()
+@click.argument("id")
+@common
+def explain(state: State, id: str) -> None:
+    """Say in words why a job is where it is, and what would move it."""
+
+    async def work(app: App) -> None:
+        wanted = await resolve(app, id)
+        text = await app.explain(wanted)
+        answer: dict[str, Any] = {"id": str(wanted), "explanation": text}
+        document(answer) if state.json else click.echo(text)
+
+    with_app(state, work)

@@ -1,0 +1,84 @@
+"""Flags and kinds of values that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from headrace.cli.state import State
+from headrace.core.status import Status
+
+__all__ = ["common", "duration", "filters", "moment", "target"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def duration(value: str | float) -> float:
+    """Seconds, or a number with a unit: 90, 250ms, 15m, 2h, 1.5d."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", str(value), re.IGNORECASE)
+    if match is None or match[2].lower() not in _UNITS:
+        raise click.BadParameter(f"{value!r} is not a duration: say 90, 250ms, 15m, 2h or 1.5d")
+    return float(match[1]) * _UNITS[match[2].lower()]
+
+
+def moment(value: str) -> datetime:
+    """An ISO date and time; without an offset it is local time."""
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is not a moment: say 2026-01-31T08:00 or 2026-01-31T08:00+01:00") from None
+    return found if found.tzinfo else found.astimezone()
+
+
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """Keep a shared flag; one not given says nothing, so that `headrace --json jobs` equals `headrace jobs --json`."""
+    if value not in (None, False):
+        setattr(ctx.ensure_object(State), str(param.name), value)
+
+
+def _shared(*names: str, **attributes: Any) -> Callable[[F], F]:
+    return click.option(*names, callback=_note, expose_value=False, **attributes)
+
+
+def target(fn: F) -> F:
+    """Add the shared flags; what they say is found in the State."""
+    # click lists options in the reverse order of their application.
+    fn = _shared("--debug", is_flag=True, help="Show tracebacks (also HEADRACE_DEBUG=1).")(fn)
+    fn = _shared("--json", is_flag=True, help="Print JSON: one document, or one per line when following.")(fn)
+    fn = _shared("--app", metavar="MODULE[:APP]", help="The App to use (else HEADRACE_APP or headrace.toml).")(fn)
+    return _shared("--url", metavar="URL", help="The store to use (else the App's, HEADRACE_URL, headrace.toml).")(fn)
+
+
+def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
+    """Make a function a command's body: it is given the State first and returns the exit code."""
+
+    @wraps(fn)
+    def body(*args: Any, **kwargs: Any) -> int | None:
+        return fn(click.get_current_context().ensure_object(State), *args, **kwargs)
+
+    return target(body)
+
+
+def filters(fn: F) -> F:
+    """Add the flags that choose jobs."""
+    for option in (
+        click.option("--text", metavar="TEXT", help="Found in the id, the task, the payload or the error."),
+        click.option("--tag", metavar="TAG", help="Jobs with this tag."),
+        click.option("--queue", metavar="QUEUE", help="Jobs of this queue."),
+        click.option("--task", metavar="TASK", help="Jobs of this task."),
+        click.option(
+            "--status",
+            multiple=True,
+            type=click.Choice([status.value for status in Status]),
+            help="Jobs in this status; may be given several times.",
+        ),
+    ):
+        fn = option(fn)
+    return fn

@@ -1,0 +1,107 @@
+"""Tables of everything that is not a job: counts, queues, schedules, tasks, workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli.render import STYLES, grid, table
+from headrace.cli.words import ago, short, span
+from headrace.core.status import Status
+
+if TYPE_CHECKING:
+    from headrace.app import QueueInfo, ScheduleInfo, Stats, TaskInfo
+    from headrace.engine import WorkerRow
+
+__all__ = ["queues_view", "schedules_view", "stats_view", "tasks_view", "workers_view"]
+
+
+def stats_view(stats: Stats, now: datetime) -> RenderableType:
+    """Statuses with bars to compare them by, and the books below."""
+    made = table("status", "jobs", "", right=("jobs",))
+    most = max([1, *stats.statuses.values()])
+    for status in Status:
+        if count := stats.statuses.get(status, 0):
+            bar = "█" * max(1, round(count / most * 30))
+            made.add_row(Text(status.value, STYLES[status]), str(count), Text(bar, STYLES[status]))
+    books = stats.ledger
+    facts = grid()
+    facts.add_row("accepted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
+    if books.unaccounted:
+        facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
+    facts.add_row("workers", f"{stats.workers_alive} alive")
+    if stats.oldest_queued:
+        facts.add_row("waiting", f"the oldest queued job for {span((now - stats.oldest_queued).total_seconds())}")
+    head = made if made.row_count else Text("no jobs yet", "dim")
+    return Group(head, Text(), facts)
+
+
+def _counts(counts: Mapping[Status, int]) -> Text:
+    text = Text()
+    for status in Status:
+        if count := counts.get(status, 0):
+            text.append(f"{', ' if text else ''}{count} ", "").append(status.value, STYLES[status])
+    return text or Text("empty", "dim")
+
+
+def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
+    """Queues in the order workers serve them."""
+    made = table("queue", "priority", "state", "oldest", "jobs", right=("priority",))
+    for queue in queues:
+        state = Text("paused", "yellow") if queue.paused else Text("open", "green")
+        oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
+        made.add_row(Text(queue.name), str(queue.priority), state, oldest, _counts(queue.counts))
+    return made
+
+
+def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
+    """Schedules with their last and next fire."""
+    made = table("schedule", "rule", "task", "next", "last", "from")
+    for one in schedules:
+        following = Text("paused", "yellow") if one.paused else Text(ago(one.next_fire, now) if one.next_fire else "–")
+        last = ago(one.last_fire, now) if one.last_fire else "never"
+        made.add_row(Text(one.name), Text(str(one.rule)), Text(one.task), following, last, Text(one.source))
+    return made
+
+
+def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
+    """Tasks with their policy and parameters."""
+    made = table("task", "queue", "priority", "timeout", "here", "parameters", right=("priority",))
+    for task in tasks:
+        properties = (task.schema or {}).get("properties", {})
+        required = (task.schema or {}).get("required", [])
+        parameters = ", ".join(name if name in required else f"{name}?" for name in properties)
+        timeout = span(task.timeout) if task.timeout is not None else "none"
+        here = Text("✓", "green") if task.here else Text("")
+        made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
+    return made
+
+
+def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
+    """Workers with what they hold and when they were last heard."""
+    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "last beat", "queues")
+    made = table(*columns, right=("pid", "busy", "holds", "done"))
+    for row in workers:
+        info, beat = row.info, row.beat
+        style = {"running": "green", "draining": "yellow", "blocked": "bold red"}.get(beat.state, "")
+        state = Text(beat.state, style) if row.alive else Text("dead", "bold red")
+        if beat.stuck_threads:
+            state.append(f" ({beat.stuck_threads} stuck)", "red")
+        made.add_row(
+            Text(short(info.id), "cyan"),
+            Text(info.host),
+            str(info.pid),
+            state,
+            f"{beat.busy}/{info.concurrency}",
+            str(row.holds),
+            str(beat.done),
+            span((now - info.started_at).total_seconds()),
+            ago(row.beat_at, now),
+            Text(", ".join(info.queues) if info.queues else "all", "dim"),
+        )
+    return made

@@ -1,0 +1,84 @@
+"""``queues``: list, pause, resume, set."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.options import common
+from headrace.cli.output import console, document, say
+from headrace.cli.run import with_app
+from headrace.cli.state import State
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["queues"]
+
+
+@click.group(invoke_without_command=True)
+@common
+def queues(state: State) -> None:
+    """List queues, or pause, resume and set them."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _list(app, state))
+
+
+async def _list(app: App, state: State) -> None:
+    found = await app.queues()
+    if state.json:
+        document(found)
+    elif not found:
+        say("no queues yet: a queue is there as soon as a job stands in it")
+    else:
+        from headrace.cli.overview import queues_view
+
+        console().print(queues_view(found, app.host.clock.now()))
+
+
+async def _one(app: App, name: str, state: State, what: str) -> None:
+    if state.json:
+        document([queue for queue in await app.queues() if queue.name == name])
+    else:
+        say(f"queue {name} {what}")
+
+
+@queues.command()
+@click.argument("name")
+@common
+def pause(state: State, name: str) -> None:
+    """Let no worker claim from the queue; what runs goes on."""
+
+    async def work(app: App) -> None:
+        await app.pause_queue(name)
+        await _one(app, name, state, "is paused: headrace queues resume opens it again")
+
+    with_app(state, work)
+
+
+@queues.command()
+@click.argument("name")
+@common
+def resume(state: State, name: str) -> None:
+    """Open a paused queue."""
+
+    async def work(app: App) -> None:
+        await app.resume_queue(name)
+        await _one(app, name, state, "is open")
+
+    with_app(state, work)
+
+
+@queues.command("set")
+@click.argument("name")
+@click.option("--priority", type=int, required=True, help="Queues with a higher one are served first (default 0).")
+@common
+def set_(state: State, name: str, priority: int) -> None:
+    """Change a queue's settings."""
+
+    async def work(app: App) -> None:
+        await app.set_queue(name, priority=priority)
+        await _one(app, name, state, f"has priority {priority}")
+
+    with_app(state, work)

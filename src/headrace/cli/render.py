@@ -1,0 +1,173 @@
+"""Jobs for people to look at: tables, the panel of one job, its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from headrace.cli import timeline
+from headrace.cli.words import ago, clock, compact, cut, moment, short, span
+from headrace.core.job import History, Job
+from headrace.core.status import Status
+
+__all__ = ["STYLES", "grid", "job_table", "job_view", "progress_bar", "status_text", "table"]
+
+STYLES = {
+    Status.PENDING: "dim",
+    Status.WAITING: "dim cyan",
+    Status.SCHEDULED: "blue",
+    Status.QUEUED: "cyan",
+    Status.ASSIGNED: "yellow",
+    Status.ACCEPTED: "yellow",
+    Status.RUNNING: "bold yellow",
+    Status.RETRYING: "magenta",
+    Status.COMPLETED: "green",
+    Status.FAILED: "bold red",
+    Status.CANCELLED: "dim yellow",
+}
+
+
+def table(*columns: str, right: Sequence[str] = (), title: str | None = None) -> Table:
+    """An empty table in the house style; the named columns are numbers."""
+    made = Table(box=None, header_style="bold dim", pad_edge=False, title=title, title_justify="left")
+    for column in columns:
+        made.add_column(column, justify="right" if column in right else "left", overflow="ellipsis", no_wrap=True)
+    return made
+
+
+def grid() -> Table:
+    """Names on the left, values on the right."""
+    made = Table.grid(padding=(0, 2))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column(overflow="fold")
+    return made
+
+
+def status_text(job: Job) -> Text:
+    """The status, and why it ended so."""
+    text = Text(job.status.value, STYLES[job.status])
+    if job.reason:
+        text.append(f" ({job.reason.value.replace('_', ' ')})", "dim")
+    elif job.cancel_requested_at and not job.ended:
+        text.append(" (cancelling)", "dim")
+    return text
+
+
+def progress_bar(percent: float, width: int = 20, style: str = "yellow") -> Text:
+    """A bar of blocks and the number."""
+    full = round(min(max(percent, 0.0), 100.0) / 100 * width)
+    return Text.assemble(("━" * full, style), ("━" * (width - full), "dim"), (f" {percent:3.0f} %", style))
+
+
+def id_text(job: Job, console: Console) -> Text:
+    """The whole id for programs, its telling end for people."""
+    return Text(short(job.id) if console.is_terminal else str(job.id), "cyan")
+
+
+def remark(job: Job, now: datetime, limit: int = 60) -> Text:
+    """The one thing worth saying about a job besides its status."""
+    if job.status in (Status.SCHEDULED, Status.RETRYING):
+        text = Text(f"due {ago(job.available_at, now)}", "dim")
+        if job.error:
+            text.append(f" · {cut(f'{job.error.type}: {job.error.message}', limit)}", "dim")
+        return text
+    if job.held and job.progress:
+        text = progress_bar(job.progress.percent, 10)
+        return text.append(f" {cut(job.progress.message, limit)}", "dim") if job.progress.message else text
+    if job.error and job.status is not Status.COMPLETED:
+        return Text(cut(f"{job.error.type}: {job.error.message}", limit), "red")
+    if job.status is Status.COMPLETED:
+        return Text("" if job.result_text in (None, "null") else f"→ {cut(job.result_text or '', limit)}", "dim")
+    return Text(cut(job.payload_text, limit), "dim")
+
+
+def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Table:
+    """Many jobs, a line each."""
+    made = table("id", "task", "queue", "status", "attempt", "age", "", right=("attempt", "age"))
+    for job in jobs:
+        age = span((now - job.created_at).total_seconds())
+        row = [id_text(job, console), Text(job.task), Text(job.queue), status_text(job)]
+        made.add_row(*row, f"{job.attempt}", age, remark(job, now))
+    return made
+
+
+def job_view(job: Job, history: History, now: datetime, console: Console) -> RenderableType:
+    """Everything about one job: a head, its facts, its timeline, its last traceback."""
+    head = Text.assemble((job.task, "bold"), "  ", status_text(job), f"  {job.id}")
+    parts: list[RenderableType] = [_facts(job, now)]
+    if job.payload:
+        parts.append(_block("payload", compact(job.payload)))
+    if job.result_text is not None:
+        parts.append(_block("result", compact(job.result)))
+    if job.error and job.status is not Status.COMPLETED:
+        parts.append(_block("error", job.error.traceback or f"{job.error.type}: {job.error.message}", "red"))
+    view: RenderableType = Group(*parts)
+    if console.is_terminal:
+        view = Panel(view, title=head, title_align="left", border_style="dim", padding=(1, 2))
+        return Group(view, timeline_view(job, history, now, console.width))
+    return Group(head, view, timeline_view(job, history, now, 120))
+
+
+def _block(name: str, text: str, style: str = "") -> RenderableType:
+    made = grid()
+    made.add_row(f"{name:<9}", Text(text.rstrip(), style))
+    return made
+
+
+def _facts(job: Job, now: datetime) -> RenderableType:
+    made = grid()
+    attempts = f"{job.charged} of {job.max_attempts} charged"
+    if job.attempt != job.charged:
+        attempts += f", {job.attempt} in all"
+    if job.redrives:
+        attempts += f", redriven {job.redrives}×"
+    facts: list[tuple[str, str | Text]] = [
+        ("queue", f"{job.queue} · priority {job.priority}"),
+        ("created", f"{moment(job.created_at)} ({ago(job.created_at, now)})"),
+        ("attempts", attempts),
+        ("timeout", span(job.timeout) if job.timeout is not None else "none"),
+    ]
+    if job.progress:
+        bar = progress_bar(job.progress.percent, 30, STYLES[job.status].split()[-1])
+        words = [word for word in (job.progress.step, job.progress.message) if word]
+        facts.append(("progress", bar.append("  " + " · ".join(words)) if words else bar))
+    optional = {
+        "worker": str(job.worker) if job.worker else None,
+        "tags": ", ".join(job.tags),
+        "metadata": compact(job.metadata) if job.metadata else None,
+        "dedup": job.dedup,
+        "schedule": job.spec.schedule,
+        "not after": moment(job.not_after) if job.not_after else None,
+        "rerun of": str(job.spec.rerun_of) if job.spec.rerun_of else None,
+        "requires": compact(job.requires) if job.requires else None,
+    }
+    facts += [(name, value) for name, value in optional.items() if value]
+    for name, value in facts:
+        made.add_row(f"{name:<9}", value if isinstance(value, Text) else Text(value))
+    return made
+
+
+def timeline_view(job: Job, history: History, now: datetime, columns: int) -> RenderableType:
+    """The timeline, to scale."""
+    picture = timeline.rows(job, history, now)
+    start, end = timeline.extent(picture)
+    labels = max(len(row.label) for row in picture)
+    # Notes are what is left of the line; a narrow terminal keeps a picture of at least 20 cells.
+    width = max(20, min(60, columns - labels - 50))
+    made = Table.grid(padding=(0, 1))
+    for _ in range(3):
+        made.add_column(no_wrap=True)
+    made.add_column(justify="right", no_wrap=True, style="dim")
+    made.add_column(overflow="ellipsis", no_wrap=True)
+    for row in picture:
+        bar = Text()
+        for sign, style in timeline.draw(row, start, end, width):
+            bar.append(sign, style)
+        made.add_row(Text(clock(row.bars[-1].start), "dim"), Text(row.label, row.style), bar, row.took, Text(row.note))
+    title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all", "dim"))
+    return Group(Text(), title, made)

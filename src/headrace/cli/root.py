@@ -1,0 +1,103 @@
+"""The ``headrace`` group: its commands, and the one place where their errors end."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from headrace.cli.failures import DONE, report
+from headrace.cli.options import target
+from headrace.cli.state import State
+
+__all__ = ["cli", "main"]
+
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("demo", "Run sample tasks and watch them."),
+    "worker": ("worker", "Run the tasks of an App."),
+    "submit": ("submit", "Submit a job and print its id."),
+    "run": ("submit", "Submit a job, wait for it, print its result."),
+    "jobs": ("jobs", "List jobs."),
+    "show": ("jobs", "Show one job and its timeline."),
+    "watch": ("jobs", "Follow a job until it ends."),
+    "explain": ("jobs", "Say why a job is where it is."),
+    "cancel": ("acts", "Cancel jobs."),
+    "retry": ("acts", "Give failed or cancelled jobs another go."),
+    "rerun": ("acts", "Submit ended jobs once more, as new jobs."),
+    "discard": ("acts", "Take completed or failed jobs off the books."),
+    "stats": ("admin", "Count jobs, and balance the books."),
+    "queues": ("queues", "List, pause, resume and set queues."),
+    "schedules": ("schedules", "List, create, pause, trigger and delete schedules."),
+    "tasks": ("admin", "List tasks."),
+    "workers": ("admin", "List workers, and how they are."),
+    "prune": ("admin", "Delete ended jobs past their retention."),
+    "migrate": ("admin", "Bring the store's schema up to date."),
+    "doctor": ("doctor", "Check everything, and say what to do."),
+}
+"""Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them."""
+
+
+class Root(click.Group):
+    """A group whose commands return exit codes and raise headrace's errors."""
+
+    def main(  # type: ignore[override]  # click's overloads tell by standalone_mode whether it returns
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """Run a command line and leave with its exit code."""
+        state = extra.setdefault("obj", State())
+        try:
+            code = super().main(args, prog_name, standalone_mode=False, **extra)
+        except BrokenPipeError:
+            # The reader has seen enough (`headrace jobs | head`); flushing at exit must not complain either.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = DONE
+        except (Exception, KeyboardInterrupt) as error:
+            code = report(error, state.debug)
+        if standalone_mode:
+            sys.exit(code if isinstance(code, int) else DONE)
+        return code
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every command, also those not imported yet."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(f"headrace.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="headrace", message="headrace %(version)s")
+@target
+def cli() -> None:
+    """Durable jobs: run workers, submit work, look at every job.
+
+    The store is chosen by --url, by the App that --app names, by HEADRACE_URL or HEADRACE_APP, or by headrace.toml;
+    without any of them it is the file headrace.db in this directory.
+
+    Exit codes: 0 done, 1 a job or a check failed, 2 usage, 3 not found, 4 refused by the lifecycle, 5 the store cannot
+    be used, 130 interrupted.
+    """
+
+
+def main() -> None:
+    """The entry point of the ``headrace`` command."""
+    cli.main(prog_name="headrace")

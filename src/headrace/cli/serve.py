@@ -1,0 +1,142 @@
+"""One worker in this process, from its start to its end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.failures import DONE, USAGE
+from headrace.cli.health import Vitals
+from headrace.cli.health import serve as serve_health
+from headrace.cli.output import line, say
+from headrace.cli.signals import on_signals
+from headrace.cli.state import State
+from headrace.cli.words import clock, short
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.cli.worker import Options
+    from headrace.worker.worker import Worker
+
+__all__ = ["serve", "vitals"]
+
+
+async def serve(app: App, options: Options, state: State, parent_fd: int | None) -> int:
+    """Run a worker until it is done, told to stop, or its supervisor is gone."""
+    tell = _Teller(state)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(tell.logs())
+        await stack.enter_async_context(app)
+        worker = app.worker(
+            concurrency=options.concurrency,
+            queues=options.queues or None,
+            burst=options.burst,
+            grace=options.grace,
+        )
+
+        def stop(number: int) -> None:
+            tell(
+                "stopping",
+                f"stopping: {worker.stats.busy} running jobs have {options.grace:g} s; once more to stop now",
+            )
+            worker.request_stop()
+
+        stack.enter_context(on_signals(stop, lambda number: os._exit(128 + number)))
+        if parent_fd is not None:
+            _on_orphaned(parent_fd, worker)
+        if options.health:
+            try:
+                server = await serve_health(options.health, lambda: vitals(worker))
+            except OSError as error:
+                raise _BadAddress(f"cannot listen on {options.health}: {error.strerror or error}") from None
+            stack.push_async_callback(server.wait_closed)
+            stack.callback(server.close)
+        tasks = sorted({handler.name for handler in app.handlers.values()})
+        queues = ", ".join(options.queues) or "all queues"
+        tell(
+            "started",
+            f"worker {short(worker.id)} on {app.settings.url}: {len(tasks)} tasks ({', '.join(tasks)}), {queues}, "
+            f"{options.concurrency} at once",
+            worker=str(worker.id),
+            tasks=tasks,
+        )
+        await worker.run()
+        stats = worker.stats
+        tell("stopped", f"stopped: {stats.done} attempts, {stats.failed} failed", done=stats.done, failed=stats.failed)
+    return DONE
+
+
+class _BadAddress(click.ClickException):
+    exit_code = USAGE
+
+
+def vitals(worker: Worker) -> Vitals:
+    """How the worker is, for its health endpoint."""
+    stats = worker.stats
+    facts: dict[str, Any] = {"worker": str(worker.id), "state": stats.state}
+    facts |= {name: getattr(stats, name) for name in ("busy", "buffered", "stuck_threads")}
+    return Vitals(worker.healthy, facts, {"done": stats.done, "failed": stats.failed})
+
+
+def _on_orphaned(fd: int, worker: Worker) -> None:
+    """Stop in good order when the supervisor's end of the pipe closes: it is gone."""
+    loop = asyncio.get_running_loop()
+
+    def readable() -> None:
+        loop.remove_reader(fd)
+        say("the supervisor is gone: stopping")
+        worker.request_stop()
+
+    loop.add_reader(fd, readable)
+
+
+class _Teller:
+    """Says what the worker does: lines on stderr for people, JSON lines on stdout for programs."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def __call__(self, event: str, words: str, **facts: Any) -> None:
+        now = datetime.now(UTC)
+        if self._state.json:
+            line({"at": now, "event": event, **facts} | ({"message": words} if not facts else {}))
+        else:
+            say(f"{clock(now)} {words}")
+
+    def logs(self) -> _Logs:
+        """Pass on what headrace logs while the worker runs."""
+        return _Logs(self)
+
+
+class _Logs(logging.Handler):
+    """Headrace's log records, told like everything else."""
+
+    def __init__(self, tell: _Teller) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell one record."""
+        text = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
+        self._tell("log", text, level=record.levelname.lower(), message=text) if self._tell._state.json else say(
+            f"{clock(datetime.now(UTC))} {record.levelname.lower()}: {text}"
+        )
+
+    def __enter__(self) -> None:
+        root = logging.getLogger("headrace")
+        root.addHandler(self)
+        if root.level == logging.NOTSET:
+            root.setLevel(logging.INFO)
+
+    def __exit__(self, *exc: object) -> None:
+        logging.getLogger("headrace").removeHandler(self)
+        sys.stderr.flush()

@@ -1,0 +1,22 @@
+"""What the flags shared by all commands said."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+__all__ = ["State"]
+
+
+def _debug() -> bool:
+    return os.environ.get("HEADRACE_DEBUG", "") not in ("", "0")
+
+
+@dataclass
+class State:
+    """The shared flags of one command line; None is unset, so that settings can speak."""
+
+    url: str | None = None
+    app: str | None = None
+    json: bool = False
+    debug: bool = field(default_factory=_debug)

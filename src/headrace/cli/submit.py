@@ -1,0 +1,165 @@
+"""Submitting by name: ``submit`` and ``run``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.failures import DONE
+from headrace.cli.options import F, common, duration, moment
+from headrace.cli.output import document, say
+from headrace.cli.pairs import pairs
+from headrace.cli.pairs import payload as read_payload
+from headrace.cli.run import USER, with_app
+from headrace.cli.state import State
+from headrace.cli.words import compact
+from headrace.errors import JobCancelled, JobFailed, ResultTimeout
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.handle import JobHandle
+
+__all__ = ["run", "submit"]
+
+PATIENCE = 3.0
+"""Seconds that ``run`` waits in silence before it explains why nothing happens."""
+
+
+def job_options(fn: F) -> F:
+    """Add the flags that say how a job is to be run."""
+    options: list[Callable[[F], F]] = [
+        click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it."),
+        click.option("--queue", metavar="QUEUE", help="The queue to stand in."),
+        click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="Higher goes first."),
+        click.option("--delay", type=duration, metavar="DURATION", help="Start no sooner than this from now."),
+        click.option("--not-before", type=moment, metavar="MOMENT", help="Start no sooner than this."),
+        click.option("--not-after", type=moment, metavar="MOMENT", help="Expire if not started by then."),
+        click.option("--dedup", metavar="KEY", help="Only one live job of the task may hold this key."),
+        click.option(
+            "--on-duplicate",
+            type=click.Choice(["return", "raise"]),
+            help="If the key is held: return the job that holds it (default), or end with exit code 4.",
+        ),
+        click.option("--tag", "tags", multiple=True, metavar="TAG", help="Label it; may be given several times."),
+        click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Keep this with it; several times."),
+        click.option("--timeout", type=duration, metavar="DURATION", help="How long one attempt may take."),
+        click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Attempts after the first."),
+    ]
+    for option in reversed(options):
+        fn = option(fn)
+    return fn
+
+
+def _options(*, meta: tuple[str, ...], max_retries: int | None, tags: tuple[str, ...], **others: Any) -> dict[str, Any]:
+    """The flags that were given, as JobOptions."""
+    if others.get("delay") is not None and others.get("not_before") is not None:
+        raise click.UsageError("--delay and --not-before exclude each other")
+    chosen = {name: value for name, value in others.items() if value is not None}
+    if tags:
+        chosen["tags"] = list(tags)
+    if meta:
+        chosen["metadata"] = pairs(meta)
+    if max_retries is not None:
+        from headrace.core.retry import Retry
+
+        chosen["retry"] = Retry(max_retries=max_retries)
+    return chosen
+
+
+@click.command()
+@click.argument("task")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@job_options
+@common
+def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | None, **options: Any) -> None:
+    """Submit a job of TASK and print its id.
+
+    A VALUE is JSON if it parses, else text: width=320, name=cat, tags='["a","b"]'.
+    """
+    body, chosen = read_payload(payload, arguments), _options(**options)
+
+    async def work(app: App) -> None:
+        handle = await app.submit(task, body, **chosen)
+        if state.json:
+            document((await _record(handle)).to_dict() | {"duplicate": handle.duplicate})
+            return
+        click.echo(str(handle.id))
+        if handle.duplicate:
+            say("already there: a live job holds this key")
+
+    with_app(state, work)
+
+
+@click.command()
+@click.argument("task")
+@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
+@job_options
+@click.option("--wait", type=duration, metavar="DURATION", help="Wait no longer than this; the job goes on.")
+@common
+def run(
+    state: State,
+    task: str,
+    arguments: tuple[str, ...],
+    payload: str | None,
+    wait: float | None,
+    **options: Any,
+) -> int:
+    """Submit a job of TASK, wait for it, print its result.
+
+    It belongs to this command: an interrupt cancels it. A worker must be running.
+    """
+    body, chosen = read_payload(payload, arguments), _options(**options)
+
+    async def work(app: App) -> int:
+        handle = await app.submit(task, body, **chosen)
+        hint = asyncio.create_task(_explain_silence(app, handle))
+        try:
+            async with asyncio.timeout(wait):
+                await _ended(handle)
+        except TimeoutError:
+            raise ResultTimeout(handle.id, wait or 0.0) from None
+        except asyncio.CancelledError:
+            if not handle.duplicate:
+                await app.cancel(handle.id, by=USER)
+                say(f"cancelled job {handle.id}")
+            raise
+        finally:
+            hint.cancel()
+        return await _print_result(handle, state)
+
+    return with_app(state, work)
+
+
+async def _ended(handle: JobHandle[Any]) -> None:
+    async for _ in handle.watch():
+        pass
+
+
+async def _record(handle: JobHandle[Any]) -> Any:
+    return handle.last or await handle.refresh()
+
+
+async def _print_result(handle: JobHandle[Any], state: State) -> int:
+    job = await handle.refresh()
+    if state.json:
+        from headrace.cli.follow import ending
+
+        document(job.to_dict())
+        return ending(job)
+    if job.status == "failed":
+        raise JobFailed(job, job.error)
+    if job.status == "cancelled":
+        raise JobCancelled(job)
+    click.echo(job.result if isinstance(job.result, str) else compact(job.result))
+    return DONE
+
+
+async def _explain_silence(app: App, handle: JobHandle[Any]) -> None:
+    """Tell the waiting person once why the job does not start."""
+    await asyncio.sleep(PATIENCE)
+    job = await handle.refresh()
+    if not job.held and not job.ended:
+        say(await app.explain(handle.id))

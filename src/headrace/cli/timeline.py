@@ -1,0 +1,140 @@
+"""The timeline of a job: who had it when, drawn to scale. Pure: record and history in, rows out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from headrace.cli.words import short, span
+from headrace.core.job import Attempt, History, Job
+from headrace.core.status import Outcome, Status
+
+__all__ = ["Bar", "Row", "draw", "rows"]
+
+
+class Bar(NamedTuple):
+    """A stretch of time, and how it looks; a stretch without length is a point."""
+
+    start: datetime
+    end: datetime
+    sign: str
+    style: str
+
+
+class Row(NamedTuple):
+    """One line of the picture."""
+
+    label: str
+    style: str
+    bars: tuple[Bar, ...]
+    took: str
+    note: str
+
+
+OUTCOMES = {
+    Outcome.COMPLETED: "green",
+    Outcome.FAILED: "red",
+    Outcome.TIMED_OUT: "red",
+    Outcome.LOST: "magenta",
+    Outcome.RELEASED: "cyan",
+    Outcome.SNOOZED: "blue",
+    Outcome.CANCELLED: "yellow",
+}
+
+ENDS = {Status.COMPLETED: "green", Status.FAILED: "red", Status.CANCELLED: "yellow"}
+
+WAITING, HELD, RUNNING, POINT = "·", "░", "█", "◆"
+
+
+def rows(job: Job, history: History, now: datetime) -> list[Row]:
+    """What happened to the job, oldest first: its submission, its attempts, what people did, how it stands."""
+    found: list[tuple[datetime, Row]] = [
+        (job.created_at, Row("submitted", "cyan", (_point(job.created_at, "cyan"),), "", f"queue {job.queue}"))
+    ]
+    since = job.created_at
+    for attempt in history.attempts:
+        begun = _begun(attempt)
+        found.append((begun, _attempt_row(attempt, since)))
+        since = attempt.finished_at
+    for event in history.events:
+        by = f"by {event.by}" if event.by else ""
+        note = " · ".join(part for part in (by, event.note or "") if part)
+        found.append((event.at, Row(event.verb, "yellow", (_point(event.at, "yellow"),), "", note)))
+    found.sort(key=lambda pair: pair[0])
+    picture = [row for _, row in found]
+    last = _standing(job, since, now)
+    return [*picture, last] if last else picture
+
+
+def _begun(attempt: Attempt) -> datetime:
+    return attempt.assigned_at or attempt.started_at or attempt.finished_at
+
+
+def _point(at: datetime, style: str) -> Bar:
+    return Bar(at, at, POINT, style)
+
+
+def _attempt_row(attempt: Attempt, since: datetime) -> Row:
+    style = OUTCOMES[attempt.outcome]
+    begun = _begun(attempt)
+    started = attempt.started_at or attempt.finished_at
+    bars = [Bar(since, begun, WAITING, "dim")] if since < begun else []
+    if begun < started:
+        bars.append(Bar(begun, started, HELD, style))
+    bars.append(Bar(started, attempt.finished_at, RUNNING, style))
+    took = span((attempt.finished_at - started).total_seconds()) if attempt.started_at else "not started"
+    note = attempt.outcome.value.replace("_", " ")
+    if attempt.count > 1:
+        note += f" ×{attempt.count}"
+    if attempt.cause:
+        note += f" ({attempt.cause})"
+    if attempt.worker:
+        note += f" · worker {short(attempt.worker)}"
+    if attempt.error:
+        note += f" · {attempt.error.type}: {attempt.error.message}"
+    return Row(f"attempt {attempt.number}", style, tuple(bars), took, note)
+
+
+def _standing(job: Job, since: datetime, now: datetime) -> Row | None:
+    """The row of what is still going on, or of the end."""
+    if job.ended:
+        end = job.finished_at or job.updated_at
+        note = job.reason.value.replace("_", " ") if job.reason else ""
+        style = ENDS[job.status]
+        return Row(job.status.value, style, (_point(end, style),), "", note)
+    if job.held:
+        begun = job.assigned_at or job.started_at or since
+        started = job.started_at or now
+        bars = [Bar(since, begun, WAITING, "dim")] if since < begun else []
+        if begun < started:
+            bars.append(Bar(begun, started, HELD, "yellow"))
+        if job.started_at:
+            bars.append(Bar(job.started_at, max(now, job.started_at), RUNNING, "yellow"))
+        number = job.attempt if job.started_at else job.attempt + 1
+        took = span(max((now - started).total_seconds(), 0.0)) if job.started_at else ""
+        return Row(f"attempt {number}", "yellow", tuple(bars), took, f"{job.status} · worker {short(job.worker)}")
+    until = max(job.available_at, now)
+    note = f"due in {span((job.available_at - now).total_seconds())}" if job.available_at > now else "claimable"
+    return Row(job.status.value, "cyan", (Bar(min(since, now), until, WAITING, "cyan"),), "", note)
+
+
+def draw(row: Row, start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:
+    """The row's bars as cells on a scale from start to end: (sign, style) each; everything there is gets a cell."""
+    cells = [(" ", "")] * width
+    whole = max((end - start).total_seconds(), 1e-9)
+
+    def column(at: datetime) -> int:
+        return min(int((at - start).total_seconds() / whole * width), width - 1)
+
+    # Longer claims on a cell come first, so that a short run is not hidden by the wait that ends in the same cell.
+    for bar in row.bars:
+        for index in range(max(column(bar.start), 0), max(column(bar.end), 0) + 1):
+            cells[index] = (bar.sign, bar.style)
+    return cells
+
+
+def extent(picture: list[Row]) -> tuple[datetime, datetime]:
+    """The first and the last moment that a picture shows."""
+    starts = [bar.start for row in picture for bar in row.bars]
+    ends = [bar.end for row in picture for bar in row.bars]
+    return min(starts), max(ends)

@@ -1,0 +1,149 @@
+"""``worker``: run an App's tasks, in this process or in several."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.health import Address, address
+from headrace.cli.options import common, duration
+from headrace.cli.output import say
+from headrace.cli.run import choose
+from headrace.cli.state import State
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["worker"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The flags of one worker process."""
+
+    concurrency: int
+    queues: tuple[str, ...]
+    burst: bool
+    imports: tuple[str, ...]
+    health: Address | None
+    grace: float
+
+    def flags(self, index: int) -> list[str]:
+        """The same flags for the child of this index; each takes a health port of its own."""
+        words = ["--concurrency", str(self.concurrency), "--grace", str(self.grace)]
+        words += [word for queue in self.queues for word in ("--queues", queue)]
+        words += [word for module in self.imports for word in ("--import", module)]
+        words += ["--burst"] if self.burst else []
+        if self.health:
+            words += ["--health", str(self.health._replace(port=self.health.port + index))]
+        return words
+
+
+@click.command()
+@click.argument("app", required=False, metavar="[MODULE[:APP]]")
+@click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
+@click.option("--concurrency", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
+@click.option("--processes", "-p", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+@click.option("--burst", is_flag=True, help="End when no job is left that could be run now.")
+@click.option("--reload", is_flag=True, help="Renew the workers when a Python file in this directory changes.")
+@click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this too; it may define tasks.")
+@click.option(
+    "--health",
+    type=address,
+    metavar="HOST:PORT",
+    help="Serve /healthz and /metrics; with --processes each process takes the next port.",
+)
+@click.option(
+    "--grace",
+    type=duration,
+    default=15.0,
+    show_default=True,
+    metavar="DURATION",
+    help="On stop, how long running jobs may take to finish; then they are handed back.",
+)
+@click.option("--parent-fd", type=int, hidden=True)
+@common
+def worker(
+    state: State,
+    app: str | None,
+    queues: tuple[str, ...],
+    processes: int,
+    reload: bool,
+    parent_fd: int | None,
+    concurrency: int,
+    burst: bool,
+    imports: tuple[str, ...],
+    health: Address | None,
+    grace: float,
+) -> int:
+    """Run the tasks of an App until stopped.
+
+    The first SIGINT or SIGTERM stops it in good order: running jobs get the grace to finish, the rest is handed back
+    without charge. The second stops it at once; other workers pick up what it held when its lease is over.
+    """
+    names = tuple(name for words in queues for name in words.split(",") if name)
+    state.app = app or state.app
+    options = Options(concurrency=concurrency, queues=names, burst=burst, imports=imports, health=health, grace=grace)
+    if processes > 1 or reload:
+        return asyncio.run(_supervise(state, options, processes, reload))
+    return _serve(state, options, parent_fd)
+
+
+def _serve(state: State, options: Options, parent_fd: int | None) -> int:
+    from headrace.cli.find import import_module
+    from headrace.cli.serve import serve
+
+    found, url = choose(state)
+    for module in options.imports:
+        import_module(module)
+    _check_tasks(found)
+    with ExitStack() as stack:
+        if url:
+            stack.enter_context(found.override(url=url))
+        return asyncio.run(serve(found, options, state, parent_fd))
+
+
+def _check_tasks(app: App) -> None:
+    if not app.handlers:
+        raise click.UsageError("no tasks to run: name an App that has some, as in headrace worker quick:app")
+
+
+async def _supervise(state: State, options: Options, processes: int, reload: bool) -> int:
+    from headrace.cli.reload import changes, renew_on_change
+    from headrace.cli.signals import on_signals
+    from headrace.cli.supervisor import Supervisor
+    from headrace.errors import NotSupported
+
+    if sys.platform == "win32":
+        raise NotSupported("--processes and --reload need a POSIX system: start several workers instead")
+
+    def command(index: int, parent_fd: int) -> list[str]:
+        shared = [word for name in ("app", "url") if (said := getattr(state, name)) for word in (f"--{name}", said)]
+        shared += [f"--{name}" for name in ("json", "debug") if getattr(state, name)]
+        fd = ["--parent-fd", str(parent_fd)]
+        return [sys.executable, "-m", "headrace", "worker", *options.flags(index), *shared, *fd]
+
+    supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst)
+
+    def stop(number: int) -> None:
+        say(f"stopping {processes} worker processes, at most {options.grace:g} s; once more to stop at once")
+        supervisor.stop()
+
+    def kill(number: int) -> None:
+        supervisor.kill()
+        os._exit(128 + number)
+
+    with ExitStack() as stack:
+        if reload:
+            watching = asyncio.create_task(renew_on_change(changes(), supervisor.renew))
+            stack.callback(watching.cancel)
+        stack.enter_context(on_signals(stop, kill))
+        say(f"{processes} worker processes (supervisor {os.getpid()})")
+        return await supervisor.run()
+    raise AssertionError("no exit stack of ours swallows errors")
