@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
 from headrace.clock import SystemDice
@@ -16,14 +16,12 @@ from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import finish, start, submit
 from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
-from headrace.engine import Alive, Beat, Claimed, Dead, Engine, WorkerInfo
+from headrace.engine import Alive, Beat, Claimed, Dead, WorkerInfo
 from headrace.engines.memory import MemoryEngine
 from headrace.errors import Unavailable
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.testing.clock import FakeClock
-
-E = TypeVar("E", bound=MemoryEngine)
 
 
 class SimHost(Host):
@@ -166,6 +164,8 @@ async def world(rules: Rules | None = None, now: datetime | None = None) -> Asyn
         await engine.close()
 
 
-def conforms(engine: ShakyEngine) -> Engine:
-    """For the type checker: the shaky engine is an engine."""
-    return engine
+async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait until it holds; fails the test when it never does."""
+    async with asyncio.timeout(seconds):
+        while not check():  # noqa: ASYNC110 - what is waited for has no event of its own
+            await asyncio.sleep(0.001)

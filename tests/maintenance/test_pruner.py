@@ -1,0 +1,61 @@
+"""The pruner: what is past its retention goes, nothing else does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from headrace.core.acts import cancel
+from headrace.core.job import Job
+from headrace.core.rules import Retention
+from headrace.maintenance import Pruner
+from tests.support.world import World, world
+
+DAY = 86400.0
+
+
+async def completed(w: World) -> Job:
+    await w.submit()
+    player = await w.worker()
+    job = await player.run()
+    await player.complete(job)
+    return job
+
+
+async def cancelled(w: World) -> Job:
+    job = await w.submit(available_at=w.now + timedelta(days=999))
+    return await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+
+
+async def test_each_status_has_its_own_retention() -> None:
+    async with world() as w:
+        pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
+        done, ended = await completed(w), await cancelled(w)
+        live = await w.submit(available_at=w.now + timedelta(days=99))
+        w.clock.advance(7 * DAY - 1)
+        assert await pruner.tick() == 0
+        w.clock.advance(1)
+        assert await pruner.tick() == 1
+        assert await w.engine.get([done.id, ended.id]) == [None, ended]
+        w.clock.advance(23 * DAY)
+        assert await pruner.tick() == 1
+        w.clock.advance(365 * DAY)
+        assert await pruner.tick() == 0
+        assert (await w.job(live)).id == live.id
+        assert pruner.pruned == 2
+        assert (await w.engine.ledger()).pruned == 2
+
+
+async def test_it_prunes_in_batches_until_all_are_gone() -> None:
+    async with world() as w:
+        pruner = Pruner(w.engine, w.lanes, w.host, w.holder(), Retention(cancelled=60.0), limit=4)
+        for _ in range(18):
+            await cancelled(w)
+        w.clock.advance(61)
+        assert await pruner.tick() == 18
+        assert (await w.engine.ledger()).unaccounted == 0
+
+
+async def test_it_looks_about_once_a_minute() -> None:
+    async with world() as w:
+        pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
+        assert all(40 < pruner.pause() <= 60 for _ in range(20))
