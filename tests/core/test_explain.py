@@ -1,0 +1,198 @@
+"""Why a job stands where it does, in words for programs and in sentences."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.acts import cancel, expire
+from headrace.core.claim import Ask, grant
+from headrace.core.explain import Explanation, explain
+from headrace.core.job import ErrorInfo, History, Job, Progress, Spec
+from headrace.core.lifecycle import finish, start, submit
+from headrace.core.outcome import Completed, Failed, Snoozed
+from headrace.core.retry import Retry
+from headrace.core.rules import Rules
+from headrace.engine import Beat, WorkerInfo, WorkerRow
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ME, OTHER = UUID(int=7), UUID(int=8)
+RULES = Rules()
+MINUTE = timedelta(minutes=1)
+
+
+def new(available_at: datetime | None = None, not_after: datetime | None = None, **options: Any) -> Job:
+    spec = Spec(task="resize", created_at=NOW, retry=Retry(3, jitter=False), **options)
+    return submit(UUID(int=1), spec, "{}", NOW, available_at=available_at, not_after=not_after)
+
+
+def running(**options: Any) -> Job:
+    ask = Ask(n=1, free=1, profiles=frozenset({1}))
+    return start(grant(ME, ask, 1, NOW, RULES).on(new(**options)), NOW, RULES).job
+
+
+def worker(alive: bool = True, beat: Beat | None = None, beat_at: datetime = NOW, **info: Any) -> WorkerRow:
+    known: dict[str, Any] = {"id": ME, "host": "mill", "pid": 42, "concurrency": 4, "tasks": ("resize",)}
+    return WorkerRow(WorkerInfo(started_at=NOW, **(known | info)), beat or Beat(), 3, beat_at, alive, 0)
+
+
+def told(job: Job, now: datetime = NOW, *workers: WorkerRow, **more: Any) -> Explanation:
+    return explain(job, more.pop("history", History()), now, workers, **more)
+
+
+ERROR = ErrorInfo("ValueError", "no such image\nat all")
+
+
+# Waiting for a time
+
+
+def test_scheduled() -> None:
+    found = told(new(NOW + timedelta(hours=3)))
+    assert found.codes == ("scheduled",)
+    assert str(found) == "It is scheduled for 2026-01-01 15:00:00 UTC (in 3 h)."
+
+
+def test_a_scheduled_job_that_is_due_stands_in_line() -> None:
+    assert told(new(NOW + MINUTE), NOW + MINUTE, worker()).codes == ("queued", "ready")
+
+
+def test_retrying_tells_the_error() -> None:
+    job = finish(running(), Failed(error=ERROR), NOW, 0.5, RULES).job
+    found = told(job)
+    assert found.codes == ("retrying",)
+    assert "ValueError: no such image:" in str(found)
+    assert "1 of 4 attempts" in str(found)
+    assert "(in 2 s)" in str(found)
+
+
+def test_snoozed() -> None:
+    assert told(finish(running(), Snoozed(60), NOW, 0.5, RULES).job).codes == ("snoozed",)
+
+
+def test_waiting_for_others() -> None:
+    job = submit(UUID(int=1), Spec(task="resize", created_at=NOW), "{}", NOW, waits=2)
+    assert str(told(job)) == "It waits for 2 other jobs to end."
+
+
+# In line
+
+
+def test_a_paused_queue() -> None:
+    found = told(new(), NOW, worker(), paused=True)
+    assert found.codes == ("queued", "queue_paused")
+
+
+def test_no_worker_at_all() -> None:
+    assert told(new()).codes == ("queued", "no_worker")
+    assert told(new(), NOW, worker(alive=False), worker(beat=Beat(state="draining"))).codes == ("queued", "no_worker")
+
+
+def test_no_worker_has_the_task() -> None:
+    found = told(new(), NOW, worker(tasks=("other",)), paused=True)
+    assert found.codes == ("queued", "queue_paused", "no_task")
+    assert "No live worker has the task 'resize'." in str(found)
+
+
+def test_no_worker_serves_the_queue() -> None:
+    assert told(new(queue="slow"), NOW, worker(queues=("fast",)), worker(tasks=())).codes[-1] == "queue_not_served"
+
+
+def test_the_nearest_worker_that_does_not_meet_the_requirements_is_named() -> None:
+    job = new(requires={"gpu": True, "memory": {"min": 64}})
+    found = told(job, NOW, worker(tasks=()), worker(id=OTHER, offers={"gpu": True, "memory": 32}))
+    assert found.codes[-1] == "requirements_unmet"
+    assert "memory={'min': 64}" in str(found)
+    assert f"worker {OTHER} on mill offers memory=32" in str(found)
+
+
+def test_behind_others_and_all_busy() -> None:
+    found = told(new(), NOW + 5 * MINUTE, worker(beat=Beat(busy=4)), ahead=3)
+    assert found.codes == ("queued", "behind", "workers_busy")
+    assert "(5 min ago)" in str(found)
+    assert "3 jobs are before it." in str(found)
+
+
+def test_about_to_run() -> None:
+    found = told(new(), NOW, worker(beat=Beat(busy=1)), ahead=0)
+    assert found.codes == ("queued", "ready")
+    assert "1 live worker may take it, with 3 free slots" in str(found)
+
+
+def test_lost_unstarted() -> None:
+    assert "fragile" in told(replace(new(), unstarted_losses=3), NOW, worker()).codes
+
+
+def test_expiry() -> None:
+    job = new(not_after=NOW + MINUTE)
+    assert told(job, NOW, worker()).codes == ("queued", "expires", "ready")
+    assert told(job, NOW + MINUTE, worker()).codes == ("queued", "expired")
+
+
+# In a worker's hands
+
+
+def test_running() -> None:
+    job = replace(running(timeout=600.0), progress=Progress(40, "halfway or so"))
+    found = told(job, NOW + 2 * MINUTE, worker(beat_at=NOW + 2 * MINUTE))
+    assert found.codes == ("running", "progress", "deadline")
+    text = str(found)
+    assert f"It runs on worker {ME} on mill (pid 42) since 2026-01-01 12:00:00 UTC (2 min ago), attempt 1." in text
+    assert "It is at 40 %: halfway or so." in text
+    assert "(in 8 min)" in text
+
+
+def test_held_by_a_worker_nobody_knows() -> None:
+    assert f"It runs on worker {ME} since" in str(told(running()))
+
+
+def test_held_by_a_worker_in_trouble() -> None:
+    job = running(timeout=None)
+    assert told(job, NOW, worker(alive=False)).codes == ("running", "worker_dead")
+    assert told(job, NOW + MINUTE, worker()).codes == ("running", "worker_silent")
+    assert told(job, NOW, worker(beat=Beat(state="blocked"))).codes == ("running", "worker_blocked")
+
+
+def test_cancel_requested() -> None:
+    change = cancel(running(timeout=None), NOW, RULES)
+    assert change is not None
+    found = told(change.job, NOW, worker())
+    assert found.codes == ("running", "cancel_requested")
+    assert "it is ended at 2026-01-01 12:00:30 UTC" in str(found)
+
+
+def test_out_of_time() -> None:
+    assert "timed_out" in told(running(timeout=30.0), NOW + MINUTE, worker(beat_at=NOW + MINUTE)).codes
+
+
+# Over
+
+
+def test_completed() -> None:
+    assert str(told(finish(running(), Completed(), NOW, 0.5, RULES).job)) == "It completed at 2026-01-01 12:00:00 UTC."
+
+
+def test_failed_tells_reason_error_and_remedy() -> None:
+    change = finish(replace(running(), charged=3), Failed(error=ERROR), NOW, 0.5, RULES)
+    assert change.attempt is not None
+    found = told(change.job, history=History((change.attempt,)))
+    assert found.codes == ("failed", "error", "remedy", "attempts")
+    assert "no attempt is left" in str(found)
+    assert "The last error was ValueError: no such image." in str(found)
+    assert "1 attempt so far: 1 failed." in str(found)
+
+
+def test_cancelled_and_expired() -> None:
+    change = cancel(new(), NOW, RULES)
+    assert change is not None
+    assert "that was asked for" in str(told(change.job))
+    late = expire(new(not_after=NOW), NOW).job
+    assert "not started before its last moment" in str(told(late))
+
+
+def test_where_it_came_from() -> None:
+    found = told(new(schedule="nightly", fire_at=NOW, rerun_of=OTHER), NOW, worker())
+    assert found.codes == ("schedule", "rerun", "queued", "ready")
+    assert "The schedule 'nightly' submitted it for 2026-01-01 12:00:00 UTC." in str(found)
