@@ -110,7 +110,7 @@ def job_view(job: Job, history: History, now: datetime, console: Console) -> Ren
     if console.is_terminal:
         view = Panel(view, title=head, title_align="left", border_style="dim", padding=(1, 2))
         return Group(view, timeline_view(job, history, now, console.width))
-    return Group(head, view, timeline_view(job, history, now, 120))
+    return Group(head, view, timeline_view(job, history, now, min(console.width, 140)))
 
 
 def _block(name: str, text: str, style: str = "") -> RenderableType:
@@ -156,18 +156,21 @@ def timeline_view(job: Job, history: History, now: datetime, columns: int) -> Re
     """The timeline, to scale."""
     picture = timeline.rows(job, history, now)
     start, end = timeline.extent(picture)
-    labels = max(len(row.label) for row in picture)
-    # Notes are what is left of the line; a narrow terminal keeps a picture of at least 20 cells.
-    width = max(20, min(60, columns - labels - 50))
+    labels, tooks = (
+        max(len(text) for text in column) for column in zip(*((r.label, r.took) for r in picture), strict=True)
+    )
+    clocks = 12 if columns >= 70 else 0
+    # Notes and picture share what is left of the line; a narrow terminal goes without the times of day.
+    width = max(8, min(60, (columns - clocks - labels - tooks - 4) // 2))
     made = Table.grid(padding=(0, 1))
-    for _ in range(3):
-        made.add_column(no_wrap=True)
-    made.add_column(justify="right", no_wrap=True, style="dim")
-    made.add_column(overflow="ellipsis", no_wrap=True)
+    for least in (clocks, labels, width, tooks):
+        made.add_column(no_wrap=True, min_width=least, width=least)
+    made.add_column(overflow="fold")
     for row in picture:
         bar = Text()
         for sign, style in timeline.draw(row, start, end, width):
             bar.append(sign, style)
-        made.add_row(Text(clock(row.bars[-1].start), "dim"), Text(row.label, row.style), bar, row.took, Text(row.note))
+        when = Text(clock(row.bars[-1].start) if clocks else "", "dim")
+        made.add_row(when, Text(row.label, row.style), bar, Text(row.took, "dim", justify="right"), Text(row.note))
     title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all", "dim"))
     return Group(Text(), title, made)

@@ -1,0 +1,52 @@
+"""Kinds of values that several commands share."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import click
+import pytest
+
+from headrace.cli.health import Address, address
+from headrace.cli.options import duration, moment
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90", 90), ("1.5", 1.5), ("250ms", 0.25), ("15m", 900), ("2h", 7200), ("1.5d", 129600), (".5s", 0.5)],
+)
+def test_a_duration_is_a_number_with_a_unit(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "-1", "soon", "5 parsecs", "inf", "nan", "1e3"])
+def test_what_is_no_duration_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="not a duration"):
+        duration(text)
+
+
+def test_a_moment_without_an_offset_is_local_time() -> None:
+    assert moment("2026-01-31T08:00+01:00").utcoffset() == timedelta(hours=1)
+    assert moment("2026-01-31T08:00").tzinfo is not None
+    with pytest.raises(click.BadParameter, match="not a moment"):
+        moment("tomorrow")
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("0.0.0.0:80", Address("0.0.0.0", 80)),
+        (":8080", Address("127.0.0.1", 8080)),
+        ("8080", Address("127.0.0.1", 8080)),
+        ("[::1]:9", Address("::1", 9)),
+    ],
+)
+def test_an_address_is_host_and_port(text: str, meant: Address) -> None:
+    assert address(text) == meant
+    assert address(str(meant)) == meant
+
+
+@pytest.mark.parametrize("text", ["", "localhost", "localhost:http", "x:70000"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="not HOST:PORT"):
+        address(text)
