@@ -21,19 +21,36 @@ Where the contract leaves a choice (text a store cannot keep, say), a test accep
 
 import pytest
 
-_PARTS = ("lab", "inserting", "records", "claiming", "applying", "fencing")
+_PARTS = (
+    "lab",
+    "inserting",
+    "records",
+    "claiming",
+    "applying",
+    "fencing",
+    "sweeping",
+    "crew",
+    "asking",
+    "keeping",
+    "sessions",
+)
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from headrace.conformance.applying import Applying  # noqa: E402
+from headrace.conformance.asking import Asking  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
+from headrace.conformance.crew import Crew  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
 from headrace.conformance.inserting import Inserting  # noqa: E402
+from headrace.conformance.keeping import Keeping  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records import Records  # noqa: E402
+from headrace.conformance.sessions import Sessions  # noqa: E402
+from headrace.conformance.sweeping import Sweeping  # noqa: E402
 
 __all__ = ["Lab", "Suite"]
 
 
-class Suite(Inserting, Records, Claiming, Applying, Fencing):
+class Suite(Inserting, Records, Claiming, Applying, Fencing, Sweeping, Crew, Asking, Keeping, Sessions):
     """All of it."""

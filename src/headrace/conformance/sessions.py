@@ -1,0 +1,211 @@
+"""Sessions: opening and closing, twins on other threads, many at once, and hints."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from headrace.bus import Hint, Topic
+from headrace.conformance.lab import Lab, Part
+from headrace.core.claim import Ask
+from headrace.core.job import Job
+from headrace.core.outcome import Completed
+from headrace.core.query import Filter
+from headrace.engine import TRANSACTION, Claimed, Engine, Inserted
+from headrace.errors import NotSupported
+
+__all__ = ["Sessions"]
+
+T = TypeVar("T")
+
+
+async def on_a_thread(engine: Engine, work: Callable[[Engine], Coroutine[Any, Any, T]]) -> T:
+    """Open the session on the loop of another thread, do the work there, close it."""
+
+    async def main() -> T:
+        await engine.open()
+        try:
+            return await work(engine)
+        finally:
+            await engine.close()
+
+    return await asyncio.to_thread(lambda: asyncio.run(main()))
+
+
+async def drain(lab: Lab, engine: Engine, worker: UUID, size: int) -> list[UUID]:
+    """Claim and complete until nothing is left; what was claimed."""
+    profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+    seen: list[UUID] = []
+    for request in range(1, 10_000):
+        claimed = await engine.claim(worker, Ask(n=size, free=size, profiles=profiles), request, lab.now)
+        assert isinstance(claimed, Claimed)
+        if not claimed.jobs:
+            break
+        seen += (job.id for job in claimed.jobs)
+        changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in claimed.jobs]
+        await engine.apply(changes, lab.now)
+    return seen
+
+
+class Sessions(Part):
+    """What a session promises beside its verbs."""
+
+    async def test_an_engine_says_what_it_is(self, lab: Lab) -> None:
+        assert lab.engine.name
+        assert lab.engine.rules == lab.rules
+        assert isinstance(lab.engine.capabilities, frozenset)
+        assert lab.engine.twin().name == lab.engine.name
+
+    async def test_what_it_cannot_do_is_refused_by_type(self, lab: Lab) -> None:
+        if TRANSACTION not in lab.engine.capabilities:
+            job = lab.job()
+            with pytest.raises(NotSupported):
+                await lab.engine.insert([job], lab.now, via=object())
+            assert await lab.gone(job)
+            with pytest.raises(NotSupported):
+                await lab.engine.apply([], lab.now, via=object())
+
+    async def test_a_fresh_store_is_healthy_and_up_to_date(self, lab: Lab) -> None:
+        assert [check for check in await lab.engine.check(lab.now) if check.level == "fail"] == []
+        assert await lab.engine.migrate(plan=True) == []
+        assert await lab.engine.migrate() == []
+
+    # -- open and close
+
+    async def test_a_closed_session_may_be_opened_again(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        job, waiting = await lab.running(worker, dedup="k"), await lab.put(delay=5)
+        for _ in range(2):
+            await lab.engine.close()
+            await lab.engine.open()
+            assert await lab.get(job) == job
+        assert (await lab.engine.ledger()).live == 2
+        await lab.finish(job)
+        lab.later(5)
+        assert [taken.id for taken in await lab.claim(worker)] == [waiting.id]
+        later = await lab.put()
+        assert later.seq > waiting.seq
+
+    async def test_another_engine_on_the_place_finds_the_store_if_it_is_durable(self, lab: Lab) -> None:
+        job = await lab.put()
+        await lab.engine.close()
+        lab.engine = lab.make()
+        await lab.engine.open()
+        assert await lab.engine.get([job.id]) == [job if self.durable else None]
+
+    # -- twins
+
+    async def test_a_twin_sees_everything(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        job = await lab.running(worker)
+        setting = await lab.engine.put_setting("queue:a", "{}", 0)
+        token = await lab.engine.lease("d", worker, 60, lab.now)
+
+        async def look(twin: Engine) -> None:
+            assert await twin.get([job.id]) == [job]
+            assert await twin.settings() == [setting]
+            assert await twin.lease("d", worker, 60, lab.now) == token
+            assert [row.info.id for row in await twin.workers()] == [worker]
+            assert (await twin.find(Filter(), lab.now)).items == (job,)
+
+        await on_a_thread(lab.engine.twin(), look)
+
+    async def test_what_a_twin_does_is_seen_at_once(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker())
+        done = lab.end(job, Completed("1"))
+        fresh = lab.job()
+
+        async def work(twin: Engine) -> Job:
+            await twin.apply([lab.stamp(done)], lab.now)
+            [answer] = await twin.insert([fresh], lab.now)
+            assert isinstance(answer, Inserted)
+            return answer.job
+
+        stored = await on_a_thread(lab.engine.twin(), work)
+        assert await lab.get(job) == done.job
+        assert await lab.get(fresh) == stored
+        assert [taken.id for taken in await lab.claim(await lab.worker())] == [fresh.id]
+
+    async def test_closing_a_twin_leaves_the_other_open(self, lab: Lab) -> None:
+        async def nothing(_: Engine) -> None: ...
+
+        twin = lab.engine.twin()
+        await on_a_thread(twin, nothing)
+        job = await lab.put()
+        await on_a_thread(twin, nothing)
+        assert await lab.get(job) == job
+
+    # -- many at once
+
+    async def test_concurrent_claims_give_each_job_once(self, lab: Lab) -> None:
+        jobs = await lab.put_all(*(lab.job() for _ in range(300)))
+        workers = [await lab.worker() for _ in range(6)]
+        seen = await asyncio.gather(*(drain(lab, lab.engine, worker, 7) for worker in workers))
+        assert sorted(id for part in seen for id in part) == [job.id for job in jobs]
+        assert (await lab.engine.ledger()).ended == len(jobs)
+
+    async def test_claims_of_twins_on_threads_give_each_job_once(self, lab: Lab) -> None:
+        jobs = await lab.put_all(*(lab.job() for _ in range(300)))
+        workers = [await lab.worker() for _ in range(3)]
+        together = threading.Barrier(len(workers))
+
+        async def work(twin: Engine, worker: UUID) -> list[UUID]:
+            together.wait(30)  # nothing else runs on this loop yet
+            return await drain(lab, twin, worker, 7)
+
+        def on_twin(worker: UUID) -> Coroutine[Any, Any, list[UUID]]:
+            return on_a_thread(lab.engine.twin(), lambda twin: work(twin, worker))
+
+        seen = await asyncio.gather(*(on_twin(worker) for worker in workers))
+        assert sorted(id for part in seen for id in part) == [job.id for job in jobs]
+        assert (await lab.engine.ledger()).ended == len(jobs)
+
+    async def test_submits_of_twins_on_threads_lose_nothing(self, lab: Lab) -> None:
+        batches = [[lab.job(payload=f'{{"n":{n}}}') for n in range(20)] for _ in range(12)]
+
+        def part(mine: list[list[Job]]) -> Callable[[Engine], Coroutine[Any, Any, None]]:
+            async def work(twin: Engine) -> None:
+                for batch in mine:
+                    await twin.insert(batch, lab.now)
+
+            return work
+
+        await asyncio.gather(*(on_a_thread(lab.engine.twin(), part(batches[n::3])) for n in range(3)))
+        assert (await lab.engine.ledger()).accepted == 240
+        stored = await lab.engine.get([job.id for batch in batches for job in batch])
+        assert len({job.seq for job in stored if job is not None}) == 240
+
+    # -- hints
+
+    async def test_hints_reach_this_session_and_its_twin_on_their_own_threads(self, lab: Lab) -> None:
+        heard: list[tuple[str, Hint, int]] = []
+        hint = Hint(Topic.READY, ("a", "ü"))
+
+        def note(name: str) -> Callable[[Hint], None]:
+            return lambda got: heard.append((name, got, threading.get_ident()))
+
+        lab.engine.bus.listen(frozenset({Topic.READY}), note("here"))
+        wrong = lab.engine.bus.listen(frozenset({Topic.ENDED}), note("wrong topic"))
+        ended = lab.engine.bus.listen(frozenset({Topic.READY}), note("no longer"))
+        ended()
+
+        async def work(twin: Engine) -> int:
+            twin.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("twin"))
+            # A hint may be lost, so it is sent until both have heard one.
+            async with asyncio.timeout(20):
+                while {name for name, _, _ in heard} < {"here", "twin"}:
+                    twin.bus.send(hint)
+                    await asyncio.sleep(0.01)
+            return threading.get_ident()
+
+        there = await on_a_thread(lab.engine.twin(), work)
+        wrong()
+        assert {name for name, _, _ in heard} == {"here", "twin"}
+        assert {got for _, got, _ in heard} == {hint}
+        threads = {name: thread for name, _, thread in heard}
+        assert threads == {"here": threading.get_ident(), "twin": there}
