@@ -1,0 +1,211 @@
+"""Group commit: coalescing, halving, repeating, back-pressure, and an answer for everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from headrace.errors import Overloaded, Unavailable, Unstorable
+from headrace.host import Host
+from headrace.runtime.batcher import Batcher
+
+
+class Store:
+    """Keeps what is written, a batch at a time, and stands still when asked to."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.open = asyncio.Event()
+        self.open.set()
+        self.fault: Callable[[list[int]], Exception | None] = lambda items: None
+
+    async def write(self, items: list[int]) -> list[str]:
+        """One commit."""
+        await self.open.wait()
+        await asyncio.sleep(0)
+        fault = self.fault(items)
+        if fault is not None:
+            raise fault
+        self.batches.append(items)
+        return [f"stored {item}" for item in items]
+
+
+@asynccontextmanager
+async def lane(store: Store, **options: object) -> AsyncIterator[Batcher[int, str]]:
+    settings: dict[str, object] = {"capacity": None, "patience": 5.0} | options
+    batcher: Batcher[int, str] = Batcher(
+        store.write,
+        Host(),
+        name="things",
+        identify=lambda item: UUID(int=item),
+        weigh=lambda item: 100,
+        **settings,  # type: ignore[arg-type]
+    )
+    yield batcher
+    await batcher.close()
+
+
+async def test_a_thousand_concurrent_puts_cost_a_handful_of_writes() -> None:
+    store = Store()
+    async with lane(store) as batcher:
+        answers = await asyncio.gather(*(batcher.put(n) for n in range(1000)))
+    assert answers == [f"stored {n}" for n in range(1000)]
+    assert len(store.batches) <= 3
+
+
+async def test_a_single_one_waits_for_nobody() -> None:
+    store = Store()
+    async with lane(store) as batcher:
+        assert await batcher.put(1) == "stored 1"
+        assert await batcher.put(2) == "stored 2"
+    assert store.batches == [[1], [2]]
+
+
+async def test_what_comes_while_a_write_is_in_flight_forms_the_next_one() -> None:
+    store = Store()
+    store.open.clear()
+    async with lane(store) as batcher:
+        first = asyncio.create_task(batcher.put(0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        rest = [asyncio.create_task(batcher.put(n)) for n in range(1, 50)]
+        await asyncio.sleep(0)
+        store.open.set()
+        await asyncio.gather(first, *rest)
+    assert [len(batch) for batch in store.batches] == [1, 49]
+
+
+async def test_a_batch_has_at_most_a_thousand_rows() -> None:
+    store = Store()
+    async with lane(store) as batcher:
+        await asyncio.gather(*(batcher.put(n) for n in range(2500)))
+    assert [len(batch) for batch in store.batches] == [1000, 1000, 500]
+
+
+async def test_items_put_together_are_written_together() -> None:
+    store = Store()
+    async with lane(store) as batcher:
+        await asyncio.gather(batcher.put_many(range(600)), batcher.put_many(range(600, 1200)))
+    assert [len(batch) for batch in store.batches] == [600, 600]
+
+
+async def test_two_items_of_one_key_never_share_a_write() -> None:
+    store = Store()
+    async with lane(store, distinct=lambda item: item % 10) as batcher:
+        await asyncio.gather(*(batcher.put(n) for n in range(20)))
+    assert store.batches == [list(range(10)), list(range(10, 20))]
+
+
+async def test_one_bad_row_in_a_hundred_fails_alone() -> None:
+    store = Store()
+    store.fault = lambda items: Unstorable("row 37 is bad") if 37 in items else None
+    async with lane(store) as batcher:
+        answers = await asyncio.gather(*(batcher.put(n) for n in range(100)), return_exceptions=True)
+    assert [n for n, answer in enumerate(answers) if isinstance(answer, Unstorable)] == [37]
+    assert sorted(item for batch in store.batches for item in batch) == [n for n in range(100) if n != 37]
+
+
+async def test_a_lost_reply_is_repeated_until_the_answer_is_known() -> None:
+    store = Store()
+    tries: list[list[int]] = []
+
+    def fault(items: list[int]) -> Exception | None:
+        tries.append(items)
+        return Unavailable("lost", outcome="unknown") if len(tries) < 3 else None
+
+    store.fault = fault
+    async with lane(store) as batcher:
+        assert await batcher.put(5) == "stored 5"
+    assert tries == [[5], [5], [5]]
+
+
+async def test_patience_ends_with_the_outcome_unknown_and_the_ids() -> None:
+    store = Store()
+    faults = iter([Unavailable("lost", outcome="unknown")])
+    store.fault = lambda items: next(faults, Unavailable("no route"))
+    async with lane(store, patience=0.15) as batcher:
+        with pytest.raises(Unavailable) as caught:
+            await batcher.put_many([7, 8])
+    assert caught.value.outcome == "unknown"
+    assert caught.value.ids == (UUID(int=7), UUID(int=8))
+
+
+async def test_a_write_that_never_happened_is_told_apart() -> None:
+    store = Store()
+    store.fault = lambda items: Unavailable("no route")
+    async with lane(store, patience=0.1) as batcher:
+        with pytest.raises(Unavailable) as caught:
+            await batcher.put(7)
+    assert caught.value.outcome == "refused"
+
+
+async def test_a_full_lane_makes_callers_wait_and_then_refuses() -> None:
+    store = Store()
+    store.open.clear()
+    async with lane(store, capacity=10, patience=0.1) as batcher:
+        held = [asyncio.create_task(batcher.put(n)) for n in range(11)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert batcher.waiting <= 10
+        more = [asyncio.create_task(batcher.put(100 + n)) for n in range(10)]
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded):
+            await batcher.put(999)
+        store.open.set()
+        await asyncio.gather(*held, *more, return_exceptions=True)
+    assert 999 not in [item for batch in store.batches for item in batch]
+
+
+async def test_a_caller_that_gave_up_before_the_write_leaves_nothing_behind() -> None:
+    store = Store()
+    store.open.clear()
+    async with lane(store) as batcher:
+        first = asyncio.create_task(batcher.put(1))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = asyncio.create_task(batcher.put(2))
+        await asyncio.sleep(0)
+        second.cancel()
+        await asyncio.sleep(0)
+        store.open.set()
+        await first
+    assert store.batches == [[1]]
+
+
+async def test_an_unforeseen_error_reaches_every_waiter() -> None:
+    store = Store()
+    store.fault = lambda items: ZeroDivisionError("oops")
+    async with lane(store) as batcher:
+        answers = await asyncio.gather(*(batcher.put(n) for n in range(5)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Unavailable] * 5
+    assert all(isinstance(answer, Unavailable) and answer.outcome == "unknown" for answer in answers)
+
+
+async def test_close_answers_everybody_and_takes_no_more() -> None:
+    store = Store()
+    store.open.clear()
+    async with lane(store) as batcher:
+        waiting = [asyncio.create_task(batcher.put(n)) for n in range(3)]
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(batcher.close())
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable):
+            await batcher.put(9)
+        store.open.set()
+        await closing
+        assert await asyncio.gather(*waiting) == ["stored 0", "stored 1", "stored 2"]
+
+
+async def test_close_gives_up_on_a_silent_store() -> None:
+    store = Store()
+    store.fault = lambda items: Unavailable("no route")
+    async with lane(store, patience=None) as batcher:
+        waiting = asyncio.create_task(batcher.put(1))
+        await asyncio.sleep(0)
+        await batcher.close(patience=0.05)
+        with pytest.raises(Unavailable):
+            await waiting
