@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
+from datetime import datetime
+from typing import cast
 
 import pytest
-from msgspec.structs import replace
 
+from headrace.core.change import Change, Verdict
+from headrace.core.claim import Ask
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
-from headrace.errors import GiveUp, RetryLater, Snooze
+from headrace.engine import Engine
+from headrace.errors import GiveUp, RetryLater, Snooze, Unstorable
 from headrace.worker.context import Context
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
@@ -450,7 +455,7 @@ async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Sh
 
     shop.task(note)
     lossy = LosesReplies(shop.engine, {"insert": 20, "claim": 20, "apply": 20})
-    store = Shop(lossy, shop.host)  # type: ignore[arg-type]
+    store = Shop(cast(Engine, lossy), shop.host)
     store.handlers = shop.handlers
     async with store.worker(concurrency=5):
         ids = await asyncio.gather(*(store.submit("note", payload={"n": n}) for n in range(300)))
@@ -471,16 +476,15 @@ async def test_one_result_that_cannot_be_stored_fails_alone(shop: Shop) -> None:
 
     shop.task(give)
     ids = [await shop.submit("give", payload={"n": n}) for n in range(100)]
-    # What a store refuses differs by store; here the refusal is made certain for one row.
-    from headrace.errors import Unstorable
 
+    # What a store refuses differs by store; here the refusal is made certain for one row.
     class Picky(LosesReplies):
-        async def apply(self, changes: list[object], now: object) -> object:
+        async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
             if any(one.job.result_text == '"result 37"' for one in changes):
                 raise Unstorable("this row is not for me")
             return await shop.engine.apply(changes, now)
 
-    store = Shop(Picky(shop.engine, {}), shop.host)  # type: ignore[arg-type]
+    store = Shop(cast(Engine, Picky(shop.engine, {})), shop.host)
     store.handlers = shop.handlers
     async with store.worker(concurrency=100):
         jobs = await shop.all_ended(ids)
@@ -497,17 +501,9 @@ async def test_jobs_given_to_this_worker_that_never_arrived_are_handed_back(shop
     async with shop.worker() as worker:
         await until(lambda: worker.stats.state == "running")
         # Claimed in the worker's name behind its back, as if the reply had been lost for good.
-        from headrace.core.claim import Ask
-
         id = await shop.submit("noop", queue="elsewhere", delay=0)
         known = await shop.engine.profiles()
         ask = Ask(n=1, free=1, profiles=frozenset(one.id for one in known.profiles), queues=("elsewhere",))
         await shop.engine.claim(worker.id, ask, 12345, shop.host.clock.now())
         job = await shop.ended(id)
     assert job.status is Status.COMPLETED
-
-
-def test_rules_can_be_made_quick() -> None:
-    from tests.support.shop import QUICK
-
-    assert replace(QUICK, beat=1.0).silence == QUICK.lease / 2

@@ -1,0 +1,52 @@
+"""Tasks that run in child processes; importable by name, as child processes need them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from headrace.errors import GiveUp, Snooze
+from headrace.tasks import Tasks
+from headrace.worker.context import Context
+
+tasks = Tasks()
+
+
+@tasks.task(run_in="process")
+def square(ctx: Context, n: int) -> dict[str, int]:
+    """The square, and who computed it."""
+    ctx.progress(50, "half")
+    return {"square": n * n, "pid": os.getpid()}
+
+
+@tasks.task(run_in="process")
+def dies(how: str) -> None:
+    """End the process in the middle of the job."""
+    if how == "signal":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(7)
+
+
+@tasks.task(run_in="process")
+def spins(note: str) -> None:
+    """Compute for ever, noting its process."""
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        sum(range(1000))
+
+
+@tasks.task(run_in="process")
+def checks(ctx: Context, note: str) -> None:
+    """Work until asked to stop."""
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        ctx.check()
+        time.sleep(0.01)
+
+
+@tasks.task(run_in="process")
+def steers(how: str) -> None:
+    """Raise what a handler may raise."""
+    raise {"snooze": Snooze(0.01), "give up": GiveUp("enough"), "error": KeyError("x")}[how]

@@ -1,0 +1,112 @@
+"""Handlers in child processes: results, progress, deaths, time-outs, cancellation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace.core.retry import Retry
+from headrace.core.status import Reason, Status
+from tests.support.process_tasks import checks, dies, spins, square, steers
+from tests.support.shop import Shop
+from tests.support.until import until
+
+ONCE = Retry(0)
+
+
+@pytest.fixture
+def forge(shop: Shop) -> Shop:
+    """A shop that knows the process tasks."""
+    for task in (square, dies, spins, checks, steers):
+        shop.handlers[task.name] = task.handler
+    return shop
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+async def test_it_runs_in_another_process_which_is_used_again(forge: Shop) -> None:
+    async with forge.worker(concurrency=1):
+        first = await forge.ended(await forge.submit("square", payload={"n": 7}))
+        second = await forge.ended(await forge.submit("square", payload={"n": 8}))
+    assert (first.status, first.result["square"], second.result["square"]) == (Status.COMPLETED, 49, 64)
+    assert first.result["pid"] == second.result["pid"] != os.getpid()
+
+
+@pytest.mark.parametrize(("how", "words"), [("signal", "SIGKILL"), ("exit", "exit code 7")])
+async def test_a_child_that_dies_is_a_failed_attempt_and_not_a_dead_worker(forge: Shop, how: str, words: str) -> None:
+    async with forge.worker(concurrency=2):
+        bad = await forge.ended(
+            await forge.submit("dies", payload={"how": how}, retry=Retry(1, backoff="fixed", initial=0))
+        )
+        good = await forge.ended(await forge.submit("square", payload={"n": 3}))
+    assert (bad.status, bad.reason, bad.attempt) == (Status.FAILED, Reason.RETRIES_EXHAUSTED, 2)
+    assert await forge.outcomes(bad.id) == ["failed", "failed"]
+    assert bad.error is not None
+    assert words in bad.error.message
+    assert good.result["square"] == 9
+
+
+async def test_a_child_is_killed_when_its_time_is_up(forge: Shop, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    id = await forge.submit("spins", payload={"note": str(note)}, timeout=3.0, retry=ONCE)
+    async with forge.worker():
+        job = await forge.ended(id, within=40)
+        assert (job.status, job.reason) == (Status.FAILED, Reason.TIMEOUT)
+        pid = int(note.read_text())
+        await until(lambda: gone(pid))
+
+
+async def test_cancel_asks_a_child_first(forge: Shop, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    id = await forge.submit("checks", payload={"note": str(note)})
+    async with forge.worker():
+        await until(note.exists)
+        await forge.cancel(id)
+        job = await forge.ended(id)
+    assert (job.status, job.reason) == (Status.CANCELLED, Reason.USER)
+    assert await forge.outcomes(id) == ["cancelled"]
+
+
+async def test_cancel_kills_a_child_that_does_not_listen(forge: Shop, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    id = await forge.submit("spins", payload={"note": str(note)})
+    async with forge.worker():
+        await until(note.exists)
+        await until(lambda: note.read_text())
+        await forge.cancel(id)
+        job = await forge.ended(id)
+        await until(lambda: gone(int(note.read_text())))
+    assert (job.status, job.reason) == (Status.CANCELLED, Reason.USER)
+
+
+async def test_what_a_handler_may_raise_means_the_same_in_a_child(forge: Shop) -> None:
+    async with forge.worker(concurrency=3):
+        gave_up = await forge.ended(await forge.submit("steers", payload={"how": "give up"}))
+        failed = await forge.ended(await forge.submit("steers", payload={"how": "error"}, retry=ONCE))
+        snoozed = await forge.submit("steers", payload={"how": "snooze"})
+
+        async def slept() -> bool:
+            return any(one.outcome == "snoozed" for one in (await forge.history(snoozed)).attempts)
+
+        await until(slept)
+        await forge.cancel(snoozed)
+        await forge.ended(snoozed)
+    assert (gave_up.status, gave_up.reason) == (Status.FAILED, Reason.NON_RETRYABLE)
+    assert failed.error is not None
+    assert failed.error.type == "KeyError"
+
+
+async def test_progress_from_a_child_is_stored(forge: Shop) -> None:
+    async with forge.worker():
+        job = await forge.ended(await forge.submit("square", payload={"n": 2}))
+    assert job.progress is not None
+    assert job.progress.percent == 100
