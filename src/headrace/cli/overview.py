@@ -15,7 +15,7 @@ from headrace.cli.words import ago, short, span
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
-    from headrace.app import QueueInfo, ScheduleInfo, Stats, TaskInfo
+    from headrace.admin import QueueInfo, ScheduleInfo, Stats, TaskInfo
     from headrace.engine import WorkerRow
 
 __all__ = ["queues_view", "schedules_view", "stats_view", "tasks_view", "workers_view"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import ExitStack
+import logging
+import warnings
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.cli.find import find_app, make_importable
+from headrace.cli.output import warn
 from headrace.cli.state import State
 
 if TYPE_CHECKING:
@@ -42,9 +45,27 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]]) -> T:
     """Open the chosen App, await the work with it, close it; the work's answer."""
     app, url = choose(state)
     with ExitStack() as stack:
+        stack.enter_context(plain_warnings())
         if url:
             stack.enter_context(app.override(url=url))
         return asyncio.run(_inside(app, work))
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings as one line each; what is logged as well is not said twice."""
+    logger, silence = logging.getLogger("headrace"), logging.NullHandler()
+
+    def show(message: Warning | str, *where: object, **more: object) -> None:
+        warn(str(message))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        logger.addHandler(silence)
+        try:
+            yield
+        finally:
+            logger.removeHandler(silence)
 
 
 async def _inside(app: App, work: Callable[[App], Coroutine[Any, Any, T]]) -> T:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failures import DONE, USAGE
+from headrace.cli.failures import DONE, FAILED, USAGE
 from headrace.cli.health import Vitals
 from headrace.cli.health import serve as serve_health
 from headrace.cli.output import line, say
@@ -30,6 +28,8 @@ __all__ = ["serve", "vitals"]
 
 async def serve(app: App, options: Options, state: State, parent_fd: int | None) -> int:
     """Run a worker until it is done, told to stop, or its supervisor is gone."""
+    from headrace.wiring import redact
+
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
         stack.enter_context(tell.logs())
@@ -41,14 +41,14 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             grace=options.grace,
         )
 
-        def stop(number: int) -> None:
+        def stop() -> None:
             tell(
                 "stopping",
                 f"stopping: {worker.stats.busy} running jobs have {options.grace:g} s; once more to stop now",
             )
             worker.request_stop()
 
-        stack.enter_context(on_signals(stop, lambda number: os._exit(128 + number)))
+        signals = stack.enter_context(on_signals(stop, worker.request_stop))
         if parent_fd is not None:
             _on_orphaned(parent_fd, worker)
         if options.health:
@@ -62,15 +62,16 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
         queues = ", ".join(options.queues) or "all queues"
         tell(
             "started",
-            f"worker {short(worker.id)} on {app.settings.url}: {len(tasks)} tasks ({', '.join(tasks)}), {queues}, "
+            f"worker {short(worker.id)} on {redact(app.settings.url)}: {', '.join(tasks)}; {queues}, "
             f"{options.concurrency} at once",
             worker=str(worker.id),
             tasks=tasks,
         )
         await worker.run()
         stats = worker.stats
-        tell("stopped", f"stopped: {stats.done} attempts, {stats.failed} failed", done=stats.done, failed=stats.failed)
-    return DONE
+        tell("stopped", f"stopped: {stats.done} done, {stats.failed} failed", done=stats.done, failed=stats.failed)
+    # Left because of handlers that cannot be stopped: whoever supervises it should start another.
+    return signals.code or (FAILED if worker.exhausted else DONE)
 
 
 class _BadAddress(click.ClickException):
@@ -82,7 +83,8 @@ def vitals(worker: Worker) -> Vitals:
     stats = worker.stats
     facts: dict[str, Any] = {"worker": str(worker.id), "state": stats.state}
     facts |= {name: getattr(stats, name) for name in ("busy", "buffered", "stuck_threads")}
-    return Vitals(worker.healthy, facts, {"done": stats.done, "failed": stats.failed})
+    facts |= {"concurrency": worker.concurrency, "silence_seconds": round(stats.silence, 3)}
+    return Vitals(worker.healthy, facts, {name: getattr(stats, name) for name in ("done", "failed", "stale")})
 
 
 def _on_orphaned(fd: int, worker: Worker) -> None:
@@ -101,14 +103,14 @@ class _Teller:
     """Says what the worker does: lines on stderr for people, JSON lines on stdout for programs."""
 
     def __init__(self, state: State) -> None:
-        self._state = state
+        self._json = state.json
 
-    def __call__(self, event: str, words: str, **facts: Any) -> None:
+    def __call__(self, event: str, message: str, **facts: Any) -> None:
         now = datetime.now(UTC)
-        if self._state.json:
-            line({"at": now, "event": event, **facts} | ({"message": words} if not facts else {}))
+        if self._json:
+            line({"at": now, "event": event, "message": message, **facts})
         else:
-            say(f"{clock(now)} {words}")
+            say(f"{clock(now)} {message}")
 
     def logs(self) -> _Logs:
         """Pass on what headrace logs while the worker runs."""
@@ -124,19 +126,17 @@ class _Logs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one record."""
-        text = record.getMessage()
+        level, text = record.levelname.lower(), record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
             text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
-        self._tell("log", text, level=record.levelname.lower(), message=text) if self._tell._state.json else say(
-            f"{clock(datetime.now(UTC))} {record.levelname.lower()}: {text}"
-        )
+        prefix = "" if level == "info" else f"{level}: "
+        self._tell("log", prefix + text, level=level)
 
     def __enter__(self) -> None:
-        root = logging.getLogger("headrace")
-        root.addHandler(self)
-        if root.level == logging.NOTSET:
-            root.setLevel(logging.INFO)
+        logger = logging.getLogger("headrace")
+        logger.addHandler(self)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.INFO)
 
     def __exit__(self, *exc: object) -> None:
         logging.getLogger("headrace").removeHandler(self)
-        sys.stderr.flush()

@@ -1,34 +1,59 @@
-"""What SIGINT and SIGTERM mean: once, stop in good order; twice, stop at once."""
+"""What SIGINT and SIGTERM mean: once, stop in good order; twice, stop at once; thrice, be gone."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["on_signals"]
+from headrace.cli.failures import DONE
+
+__all__ = ["Signals", "on_signals"]
+
+PATIENCE = 5.0
+"""Seconds that stopping at once may take; a blocked loop takes longer, and is not waited for."""
+
+
+class Signals:
+    """Which signals have come; called by the interpreter, not by the loop: a blocked loop cannot ignore them."""
+
+    def __init__(self, first: Callable[[], None], second: Callable[[], None]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._steps = [first, second]
+        self._timer: threading.Timer | None = None
+        self.code = DONE
+        """The exit code they ask for: a stop in good order is no failure."""
+
+    def __call__(self, number: int, frame: FrameType | None = None) -> None:
+        """One more signal."""
+        if not self._steps:
+            os._exit(128 + number)
+        step = self._steps.pop(0)
+        self._loop.call_soon_threadsafe(step)
+        if not self._steps:
+            self.code = 128 + number
+            self._timer = threading.Timer(PATIENCE, os._exit, (self.code,))
+            self._timer.daemon = True
+            self._timer.start()
+
+    def rest(self) -> None:
+        """All is over; nobody needs to be forced any more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 @contextmanager
-def on_signals(first: Callable[[int], None], second: Callable[[int], None]) -> Iterator[None]:
-    """Call ``first`` on the loop at the first signal, ``second`` right in the handler at every later one."""
-    loop = asyncio.get_running_loop()
-    count = 0
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        # A plain handler instead of the loop's: the second signal must work even while the loop is blocked.
-        nonlocal count
-        count += 1
-        if count > 1:
-            second(number)
-        else:
-            loop.call_soon_threadsafe(first, number)
-
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+def on_signals(first: Callable[[], None], second: Callable[[], None]) -> Iterator[Signals]:
+    """Call ``first`` on the loop at the first SIGINT or SIGTERM, ``second`` at the second."""
+    signals = Signals(first, second)
+    before = {number: signal.signal(number, signals) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield signals
     finally:
+        signals.rest()
         for number, handler in before.items():
             signal.signal(number, handler)

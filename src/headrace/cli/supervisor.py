@@ -26,6 +26,9 @@ STEADY = 10.0
 SLACK = 10.0
 """How much longer than the workers' own grace the supervisor waits before it kills."""
 
+HURRY = 3.0
+"""How long the children may take to hand back what they hold when told to stop at once."""
+
 
 class Supervisor:
     """Runs ``count`` children; ``command`` makes the argument list of one from its index and its end of the pipe."""
@@ -44,6 +47,7 @@ class Supervisor:
         self._children: dict[int, Process] = {}
         self._renewed: set[int] = set()
         self._stopping = asyncio.Event()
+        self._hurrying = asyncio.Event()
         self._proven = False
         self._code = DONE
         self._pipe = (-1, -1)
@@ -70,6 +74,12 @@ class Supervisor:
             self._stopping.set()
             self._signal(signal.SIGTERM)
 
+    def hurry(self) -> None:
+        """Let every child hand back what it holds and end at once; kill those that do not."""
+        self._stopping.set()
+        self._hurrying.set()
+        self._signal(signal.SIGTERM)
+
     def kill(self) -> None:
         """End every child now."""
         self._stopping.set()
@@ -94,7 +104,8 @@ class Supervisor:
 
     async def _kill_the_slow(self) -> None:
         await self._stopping.wait()
-        await asyncio.sleep(self._grace + SLACK)
+        if await _happens(self._hurrying, self._grace + SLACK):
+            await asyncio.sleep(HURRY)
         self._tell(f"{len(self._children)} worker processes did not stop in time: killed")
         self._code = FAILED
         self.kill()
@@ -119,7 +130,7 @@ class Supervisor:
                 return
             delay = FIRST_DELAY if lived >= STEADY else delay
             self._tell(f"worker process {pid} {_epitaph(code)} after {lived:.1f} s; the next starts in {delay:g} s")
-            await self._pause(delay)
+            await _happens(self._stopping, delay)
             delay = min(delay * 2, LONGEST_DELAY)
 
     async def _live(self, index: int) -> tuple[int, int]:
@@ -137,12 +148,15 @@ class Supervisor:
         finally:
             self._children.pop(index, None)
 
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            pass
+
+async def _happens(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, at most so long; whether it happened."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _epitaph(code: int) -> str:

@@ -46,7 +46,7 @@ class Options:
 
 
 @click.command()
-@click.argument("app", required=False, metavar="[MODULE[:APP]]")
+@click.argument("where", required=False, metavar="[MODULE[:APP]]")
 @click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
 @click.option("--concurrency", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
 @click.option("--processes", "-p", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
@@ -71,7 +71,7 @@ class Options:
 @common
 def worker(
     state: State,
-    app: str | None,
+    where: str | None,
     queues: tuple[str, ...],
     processes: int,
     reload: bool,
@@ -85,10 +85,10 @@ def worker(
     """Run the tasks of an App until stopped.
 
     The first SIGINT or SIGTERM stops it in good order: running jobs get the grace to finish, the rest is handed back
-    without charge. The second stops it at once; other workers pick up what it held when its lease is over.
+    without charge. The second hands everything back at once, the third does not even do that.
     """
     names = tuple(name for words in queues for name in words.split(",") if name)
-    state.app = app or state.app
+    state.app = where or state.app
     options = Options(concurrency=concurrency, queues=names, burst=burst, imports=imports, health=health, grace=grace)
     if processes > 1 or reload:
         return asyncio.run(_supervise(state, options, processes, reload))
@@ -131,19 +131,15 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
 
     supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst)
 
-    def stop(number: int) -> None:
+    def stop() -> None:
         say(f"stopping {processes} worker processes, at most {options.grace:g} s; once more to stop at once")
         supervisor.stop()
 
-    def kill(number: int) -> None:
-        supervisor.kill()
-        os._exit(128 + number)
-
     with ExitStack() as stack:
+        signals = stack.enter_context(on_signals(stop, supervisor.hurry))
         if reload:
             watching = asyncio.create_task(renew_on_change(changes(), supervisor.renew))
             stack.callback(watching.cancel)
-        stack.enter_context(on_signals(stop, kill))
         say(f"{processes} worker processes (supervisor {os.getpid()})")
-        return await supervisor.run()
-    raise AssertionError("no exit stack of ours swallows errors")
+        code = await supervisor.run()
+    return signals.code or code

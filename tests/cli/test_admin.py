@@ -1,0 +1,89 @@
+"""The store as a whole."""
+
+from __future__ import annotations
+
+from tests.cli.conftest import Shell
+
+
+def test_stats_balance_the_books(shell: Shell) -> None:
+    shell.submit("add", "a=1")
+    shell.submit("add", "a=1", "--delay", "1h")
+    shell.work()
+    found = shell.json("stats", "--url", shell.url)
+    assert found["statuses"]["completed"] == 1
+    assert found["ledger"] == {"accepted": 2, "live": 1, "ended": 1, "pruned": 0}
+    text = shell("stats", "--url", shell.url).stdout
+    assert "2 = 1 live + 1 ended + 0 pruned" in text
+
+
+def test_tasks_are_known_after_a_worker_was_there(shell: Shell) -> None:
+    assert "no tasks" in shell("tasks", "--url", shell.url).stderr
+    shell.work()
+    found = {task["name"]: task for task in shell.json("tasks", "--url", shell.url)}
+    assert set(found) >= {"add", "resize", "boom", "slow"}
+    assert (found["resize"]["queue"], found["resize"]["priority"], found["resize"]["here"]) == ("images", 70, False)
+    assert "image, width?" in shell("tasks", "--app", "quick").stdout
+
+
+def test_workers_are_listed(shell: Shell) -> None:
+    assert "no workers" in shell("workers", "--url", shell.url).stderr
+    assert shell.json("workers", "--url", shell.url) == []
+
+
+def test_prune_and_migrate_say_what_they_did(shell: Shell) -> None:
+    assert shell.json("prune", "--url", shell.url) == {"pruned": 0}
+    assert shell("prune", "--url", shell.url).stdout == "0 pruned\n"
+    assert shell.json("migrate", "--plan", "--url", shell.url) == {"pending": []}
+    assert "up to date" in shell("migrate", "--url", shell.url).stderr
+
+
+def test_queues_are_paused_resumed_and_set(shell: Shell) -> None:
+    shell.submit("resize", "image=x")
+    shell("queues", "pause", "images", "--url", shell.url)
+    [queue] = [queue for queue in shell.json("queues", "--url", shell.url) if queue["name"] == "images"]
+    assert (queue["paused"], queue["priority"], queue["counts"]) == (True, 0, {"queued": 1})
+    shell.work()
+    assert shell.json("stats", "--url", shell.url)["statuses"] == {"queued": 1}
+    shell("queues", "set", "images", "--priority", "5", "--url", shell.url)
+    [queue] = shell.json("queues", "resume", "images", "--url", shell.url)
+    assert (queue["paused"], queue["priority"]) == (False, 5)
+    assert "images" in shell("queues", "--url", shell.url).stdout
+    shell.work()
+    assert shell.json("stats", "--url", shell.url)["statuses"] == {"completed": 1}
+    shell("queues", "set", "images", "--url", shell.url, code=2)
+
+
+def test_schedules_are_created_paused_triggered_and_deleted(shell: Shell) -> None:
+    assert "no schedules" in shell("schedules", "--url", shell.url).stderr
+    words = ["schedules", "create", "nightly", "add", "a=1", "--cron", "0 2 * * *", "--tz", "Europe/Berlin"]
+    [made] = shell.json(*words, "--app", "quick")
+    assert (made["name"], made["task"], made["paused"], made["source"]) == ("nightly", "add", False, "dynamic")
+    assert made["next_fire"]
+    [paused] = shell.json("schedules", "pause", "nightly", "--url", shell.url)
+    assert paused["paused"]
+    assert "paused" in shell("schedules", "--url", shell.url).stdout
+    [resumed] = shell.json("schedules", "resume", "nightly", "--url", shell.url)
+    assert not resumed["paused"]
+    job = shell.json("schedules", "trigger", "nightly", "--url", shell.url)
+    assert (job["task"], job["payload"]) == ("add", {"a": 1})
+    assert shell.json("schedules", "delete", "nightly", "--url", shell.url) == {"deleted": "nightly"}
+    shell("schedules", "trigger", "nightly", "--url", shell.url, code=3)
+
+
+def test_a_schedule_needs_one_rule(shell: Shell) -> None:
+    shell("schedules", "create", "x", "add", "a=1", "--app", "quick", code=2)
+    shell("schedules", "create", "x", "add", "a=1", "--cron", "bad", "--app", "quick", code=2)
+    shell("schedules", "create", "x", "add", "a=1", "--every", "5m", "--tz", "UTC", "--app", "quick", code=2)
+    shell("schedules", "create", "x", "add", "a=1", "--every", "5m", "--app", "quick")
+
+
+def test_doctor_finds_nothing_wrong(shell: Shell) -> None:
+    checks = shell.json("doctor", "--app", "quick")
+    assert {check["level"] for check in checks} <= {"ok", "warn"}
+    assert {"python", "headrace", "apsw", "clock", "app", "settings"} <= {check["name"] for check in checks}
+    assert "✓" in shell("doctor", "--app", "quick").stdout
+
+
+def test_doctor_says_what_is_wrong(shell: Shell) -> None:
+    assert "✗ store" in shell("doctor", "--url", "sqlite:////no/such/folder/x.db", code=1).stdout
+    assert "✗ app" in shell("doctor", "--app", "nowhere", code=1).stdout

@@ -1,0 +1,98 @@
+"""Looking at jobs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+
+def test_jobs_are_listed_newest_first_and_filtered(shell: Shell) -> None:
+    ids = [shell.submit("add", f"a={number}") for number in range(3)]
+    picture = shell.submit("resize", "image=cat.png")
+    listed = shell.json("jobs", "--url", shell.url)
+    assert [job["id"] for job in listed["items"]] == [picture, *reversed(ids)]
+    for words in (["--task", "resize"], ["--queue", "images"], ["--tag", "pictures"], ["--text", "CAT"]):
+        assert [job["id"] for job in shell.json("jobs", *words, "--url", shell.url)["items"]] == [picture]
+    assert shell.json("jobs", "--status", "failed", "--url", shell.url)["items"] == []
+    assert "no jobs match" in shell("jobs", "--status", "failed", "--url", shell.url).stderr
+
+
+def test_pages_follow_one_another(shell: Shell) -> None:
+    ids = [shell.submit("add", f"a={number}") for number in range(5)]
+    seen, cursor = [], None
+    while True:
+        page = shell.json("jobs", "--limit", "2", *(["--cursor", cursor] if cursor else []), "--url", shell.url)
+        seen += [job["id"] for job in page["items"]]
+        cursor = page["cursor"]
+        if cursor is None:
+            break
+    assert seen == ids[::-1]
+    assert len(shell.json("jobs", "--all", "--url", shell.url)["items"]) == 5
+    first = shell("jobs", "--limit", "2", "--url", shell.url)
+    assert "more: --cursor" in first.stderr
+    assert ids[-1] in first.stdout
+
+
+def test_show_tells_the_whole_story(shell: Shell) -> None:
+    id = shell.submit("boom")
+    for _ in range(2):
+        shell.work()
+    record = shell.json("show", id, "--url", shell.url)
+    if record["status"] == "retrying":
+        shell.work()
+        record = shell.json("show", id, "--url", shell.url)
+    assert (record["status"], record["reason"]) == ("failed", "retries_exhausted")
+    assert [attempt["outcome"] for attempt in record["attempts"]] == ["failed", "failed"]
+    assert all(attempt["worker"] for attempt in record["attempts"])
+    text = shell("show", id, "--url", shell.url).stdout
+    for word in (id, "boom", "retries exhausted", "ValueError: boom", "attempt 1", "attempt 2", "█"):
+        assert word in text
+
+
+def test_part_of_an_id_is_enough_if_it_fits_one_job(shell: Shell) -> None:
+    ids = [shell.submit("add", f"a={number}") for number in range(2)]
+    assert shell.json("show", ids[0][-8:], "--url", shell.url)["id"] == ids[0]
+    result = shell("show", ids[0][:4], "--url", shell.url, code=2)
+    assert "fits several jobs" in result.stderr
+    shell("show", "ffffffff", "--url", shell.url, code=3)
+    shell("show", "not-an-id", "--url", shell.url, code=2)
+    shell("show", "01990000-0000-7000-8000-0000deadbeef", "--url", shell.url, code=3)
+
+
+def test_watch_follows_to_the_end(shell: Shell) -> None:
+    good, bad = shell.submit("resize", "image=x"), shell.submit("boom", "--max-retries", "0")
+    shell.work()
+    lines = [json.loads(line) for line in shell("watch", good, "--url", shell.url, "--json").stdout.splitlines()]
+    assert lines[-1]["status"] == "completed"
+    assert "failed" in shell("watch", bad, "--url", shell.url, code=1).stdout
+    waiting = shell.submit("add", "a=1")
+    shell("watch", waiting, "--timeout", "20ms", "--url", shell.url, code=1)
+
+
+def test_watch_sees_progress(shell: Shell) -> None:
+    id = shell.submit("slow", "seconds=0.2")
+    watcher = shell.start("watch", id, "--url", shell.url, "--json")
+    assert watcher.stdout is not None
+    assert json.loads(watcher.stdout.readline())["status"] == "queued"
+    worker = shell.start("worker", "quick:app", "--burst")
+    rest = [json.loads(line)["status"] for line in watcher.stdout.read().splitlines()]
+    assert watcher.wait(20) == 0
+    assert worker.wait(20) == 0
+    assert rest[-1] == "completed"
+
+
+def test_explain_says_why(shell: Shell) -> None:
+    id = shell.submit("add", "a=1", "--delay", "1h")
+    assert shell("explain", id, "--url", shell.url).stdout.strip()
+    assert shell.json("explain", id, "--url", shell.url)["id"] == id
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_no_colour_when_nobody_looks(shell: Shell, colour: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if colour:
+        monkeypatch.setenv("NO_COLOR", "1")
+    shell.submit("add", "a=1")
+    assert "\x1b" not in shell("jobs", "--url", shell.url).output

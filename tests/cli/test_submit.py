@@ -1,0 +1,66 @@
+"""Submitting by name."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tests.cli.conftest import Shell
+
+
+def test_submit_prints_the_id_and_nothing_else_on_stdout(shell: Shell) -> None:
+    result = shell("submit", "add", "a=1", "--app", "quick")
+    assert UUID(result.stdout.strip())
+
+
+def test_options_become_the_job(shell: Shell) -> None:
+    words = ["--queue", "q", "--priority", "9", "--tag", "x", "--tag", "y", "--meta", "n=1", "--timeout", "2m"]
+    job = shell.json(
+        "submit", "resize", "image=cat.png", "--app", "quick", *words, "--max-retries", "7", "--delay", "1h"
+    )
+    assert job["task"] == "resize"
+    assert job["payload"] == {"image": "cat.png"}
+    assert (job["queue"], job["priority"], job["timeout"]) == ("q", 9, 120.0)
+    assert (job["tags"], job["metadata"], job["max_attempts"]) == (["x", "y"], {"n": 1}, 8)
+    assert job["status"] == "scheduled"
+    assert job["duplicate"] is False
+
+
+def test_a_payload_that_does_not_fit_is_refused_by_field(shell: Shell) -> None:
+    result = shell("submit", "add", "a=one", "--app", "quick", code=2)
+    assert "add: a:" in result.stderr
+
+
+def test_a_task_nobody_registered_is_accepted_with_a_warning(shell: Shell) -> None:
+    result = shell("submit", "mystery", "x=1", "--url", shell.url)
+    assert UUID(result.stdout.strip())
+    assert result.stderr.startswith("warning: no worker has registered a task named 'mystery'")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_a_held_key_returns_its_job_or_refuses(shell: Shell) -> None:
+    first = shell.submit("add", "a=1", "--dedup", "k")
+    again = shell.json("submit", "add", "a=1", "--dedup", "k", "--app", "quick")
+    assert (again["id"], again["duplicate"]) == (first, True)
+    shell("submit", "add", "a=1", "--dedup", "k", "--on-duplicate", "raise", "--app", "quick", code=4)
+
+
+def test_delay_and_not_before_exclude_each_other(shell: Shell) -> None:
+    shell("submit", "add", "a=1", "--app", "quick", "--delay", "1", "--not-before", "2030-01-01", code=2)
+
+
+def test_run_waits_and_prints_the_result(shell: Shell) -> None:
+    worker = shell.start("worker", "quick:app")
+    assert shell("run", "add", "a=20", "b=22", "--app", "quick").stdout == "42\n"
+    result = shell("run", "boom", "what=no", "--app", "quick", "--max-retries", "0", code=1)
+    assert "ValueError: no" in result.stderr
+    assert result.stdout == ""
+    job = shell.json("run", "resize", "--payload", '{"image": "x"}', "--app", "quick")
+    assert (job["status"], job["result"]) == ("completed", {"image": "x", "width": 800})
+    worker.terminate()
+    assert worker.wait(20) == 0
+
+
+def test_run_gives_up_waiting_and_leaves_the_job(shell: Shell) -> None:
+    result = shell("run", "add", "a=1", "--app", "quick", "--wait", "50ms", code=1)
+    assert "it goes on" in result.stderr
+    assert shell.json("jobs", "--url", shell.url)["items"][0]["status"] == "queued"

@@ -1,0 +1,195 @@
+"""The worker command as real processes: signals, supervision, health."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+
+from headrace.cli.health import Address
+from headrace.cli.worker import Options
+from tests.cli.conftest import Shell
+from tests.cli.patience import until_sync
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system")
+
+
+def status_of(shell: Shell, id: str) -> str:
+    return str(shell.json("show", id, "--url", shell.url)["status"])
+
+
+def await_status(shell: Shell, id: str, status: str) -> None:
+    until_sync(lambda: status_of(shell, id) == status, what=lambda: status_of(shell, id))
+
+
+def alive(shell: Shell) -> list[int]:
+    return [row["info"]["pid"] for row in shell.json("workers", "--url", shell.url) if row["alive"]]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_a_burst_ends_when_the_work_is_done(shell: Shell) -> None:
+    ids = [shell.submit("add", f"a={number}") for number in range(10)]
+    shell.work()
+    assert {status_of(shell, id) for id in ids} == {"completed"}
+
+
+def test_worker_events_are_json_lines(shell: Shell) -> None:
+    shell.submit("add", "a=1")
+    lines = [json.loads(line) for line in shell("worker", "quick", "--burst", "--json").stdout.splitlines()]
+    assert lines[0]["event"] == "started"
+    assert lines[0]["tasks"] == ["add", "boom", "resize", "slow"]
+    assert (lines[-1]["event"], lines[-1]["done"]) == ("stopped", 1)
+
+
+def test_only_asked_queues_are_served(shell: Shell) -> None:
+    plain, picture = shell.submit("add", "a=1"), shell.submit("resize", "image=x")
+    shell("worker", "quick", "--burst", "--queues", "images,other")
+    assert (status_of(shell, plain), status_of(shell, picture)) == ("queued", "completed")
+
+
+def test_a_worker_needs_an_app_with_tasks(shell: Shell) -> None:
+    assert "no tasks to run" in shell("worker", "--url", shell.url, code=2).stderr
+    assert "no module named" in shell("worker", "nowhere:app", code=2).stderr
+
+
+def test_the_app_may_come_from_the_settings(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_APP", "quick:app")
+    id = shell.submit("add", "a=1")
+    shell("worker", "--burst")
+    assert shell.json("show", id)["status"] == "completed"
+
+
+def test_one_signal_lets_jobs_finish(shell: Shell) -> None:
+    id = shell.submit("slow", "seconds=0.5")
+    worker = shell.start("worker", "quick:app")
+    await_status(shell, id, "running")
+    worker.send_signal(signal.SIGTERM)
+    _, said = worker.communicate(timeout=20)
+    assert worker.returncode == 0
+    assert status_of(shell, id) == "completed"
+    assert "stopping: 1 running jobs" in said
+
+
+def test_what_does_not_finish_in_the_grace_is_handed_back_uncharged(shell: Shell) -> None:
+    id = shell.submit("slow")
+    worker = shell.start("worker", "quick:app", "--grace", "100ms")
+    await_status(shell, id, "running")
+    worker.send_signal(signal.SIGINT)
+    worker.communicate(timeout=20)
+    assert worker.returncode == 0
+    job = shell.json("show", id, "--url", shell.url)
+    assert (job["status"], job["charged"]) == ("queued", 0)
+
+
+def test_the_second_signal_stops_at_once(shell: Shell) -> None:
+    id = shell.submit("slow")
+    worker = shell.start("worker", "quick:app", "--grace", "60")
+    await_status(shell, id, "running")
+    worker.send_signal(signal.SIGTERM)
+    assert worker.stderr is not None
+    until_line(worker, "stopping")
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=20)
+    assert worker.returncode == 128 + signal.SIGTERM
+
+
+def until_line(child: subprocess.Popen[str], word: str) -> str:
+    assert child.stderr is not None
+    for line in child.stderr:
+        if word in line:
+            return line
+    raise AssertionError(f"{word!r} was never said")
+
+
+def test_health_and_metrics_are_served(shell: Shell) -> None:
+    port = free_port()
+    worker = shell.start("worker", "quick:app", "--health", f"127.0.0.1:{port}")
+    until_line(worker, "on sqlite")
+    until_sync(lambda: ask(port, "/healthz")[0] == 200)
+    told = json.loads(ask(port, "/healthz")[1])
+    assert (told["healthy"], told["state"], told["busy"], told["concurrency"]) == (True, "running", 0, 10)
+    assert "headrace_worker_silence_seconds" in ask(port, "/metrics")[1]
+    worker.terminate()
+    worker.communicate(timeout=20)
+    assert worker.returncode == 0
+
+
+def ask(port: int, path: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_a_taken_health_port_is_told(shell: Shell) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = shell("worker", "quick", "--health", f"127.0.0.1:{taken.getsockname()[1]}", code=2)
+    assert "cannot listen on 127.0.0.1" in result.stderr
+
+
+def test_every_process_has_a_health_port_of_its_own() -> None:
+    options = Options(concurrency=3, queues=("a",), burst=True, imports=("m",), health=Address("::1", 80), grace=1.5)
+    words = "--concurrency 3 --grace 1.5 --queues a --import m --burst --health [::1]:82"
+    assert options.flags(2) == words.split()
+
+
+def test_a_killed_process_is_replaced_and_sigterm_ends_all(shell: Shell) -> None:
+    supervisor = shell.start("worker", "quick:app", "--processes", "2")
+    until_sync(lambda: len(alive(shell)) == 2)
+    first = alive(shell)
+    os.kill(first[0], signal.SIGKILL)
+    line = until_line(supervisor, "was killed by SIGKILL")
+    assert str(first[0]) in line
+    until_sync(lambda: len(set(alive(shell)) - set(first)) == 1)
+    id = shell.submit("add", "a=1")
+    await_status(shell, id, "completed")
+    supervisor.send_signal(signal.SIGTERM)
+    supervisor.communicate(timeout=30)
+    assert supervisor.returncode == 0
+    # The killed one may stay on the books until its lease is over; none of the others is there any more.
+    assert set(alive(shell)) <= {first[0]}
+
+
+def test_processes_end_with_a_supervisor_killed_hard(shell: Shell) -> None:
+    supervisor = shell.start("worker", "quick:app", "--processes", "2")
+    until_sync(lambda: len(alive(shell)) == 2)
+    supervisor.kill()
+    # Their stderr is ours: it ends when the last of them has.
+    supervisor.communicate(timeout=30)
+    assert alive(shell) == []
+
+
+def test_a_burst_of_several_processes_ends(shell: Shell) -> None:
+    ids = [shell.submit("add", f"a={number}") for number in range(5)]
+    supervisor = shell.start("worker", "quick:app", "--processes", "2", "--burst")
+    supervisor.communicate(timeout=30)
+    assert supervisor.returncode == 0
+    assert {status_of(shell, id) for id in ids} == {"completed"}
+
+
+def test_processes_that_cannot_start_end_with_their_error(shell: Shell) -> None:
+    supervisor = shell.start("worker", "nowhere:app", "--processes", "2")
+    _, said = supervisor.communicate(timeout=30)
+    assert supervisor.returncode == 2
+    assert "no module named 'nowhere'" in said
+
+
+def test_reload_needs_its_extra(shell: Shell) -> None:
+    try:
+        import watchfiles  # noqa: F401
+    except ImportError:
+        assert 'pip install "headrace[reload]"' in shell("worker", "quick", "--reload", code=2).stderr
