@@ -30,7 +30,6 @@ __all__ = ["Heartbeat", "Pulse"]
 _log = logging.getLogger("headrace.heartbeat")
 
 LOOK_EVERY = 1.0
-BLOCKED_AFTER = 5.0
 
 
 class Pulse(Protocol):
@@ -141,10 +140,10 @@ class Heartbeat:
     async def _look(self, session: Engine) -> None:
         """Does the worker's loop move? If not, do what cannot wait for it."""
         stood = self._host.clock.monotonic() - self._pulse.ticked_at
-        blocked = stood > BLOCKED_AFTER
+        blocked = stood > self._rules.beat / 2
         if blocked and not self.blocked:
             _log.error(
-                "the event loop has not moved for %.0f s: a handler blocks it. Make it a plain function (it runs in a "
+                "the event loop has not moved for %.1f s: a handler blocks it. Make it a plain function (it runs in a "
                 'thread) or use run_in="process"',
                 stood,
             )

@@ -380,7 +380,7 @@ class Worker(Service):
                 )
                 self.exhausted = True
                 self.request_stop()
-            await self.host.sleep(TICK)
+            await self.host.sleep(min(TICK, self.engine.rules.beat / 8))
 
     # -- for the heartbeat, on its thread
 

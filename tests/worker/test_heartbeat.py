@@ -1,0 +1,116 @@
+"""The sign of life: it goes on when the loop is blocked, and does then what cannot wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any, Self
+
+from headrace.core.retry import Retry
+from headrace.core.status import Status
+from headrace.runtime.lanes import Lanes
+from headrace.worker.worker import Worker
+from tests.support.shop import Shop
+from tests.support.until import until
+
+
+class Elsewhere:
+    """A worker on a loop of its own, on a thread of its own, so that a test can look on while that loop is blocked."""
+
+    def __init__(self, shop: Shop, **options: Any) -> None:
+        self._shop, self._options = shop, options
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._main()), daemon=True)
+        self._stop: Callable[[], object] = lambda: None
+        self.worker: Worker | None = None
+
+    async def _main(self) -> None:
+        engine = self._shop.engine.twin()
+        await engine.open()
+        lanes = Lanes(engine, self._shop.host)
+        self.worker = Worker(engine, self._shop.handlers, host=self._shop.host, lanes=lanes, grace=0.1, **self._options)
+        loop = asyncio.get_running_loop()
+        self._stop = lambda: loop.call_soon_threadsafe(self.worker.request_stop)  # type: ignore[union-attr]
+        await self.worker.run()
+        await lanes.close()
+        await engine.close()
+
+    async def __aenter__(self) -> Self:
+        self._thread.start()
+        await until(lambda: self.worker is not None and self.worker.stats.state == "running")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop()
+        await asyncio.to_thread(self._thread.join, 30)
+
+
+async def test_a_worker_whose_loop_is_blocked_beats_on_and_says_so(shop: Shop) -> None:
+    gate = threading.Event()
+
+    async def blocks() -> str:
+        gate.wait(30)  # on the loop, as a handler should not
+        return "done"
+
+    shop.task(blocks)
+    async with Elsewhere(shop) as elsewhere:
+        id = await shop.submit("blocks")
+
+        async def state(name: str) -> bool:
+            return [row.beat.state for row in await shop.engine.workers() if row.alive] == [name]
+
+        await until(lambda: state("blocked"))
+        assert elsewhere.worker is not None
+        assert not elsewhere.worker.healthy
+        job = await shop.get(id)
+        assert job.status is Status.RUNNING  # the start was written by the heartbeat
+        gate.set()
+        assert (await shop.ended(id)).result == "done"
+        await until(lambda: state("running"))
+    assert await shop.outcomes(id) == ["completed"]
+
+
+async def test_a_blocked_worker_gives_its_buffer_back(shop: Shop) -> None:
+    gate = threading.Event()
+
+    async def blocks(really: bool) -> None:
+        if really:
+            gate.wait(30)
+
+    shop.task(blocks)
+    warm = await shop.submit_many("blocks", 50, payload={"really": False})
+    async with Elsewhere(shop, concurrency=1):
+        await shop.all_ended(warm)  # the worker has learned that these are quick, and claims ahead
+        first = shop.job("blocks", payload={"really": True}, priority=90)
+        rest = [shop.job("blocks", payload={"really": False}) for _ in range(20)]
+        await shop.lanes.insert_many([first, *rest])
+
+        async def given_back() -> bool:
+            jobs = await shop.engine.get([job.id for job in rest])
+            return all(job is not None and job.status is Status.QUEUED for job in jobs)
+
+        await shop.reaches(first.id, Status.RUNNING)
+        await until(given_back)
+        gate.set()
+        jobs = await shop.all_ended([first.id, *(job.id for job in rest)])
+    assert {job.status for job in jobs} == {Status.COMPLETED}
+    assert {job.charged for job in jobs} == {1}
+
+
+async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Shop) -> None:
+    gate = threading.Event()
+
+    async def blocks() -> None:
+        gate.wait(30)
+
+    shop.task(blocks)
+    async with Elsewhere(shop) as elsewhere:
+        id = await shop.submit("blocks", timeout=0.3, retry=Retry(0))
+        job = await shop.ended(id)
+        assert not gate.is_set()
+        assert (job.status, await shop.outcomes(id)) == (Status.FAILED, ["timed_out"])
+        gate.set()
+        worker = elsewhere.worker
+        assert worker is not None
+        await until(lambda: worker.stats.stale == 1)  # what the handler came to in the end has no say any more
+    assert (await shop.get(id)).status is Status.FAILED
