@@ -191,7 +191,7 @@ def test_only_what_was_passed_is_stored() -> None:
     handler = Handler(resize)
     assert handler.takes_context
     assert handler.encode(("a.png",), {"crop": True}) == '{"image":"a.png","crop":true}'
-    assert handler.full({"image": "a.png"}) == {"image": "a.png", "width": 800, "crop": False}
+    assert handler.defaults == {"width": 800, "crop": False}
 
 
 @pytest.mark.parametrize(

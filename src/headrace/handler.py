@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 import typing
@@ -115,11 +116,6 @@ class Handler:
             missing = [one.name for one in self.parameters if one.required and one.name not in bound]
             raise InvalidPayload(self.name, str(error), next(iter(strangers or missing), None)) from None
 
-    def full(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with the defaults of today, for what is derived from them at submit."""
-        defaults = {one.name: one.default for one in self.parameters if not one.required}
-        return defaults | dict(arguments)
-
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The payload as JSON text.
 
@@ -159,6 +155,12 @@ class Handler:
     def schema(self) -> dict[str, Any]:
         """JSON schema of the payload."""
         return self._payload.schema()
+
+    @functools.cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults that have a JSON form, in that form."""
+        properties: dict[str, dict[str, Any]] = self.schema()["properties"]
+        return {name: schema["default"] for name, schema in properties.items() if "default" in schema}
 
     # -- results
 

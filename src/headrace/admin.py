@@ -1,0 +1,214 @@
+"""What an open App tells and changes about everything that is not one job: queues, tasks, schedules, the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.bus import Hint, Topic
+from headrace.core.query import Ledger
+from headrace.core.schedule import Rule, ScheduleDoc
+from headrace.core.status import Status
+from headrace.engine import MAX_BATCH, Check, Engine
+from headrace.errors import ConfigError, Unavailable
+from headrace.handler import Handler
+from headrace.registry import TaskDoc, known_tasks
+from headrace.session import Session
+
+__all__ = [
+    "QueueInfo",
+    "ScheduleInfo",
+    "Stats",
+    "TaskInfo",
+    "doctor",
+    "edit_queue",
+    "prune",
+    "queues",
+    "stats",
+    "tasks",
+]
+
+_TRIES = 20
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """The whole store in numbers."""
+
+    statuses: dict[Status, int]
+    ledger: Ledger
+    workers_alive: int
+    oldest_queued: datetime | None
+    """Since when the job that waits longest has been claimable."""
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """A queue: its settings, and how many jobs of it are where."""
+
+    name: str
+    priority: int
+    paused: bool
+    counts: dict[Status, int]
+    oldest: datetime | None
+    """Since when its first claimable job waits."""
+
+
+class TaskInfo(msgspec.Struct, frozen=True):
+    """A task as this App or a worker describes it."""
+
+    name: str
+    queue: str
+    priority: int
+    timeout: float | None
+    schema: dict[str, Any]
+    here: bool
+    """Whether this App has its function."""
+
+
+class ScheduleInfo(msgspec.Struct, frozen=True):
+    """A schedule: its rule, and when it fires."""
+
+    name: str
+    rule: Rule
+    task: str
+    next_fire: datetime | None
+    last_fire: datetime | None
+    paused: bool
+    source: Literal["code", "dynamic"]
+
+    @classmethod
+    def of(cls, doc: ScheduleDoc) -> ScheduleInfo:
+        """What a stored schedule tells."""
+        return cls(doc.name, doc.rule, doc.task, doc.next_fire, doc.last_fire, doc.paused, doc.source)
+
+
+class _QueueDoc(msgspec.Struct, frozen=True):
+    priority: int = 0
+    paused: bool = False
+
+
+async def stats(session: Session) -> Stats:
+    """Count everything."""
+    engine, now = session.engine, session.host.clock.now()
+    statuses: dict[Status, int] = {}
+    oldest: list[datetime] = []
+    for count in await engine.count(now):
+        statuses[count.status] = statuses.get(count.status, 0) + count.jobs
+        if count.status is Status.QUEUED and count.oldest is not None:
+            oldest.append(count.oldest)
+    alive = sum(row.alive for row in await engine.workers())
+    return Stats(statuses, await engine.ledger(), alive, min(oldest, default=None))
+
+
+async def queues(session: Session) -> list[QueueInfo]:
+    """Every queue that has jobs or settings, in the order workers serve them."""
+    engine, now = session.engine, session.host.clock.now()
+    found: dict[str, _QueueDoc] = {}
+    for setting in await engine.settings("queue:"):
+        found[setting.key.removeprefix("queue:")] = msgspec.json.decode(setting.value, type=_QueueDoc)
+    counts: dict[str, dict[Status, int]] = {}
+    oldest: dict[str, datetime] = {}
+    for count in await engine.count(now):
+        counts.setdefault(count.queue, {})[count.status] = count.jobs
+        if count.status is Status.QUEUED and count.oldest is not None:
+            oldest[count.queue] = count.oldest
+    infos = []
+    for name in {*found, *counts}:
+        doc = found.get(name, _QueueDoc())
+        infos.append(QueueInfo(name, doc.priority, doc.paused, counts.get(name, {}), oldest.get(name)))
+    return sorted(infos, key=lambda info: (-info.priority, info.name))
+
+
+async def edit_queue(session: Session, name: str, **changes: Any) -> None:
+    """Change a queue's settings."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a queue's name is text that is not empty, not {name!r}")
+    engine, key = session.engine, f"queue:{name}"
+    for _ in range(_TRIES):
+        setting = next((one for one in await engine.settings(key) if one.key == key), None)
+        old = msgspec.json.decode(setting.value, type=_QueueDoc) if setting is not None else _QueueDoc()
+        new = msgspec.structs.replace(old, **changes)
+        if new == old:
+            return
+        rev = 0 if setting is None else setting.rev
+        if await engine.put_setting(key, msgspec.json.encode(new).decode(), rev) is not None:
+            engine.bus.send(Hint(Topic.SETTINGS, (key,)))
+            # Workers wait for work, not for settings: a queue that opens, or moves up, is work.
+            engine.bus.send(Hint(Topic.READY, (name,)))
+            return
+    raise Unavailable(f"queue {name!r} was changed by others {_TRIES} times while it was being written")
+
+
+async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:
+    """Every task known here or to the store, by name; what is here speaks for itself."""
+    docs = await known_tasks(session.engine)
+    own = {handler.name: TaskDoc.of(handler) for handler in handlers}
+    infos = []
+    for name, doc in sorted((docs | own).items()):
+        infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own))
+    return infos
+
+
+async def prune(session: Session) -> int:
+    """Remove every ended job whose retention is over; how many."""
+    engine = session.engine
+    cutoffs, total = engine.rules.retention.cutoffs(session.host.clock.now()), 0
+    while gone := await engine.delete(cutoffs, MAX_BATCH):
+        total += gone
+        if gone < MAX_BATCH:
+            break
+    return total
+
+
+async def doctor(session: Session) -> list[Check]:
+    """Look for what is wrong, each finding with its remedy."""
+    engine, now = session.engine, session.host.clock.now()
+    checks = await engine.check(now)
+    for examine in (_books, _workers, _orphans):
+        checks += await examine(engine, now)
+    return checks
+
+
+async def _books(engine: Engine, now: datetime) -> list[Check]:
+    ledger = await engine.ledger()
+    if ledger.unaccounted:
+        message = f"{ledger.unaccounted} jobs are unaccounted for: accepted {ledger.accepted}, live {ledger.live}"
+        message += f", ended {ledger.ended}, pruned {ledger.pruned}"
+        return [Check("books", "fail", message, "keep a copy of the store and report this: it must never happen")]
+    return [Check("books", "ok", f"{ledger.accepted} jobs accepted, every one accounted for")]
+
+
+async def _workers(engine: Engine, now: datetime) -> list[Check]:
+    rows = await engine.workers()
+    alive = [row for row in rows if row.alive]
+    queued = sum(count.jobs for count in await engine.count(now) if count.status is Status.QUEUED)
+    if not alive and queued:
+        return [Check("workers", "warn", f"{queued} jobs are queued and no worker is alive", "headrace worker APP")]
+    found = [Check("workers", "ok", f"{len(alive)} alive")]
+    for row in alive:
+        if row.beat.state == "blocked":
+            message = f"worker {row.info.id} on {row.info.host} does not let its event loop run"
+            found.append(Check("workers", "warn", message, "make blocking handlers plain functions: they get threads"))
+        if row.beat.stuck_threads:
+            message = f"worker {row.info.id} on {row.info.host} has {row.beat.stuck_threads} threads that do not stop"
+            found.append(Check("workers", "warn", message, "call ctx.check() in long loops of plain functions"))
+    return found
+
+
+async def _orphans(engine: Engine, now: datetime) -> list[Check]:
+    """Tasks that wait for a worker nobody runs, and queues that wait for somebody to resume them."""
+    found = []
+    served = {task for row in await engine.workers() if row.alive for task in row.info.tasks}
+    waiting = {profile.task for profile in (await engine.profiles()).profiles} - served
+    if served and waiting:
+        names = ", ".join(sorted(waiting))
+        remedy = "start a worker that has them, or cancel their jobs"
+        found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
+    for setting in await engine.settings("queue:"):
+        name = setting.key.removeprefix("queue:")
+        if msgspec.json.decode(setting.value, type=_QueueDoc).paused:
+            remedy = f"headrace queues resume {name}"
+            found.append(Check("queues", "warn", f"queue {name!r} is paused", remedy))
+    return found

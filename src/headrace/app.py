@@ -1,0 +1,294 @@
+"""The App: everything people, programs and the command line do with headrace is a method of it."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Unpack
+from uuid import UUID
+
+from headrace import admin, jobs
+from headrace.admin import QueueInfo, ScheduleInfo, Stats, TaskInfo
+from headrace.clock import Clock
+from headrace.core.job import ErrorInfo, History, Job
+from headrace.core.query import Page
+from headrace.core.retry import Seconds, seconds
+from headrace.core.schedule import Rule, new_schedule
+from headrace.core.status import Status
+from headrace.draft import Draft
+from headrace.engine import Check, WorkerRow
+from headrace.errors import ConfigError, NotSupported
+from headrace.handle import JobHandle
+from headrace.handler import Handler
+from headrace.lifetime import Lifetime
+from headrace.maintenance import schedules, services
+from headrace.options import JobOptions
+from headrace.registry import register_tasks
+from headrace.task import Task
+from headrace.tasks import Decorator, Register, Tasks, check_defaults
+from headrace.worker.worker import Worker
+
+__all__ = ["App", "Check", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
+
+
+class App(Lifetime):
+    """A job system: its tasks and its store. Constructing touches no file, socket or loop.
+
+    Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        namespace: str | None = None,
+        imports: Sequence[str] = (),
+        defaults: JobOptions | None = None,
+        clock: Clock | None = None,
+        codec: None = None,
+    ) -> None:
+        """
+        :raises ConfigError: naming the argument
+        """
+        if codec is not None:
+            raise NotSupported("codec: payloads are JSON in this version")
+        if isinstance(imports, str):
+            raise ConfigError(f"imports must be a sequence of module names, not {imports!r}")
+        super().__init__({"url": url, "namespace": namespace, "imports": tuple(imports) or None}, clock)
+        self.defaults: Mapping[str, Any] = check_defaults(defaults)
+        """What holds for every job unless a task or a submit says otherwise."""
+        self._register = Register()
+        self._tasks = Tasks()
+        self._tasks.bind(self, self._register)
+
+    # -- tasks
+
+    @property
+    def task(self) -> Decorator:
+        """Registers the decorated function: ``@app.task`` or ``@app.task(queue="images")``."""
+        return self._tasks.task
+
+    def include(self, tasks: Tasks) -> None:
+        """Take in a collection of tasks, with what is in it and what is still to come.
+
+        :raises DuplicateTask: a name is taken
+        :raises ConfigError: the collection belongs to another App
+        """
+        tasks.bind(self, self._register)
+
+    @property
+    def by_name(self) -> Mapping[str, Task[Any, Any]]:
+        """The tasks of this App, by name and by alias."""
+        return self._register.tasks
+
+    @property
+    def handlers(self) -> Mapping[str, Handler]:
+        """What a worker of this App runs, by name and by alias."""
+        return {name: task.handler for name, task in self._register.tasks.items()}
+
+    def load(self) -> None:
+        """Import the modules named by ``imports``, so that their tasks are registered."""
+        for name in self.settings.imports:
+            importlib.import_module(name)
+
+    # -- working
+
+    def lifespan(self, *, worker: bool = False) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """For ASGI frameworks: ``FastAPI(lifespan=app.lifespan(worker=True))`` opens the App, and runs a worker."""
+
+        @asynccontextmanager
+        async def span(asgi: Any) -> AsyncIterator[None]:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self)
+                if worker:
+                    await stack.enter_async_context(self.worker())
+                yield
+
+        return span
+
+    def worker(
+        self,
+        *,
+        concurrency: int = 10,
+        queues: Sequence[str] | None = None,
+        burst: bool = False,
+        grace: Seconds = 15.0,
+    ) -> Worker:
+        """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``."""
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+            raise ConfigError(f"concurrency must be a whole number from 1, not {concurrency!r}")
+        if isinstance(queues, str):
+            raise ConfigError(f"queues must be a sequence of names, not {queues!r}")
+        session = self.session
+        self.load()
+        return Worker(
+            session.engine,
+            self.handlers,
+            host=session.host,
+            lanes=session.lanes,
+            concurrency=concurrency,
+            queues=queues,
+            burst=burst,
+            grace=seconds(grace, "grace"),
+            services=lambda id: services(session.engine, session.lanes, session.host, id),
+            announce=self.announce,
+        )
+
+    async def announce(self) -> None:
+        """Record the tasks and schedules of this App in the store; a worker does so at its start."""
+        session, now = self.session, self.host.clock.now()
+        handlers = {task.handler.name: task.handler for task in self._register.tasks.values()}
+        await register_tasks(session.engine, handlers.values())
+        docs = []
+        for task in {task.name: task for task in self._register.tasks.values()}.values():
+            if (rule := task.handler.policy.schedule) is not None:
+                draft = task.draft_bound({})
+                docs.append(new_schedule(task.name, rule, draft.spec(now), draft.payload_text, now, "code"))
+        await schedules.sync_schedules(session.engine, docs, now, tasks=handlers)
+
+    # -- jobs
+
+    async def submit(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> JobHandle[Any]:
+        """Submit a task by name, without its function: policy and checks come from here, else from the store.
+
+        :raises InvalidPayload: it does not fit the task
+        """
+        return await (await self.draft(name, payload, **options)).submit()
+
+    async def draft(self, name: str, payload: Mapping[str, Any], /, **options: Unpack[JobOptions]) -> Draft[Any]:
+        """A draft of a task by name."""
+        return await jobs.draft_by_name(self, name, payload, options)
+
+    async def submit_many(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any]]:
+        """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id."""
+        return await jobs.submit_many(self, list(drafts))
+
+    def handle(self, id: UUID | str) -> JobHandle[Any]:
+        """A job by its id; nothing is looked up yet."""
+        return JobHandle(self, id if isinstance(id, UUID) else UUID(id))
+
+    async def get(self, id: UUID) -> Job:
+        """The job as it stands; :raises JobNotFound:"""
+        return await jobs.get(self.session, id)
+
+    async def history(self, id: UUID) -> History:
+        """Its attempts and the acts on it; :raises JobNotFound:"""
+        await self.get(id)
+        return await self.engine.history(id)
+
+    async def jobs(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        schedule: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[Job]:
+        """The jobs that match, newest first, a page at a time."""
+        found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
+        return await jobs.jobs(self.session, status=status, limit=limit, cursor=cursor, **found)
+
+    def watch(self, id: UUID) -> AsyncIterator[Job]:
+        """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
+        return self.session.watcher.follow(id)
+
+    async def explain(self, id: UUID) -> str:
+        """Why the job stands where it stands; :raises JobNotFound:"""
+        return await jobs.explain(self.session, id)
+
+    async def cancel(self, id: UUID, *, by: str | None = None) -> Job:
+        """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""
+        return await jobs.act(self.session, id, "cancel", by)
+
+    async def retry(self, id: UUID, *, by: str | None = None) -> Job:
+        """Give an ended job a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
+        return await jobs.act(self.session, id, "retry", by)
+
+    async def discard(self, id: UUID, *, by: str | None = None) -> Job:
+        """Put an ended job away; :raises JobNotFound, TransitionRefused:"""
+        return await jobs.act(self.session, id, "discard", by)
+
+    async def rerun(self, id: UUID, *, by: str | None = None) -> JobHandle[Any]:
+        """Do the work of an ended job again, as a new one; :raises JobNotFound, TransitionRefused:"""
+        return await jobs.rerun(self, id)
+
+    async def resolve(
+        self, id: UUID, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
+    ) -> Job:
+        """Set the end of a job by hand: an error fails it, else the result completes it."""
+        return await jobs.resolve(self.session, id, result, error, by)
+
+    # -- everything else
+
+    async def stats(self) -> Stats:
+        """The whole store in numbers."""
+        return await admin.stats(self.session)
+
+    async def queues(self) -> list[QueueInfo]:
+        """Every queue that has jobs or settings, in the order workers serve them."""
+        return await admin.queues(self.session)
+
+    async def pause_queue(self, name: str) -> None:
+        """Let nothing more of a queue be started."""
+        await admin.edit_queue(self.session, name, paused=True)
+
+    async def resume_queue(self, name: str) -> None:
+        """Let a queue go on."""
+        await admin.edit_queue(self.session, name, paused=False)
+
+    async def set_queue(self, name: str, *, priority: int) -> None:
+        """Serve a queue before those of lower priority (default 0)."""
+        await admin.edit_queue(self.session, name, priority=priority)
+
+    async def workers(self) -> list[WorkerRow]:
+        """Every worker the store knows, oldest first."""
+        return await self.engine.workers()
+
+    async def tasks(self) -> list[TaskInfo]:
+        """Every task of this App, and every other that a worker has registered."""
+        return await admin.tasks(self.session, self.handlers.values())
+
+    async def schedules(self) -> list[ScheduleInfo]:
+        """Every schedule, by name."""
+        return [ScheduleInfo.of(doc) for doc in await schedules.list_schedules(self.engine)]
+
+    async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
+        """Submit the draft's work whenever the rule fires, until the schedule is deleted."""
+        draft.refuse_times("a schedule says when its jobs run")
+        now = self.host.clock.now()
+        doc = new_schedule(name, rule, draft.spec(now), draft.payload_text, now)
+        return ScheduleInfo.of(await schedules.create_schedule(self.engine, doc))
+
+    async def pause_schedule(self, name: str) -> ScheduleInfo:
+        """Let a schedule rest; :raises UnknownSchedule:"""
+        return ScheduleInfo.of(await schedules.pause_schedule(self.engine, name))
+
+    async def resume_schedule(self, name: str) -> ScheduleInfo:
+        """Let a schedule go on; what it missed is not made good; :raises UnknownSchedule:"""
+        return ScheduleInfo.of(await schedules.resume_schedule(self.engine, name, self.host.clock.now()))
+
+    async def trigger_schedule(self, name: str) -> JobHandle[Any]:
+        """Submit a schedule's job now, beside its fires; :raises UnknownSchedule:"""
+        job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name)
+        return JobHandle(self, job.id, last=job)
+
+    async def delete_schedule(self, name: str) -> None:
+        """Remove a schedule; its jobs stay; :raises UnknownSchedule:"""
+        await schedules.delete_schedule(self.engine, name)
+
+    async def prune(self) -> int:
+        """Remove every ended job whose retention is over; how many."""
+        return await admin.prune(self.session)
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        """Bring the store's schema up to date (``plan``: only say how); the App need not be open."""
+        return await self.new_engine().migrate(plan=plan)
+
+    async def doctor(self) -> list[Check]:
+        """Look for what is wrong, each finding with its remedy."""
+        return await admin.doctor(self.session)

@@ -1,0 +1,202 @@
+"""Settings: from defaults, files, the environment and code, each knowing where it came from."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from datetime import timedelta
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from headrace.core.rules import Retention, Rules
+from headrace.errors import ConfigError
+
+__all__ = ["Settings", "find_file"]
+
+_PREFIX = "HEADRACE_"
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be set for an App; later sources win.
+
+    The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (looked for from the
+    current directory upward), then ``HEADRACE_*`` in the environment, then what is passed to ``App(...)``, then flags
+    of the command line, then ``app.override``. Durations are seconds, or text with a unit: ``"30s"``, ``"12h"``.
+    """
+
+    url: str = "sqlite:///headrace.db"
+    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or ``memory://``."""
+    app: str | None = None
+    """The App that commands use when none is named: ``MODULE:APP`` or ``MODULE``."""
+    namespace: str = "headrace"
+    """Keeps several systems on one database server apart; letters, digits, ``_`` and ``-``."""
+    imports: tuple[str, ...] = ()
+    """Modules a worker imports at its start, so that their tasks are registered."""
+    beat: float = Rules().beat
+    """Seconds between two signs of life of a worker."""
+    lease: float = Rules().lease
+    """Seconds of silence after which a worker is taken for dead and its jobs are given to others."""
+    accept: float = Rules().accept
+    """Seconds a worker has to accept a job it was offered."""
+    start: float = Rules().start
+    """Seconds a worker has to start a job it accepted."""
+    cancel_grace: float = Rules().cancel_grace
+    """Seconds a running handler has to stop after a cancel."""
+    retention_completed: float = Retention().completed
+    """Seconds for which completed jobs are kept."""
+    retention_failed: float = Retention().failed
+    """Seconds for which failed jobs are kept."""
+    retention_cancelled: float = Retention().cancelled
+    """Seconds for which cancelled jobs are kept."""
+
+    def rules(self) -> Rules:
+        """The numbers of the lifecycle as set."""
+        return Rules(
+            beat=self.beat,
+            lease=self.lease,
+            accept=self.accept,
+            start=self.start,
+            cancel_grace=self.cancel_grace,
+            retention=self.retention(),
+        )
+
+    def retention(self) -> Retention:
+        """How long ended jobs are kept, as set."""
+        return Retention(
+            completed=self.retention_completed,
+            failed=self.retention_failed,
+            cancelled=self.retention_cancelled,
+        )
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        code: Mapping[str, Any] | None = None,
+        override: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> Settings:
+        """Read every source. None in ``code`` and ``override`` means unset.
+
+        :raises ConfigError: naming the source, the key and the remedy
+        """
+        found: dict[str, Any] = {}
+        file = find_file(directory or Path.cwd())
+        if file is not None:
+            found |= _checked(_read(file), str(file))
+        found |= _from_environment(os.environ if environ is None else environ)
+        for values, source in ((code, "App(...)"), (override, "app.override(...)")):
+            given = {key: value for key, value in (values or {}).items() if value is not None}
+            found |= _checked(given, source)
+        settings = cls(**found)
+        if settings.lease <= settings.beat:
+            raise ConfigError(f"lease ({settings.lease:g} s) must be longer than beat ({settings.beat:g} s)")
+        return settings
+
+
+def find_file(directory: Path) -> Path | None:
+    """The nearest ``headrace.toml``, or ``pyproject.toml`` with a ``[tool.headrace]`` table, from here upward."""
+    for folder in (directory, *directory.parents):
+        own, project = folder / "headrace.toml", folder / "pyproject.toml"
+        if own.is_file():
+            return own
+        if project.is_file() and "headrace" in _parse(project).get("tool", {}):
+            return project
+    return None
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"{file} cannot be read: {error}") from None
+
+
+def _read(file: Path) -> dict[str, Any]:
+    document = _parse(file)
+    table = document["tool"]["headrace"] if file.name == "pyproject.toml" else document
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: [tool.headrace] must be a table")
+    return table
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in environ.items():
+        # An empty variable is how a shell or a compose file says "not set".
+        if not name.startswith(_PREFIX) or not value:
+            continue
+        key = name.removeprefix(_PREFIX).lower()
+        # The environment is shared: a name that resembles no setting may be somebody else's business.
+        if key not in Settings.__struct_fields__ and not get_close_matches(key, Settings.__struct_fields__, 1):
+            continue
+        text: Any = [part.strip() for part in value.split(",") if part.strip()] if key == "imports" else value
+        found |= _checked({key: text}, f"the environment variable {name}")
+    return found
+
+
+def _known(key: str, source: str) -> None:
+    if key in Settings.__struct_fields__:
+        return
+    near = get_close_matches(key, Settings.__struct_fields__, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(Settings.__struct_fields__)}"
+    raise ConfigError(f"{source}: unknown setting {key!r}; {hint}")
+
+
+def _checked(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        _known(key, source)
+        try:
+            found[key] = _CHECKS.get(key, _duration)(value)
+        except ValueError as error:
+            raise ConfigError(f"{source}: {key} {error}, not {value!r}") from None
+    return found
+
+
+def _duration(value: Any) -> float:
+    number = float("nan")
+    if isinstance(value, timedelta):
+        number = value.total_seconds()
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        number = float(value)
+    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.lower())) and match[2] in {"", *_UNITS}:
+        number = float(match[1]) * _UNITS[match[2] or "s"]
+    if not 0 < number < float("inf"):
+        raise ValueError(f"must be a duration above 0: seconds, or a number with one of {', '.join(_UNITS)}")
+    return number
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str) or "://" not in value:
+        raise ValueError("must be a URL such as 'sqlite:///headrace.db'")
+    return value
+
+
+def _app(value: Any) -> str:
+    if not isinstance(value, str) or not value.partition(":")[0]:
+        raise ValueError("must name an App as 'MODULE:APP' or 'MODULE'")
+    return value
+
+
+def _namespace(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", value):
+        raise ValueError("must be 1 to 63 letters, digits, '_' or '-'")
+    return value
+
+
+def _imports(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one for one in value):
+        raise ValueError("must be a list of module names")
+    return tuple(value)
+
+
+_CHECKS = {"url": _url, "app": _app, "namespace": _namespace, "imports": _imports}

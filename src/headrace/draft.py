@@ -1,0 +1,85 @@
+"""A job that has not been submitted: its id is made here, so submitting it twice inserts it once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from uuid import UUID
+
+from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import submit
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.handle import JobHandle
+    from headrace.handler import Handler
+
+__all__ = ["Draft"]
+
+R_co = TypeVar("R_co", covariant=True)
+
+_SPEC = ("queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup")
+_TIMES = ("delay", "not_before", "not_after")
+
+
+class Draft(Generic[R_co]):
+    """A checked payload with its options and its id; made by ``task.draft(...)``."""
+
+    __slots__ = ("app", "handler", "id", "options", "payload_text", "task")
+
+    def __init__(
+        self,
+        app: App,
+        id: UUID,
+        task: str,
+        payload_text: str,
+        options: Mapping[str, Any],
+        handler: Handler | None = None,
+    ) -> None:
+        self.app = app
+        self.id = id
+        """The id the job will have."""
+        self.task = task
+        """The task's name."""
+        self.payload_text = payload_text
+        """The arguments as they will be stored."""
+        self.options = options
+        """Checked options; the dedup key is filled in."""
+        self.handler = handler
+
+    def __repr__(self) -> str:
+        return f"<Draft {self.task} {self.id}>"
+
+    async def submit(self) -> JobHandle[R_co]:
+        """Store the job; a second time finds the first.
+
+        :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
+        """
+        from headrace import jobs
+
+        return await jobs.submit(self.app.session, self)
+
+    def spec(self, now: datetime) -> Spec:
+        """What is asked for."""
+        options = self.options
+        return Spec(task=self.task, created_at=now, **{name: options[name] for name in _SPEC if name in options})
+
+    def job(self, now: datetime) -> Job:
+        """The job as of now; ``delay`` counts from here."""
+        delay: float | None = self.options.get("delay")
+        due: datetime | None = self.options.get("not_before")
+        if delay is not None:
+            try:
+                due = now + timedelta(seconds=delay)
+            except OverflowError:
+                raise ConfigError(f"delay of {delay:g} s ends after the last day of the calendar") from None
+        not_after: datetime | None = self.options.get("not_after")
+        return submit(self.id, self.spec(now), self.payload_text, now, available_at=due, not_after=not_after)
+
+    def refuse_times(self, why: str) -> None:
+        """Refuse options that speak of a moment, for a draft that will be used at other moments."""
+        for name in _TIMES:
+            if self.options.get(name) is not None:
+                raise ConfigError(f"{name} has no place here: {why}")

@@ -1,0 +1,130 @@
+"""A job as its submitter holds it: look, wait, act."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from uuid import UUID
+
+from headrace.core.job import Job
+from headrace.core.retry import Seconds, seconds
+from headrace.core.status import Status
+from headrace.errors import JobCancelled, JobFailed, ResultTimeout
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.handler import Handler
+
+__all__ = ["JobHandle"]
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class JobHandle(Generic[R_co]):
+    """One job; ``R_co`` is what its function returns."""
+
+    __slots__ = ("_app", "_handler", "duplicate", "id", "last")
+
+    def __init__(
+        self,
+        app: App,
+        id: UUID,
+        *,
+        last: Job | None = None,
+        duplicate: bool = False,
+        handler: Handler | None = None,
+    ) -> None:
+        self._app, self._handler = app, handler
+        self.id = id
+        """The job's id."""
+        self.last = last
+        """The record as it was last seen; None if it never was."""
+        self.duplicate = duplicate
+        """Whether the submit met a live job with the same dedup key: this is that job."""
+
+    def __repr__(self) -> str:
+        seen = f" {self.last.task} ({self.last.status})" if self.last is not None else ""
+        return f"<JobHandle {self.id}{seen}>"
+
+    @property
+    def task(self) -> str | None:
+        """The task's name, as far as it is known here."""
+        if self.last is not None:
+            return self.last.task
+        return None if self._handler is None else self._handler.name
+
+    @property
+    def status(self) -> Status | None:
+        """The status as it was last seen."""
+        return None if self.last is None else self.last.status
+
+    async def refresh(self) -> Job:
+        """The record as it stands.
+
+        :raises JobNotFound:
+        """
+        self.last = await self._app.get(self.id)
+        return self.last
+
+    async def result(self, *, timeout: Seconds | None = None) -> R_co:
+        """Wait for the end and return what the function returned, in the type it promised.
+
+        :raises JobFailed: it ended ``failed``
+        :raises JobCancelled: it ended ``cancelled``
+        :raises ResultTimeout: it had not ended in time; the job goes on
+        """
+        limit = timeout if timeout is None else seconds(timeout, "timeout")
+        job = self.last if self.last is not None and self.last.ended else None
+        if job is None:
+            job = await self._app.session.watcher.ended(self.id, limit)
+            if job is None:
+                raise ResultTimeout(self.id, limit or 0.0)
+            self.last = job
+        if job.status is Status.FAILED:
+            raise JobFailed(job, job.error)
+        if job.status is Status.CANCELLED:
+            raise JobCancelled(job)
+        return cast("R_co", self._decoded(job))
+
+    def _decoded(self, job: Job) -> Any:
+        handler = self._handler or self._app.handlers.get(job.task)
+        if handler is None or job.result_text is None:
+            return job.result
+        return handler.decode_result(job.result_text)
+
+    async def watch(self) -> AsyncIterator[Job]:
+        """The record as it is, then whenever it changed, until the job ended."""
+        async for job in self._app.watch(self.id):
+            self.last = job
+            yield job
+
+    async def cancel(self, *, by: str | None = None) -> Job:
+        """End it, or ask its worker to stop it; a second time changes nothing.
+
+        :raises TransitionRefused: it ended already
+        """
+        self.last = await self._app.cancel(self.id, by=by)
+        return self.last
+
+    async def retry(self, *, by: str | None = None) -> Job:
+        """Give an ended job a new budget under its own id.
+
+        :raises TransitionRefused: it did not end, or was completed or discarded
+        :raises Duplicate: another live job holds its dedup key now
+        """
+        self.last = await self._app.retry(self.id, by=by)
+        return self.last
+
+    async def rerun(self, *, by: str | None = None) -> JobHandle[R_co]:
+        """Do the same work again as a new job."""
+        again = await self._app.rerun(self.id, by=by)
+        return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
+
+    async def discard(self, *, by: str | None = None) -> Job:
+        """Put an ended job away."""
+        self.last = await self._app.discard(self.id, by=by)
+        return self.last
+
+    async def explain(self) -> str:
+        """Why it stands where it stands, in a few lines."""
+        return await self._app.explain(self.id)

@@ -1,0 +1,212 @@
+"""What is done with jobs through an open App: submit them, look at them, act on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from headrace.core import acts
+from headrace.core.change import Change
+from headrace.core.codec import Codec, Misfit
+from headrace.core.explain import explain as tell
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.query import Filter, Page, as_seen
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.draft import Draft
+from headrace.engine import TRANSACTION, Duplicated, Inserted, Refused
+from headrace.errors import (
+    ConfigError,
+    Duplicate,
+    InvalidPayload,
+    InvalidResult,
+    JobNotFound,
+    NotSupported,
+    PayloadTooLarge,
+)
+from headrace.handle import JobHandle
+from headrace.options import TEMPLATE, check_options, fill_template, merged
+from headrace.registry import check_payload, warn_unregistered
+from headrace.session import Session
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["act", "draft_by_name", "explain", "get", "jobs", "rerun", "resolve", "submit", "submit_many"]
+
+R = TypeVar("R")
+
+_OBJECT = Codec(dict[str, Any])
+_ANY = Codec(Any)
+_RULES = Rules()
+
+
+# Submitting
+
+
+async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
+    """Store one job."""
+    now = session.host.clock.now()
+    via = draft.options.get("connection")
+    if via is not None:
+        return (await _within(session, [draft], now, via))[0]
+    return _handle(draft, await session.lanes.insert(draft.job(now)))
+
+
+async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+    """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
+    session = app.session
+    now = session.host.clock.now()
+    if any(draft.app is not app for draft in drafts):
+        raise ConfigError("submit_many: a draft belongs to a task of another App")
+    unique = list({draft.id: draft for draft in drafts}.values())
+    connections = {id(draft.options.get("connection")): draft.options.get("connection") for draft in unique}
+    if len(connections) > 1:
+        raise ConfigError("jobs submitted together must share one connection, or none")
+    via = next(iter(connections.values()), None)
+    if via is not None:
+        handles = await _within(session, unique, now, via)
+    else:
+        answers = await session.lanes.insert_many([draft.job(now) for draft in unique])
+        handles = [_handle(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
+    by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
+    return [by_draft[draft.id] for draft in drafts]
+
+
+async def _within(session: Session, drafts: Sequence[Draft[R]], now: datetime, via: Any) -> list[JobHandle[R]]:
+    """Store jobs as part of the caller's own transaction."""
+    engine = session.engine
+    if TRANSACTION not in engine.capabilities:
+        raise NotSupported(f"connection: the {engine.name} engine cannot submit within a transaction of yours")
+    handles = []
+    answers = await engine.insert([draft.job(now) for draft in drafts], now, via)
+    for draft, answer in zip(drafts, answers, strict=True):
+        if isinstance(answer, Refused):
+            raise answer.error
+        handles.append(_handle(draft, answer))
+    return handles
+
+
+def _handle(draft: Draft[R], answer: Inserted | Duplicated) -> JobHandle[R]:
+    duplicate = isinstance(answer, Duplicated)
+    if duplicate and draft.options.get("on_duplicate") == "raise":
+        raise Duplicate(answer.job)
+    return JobHandle(draft.app, answer.job.id, last=answer.job, duplicate=duplicate, handler=draft.handler)
+
+
+async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
+    """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
+    if not isinstance(payload, Mapping):
+        raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {payload!r}")
+    task = app.by_name.get(name)
+    if task is not None:
+        return task.with_options(options).draft_bound(payload)
+    checked, text = check_options(options), _payload_text(name, payload)
+    doc = await app.session.find_task(name)
+    if doc is None:
+        warn_unregistered(name)
+        return Draft(app, app.new_id(), name, text, merged(app.defaults, checked))
+    plain: dict[str, Any] = msgspec.json.decode(text)
+    check_payload(doc, plain)
+    whole = merged(doc.to_options(), checked)
+    if TEMPLATE in whole:
+        properties: dict[str, Any] = doc.schema.get("properties", {})
+        known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
+        whole["dedup"] = fill_template(whole[TEMPLATE], known | plain)
+    return Draft(app, app.new_id(), doc.name, text, whole)
+
+
+def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
+    try:
+        text = _OBJECT.encode(dict(payload))
+    except Misfit as error:
+        raise InvalidPayload(name, error.message, error.path or None) from None
+    if len(text.encode()) > _RULES.payload_limit:
+        raise PayloadTooLarge(name, f"the payload is {len(text.encode())} bytes, at most {_RULES.payload_limit}")
+    return text
+
+
+# Looking
+
+
+async def get(session: Session, id: UUID) -> Job:
+    """The job as it stands."""
+    job = (await session.engine.get([id]))[0]
+    if job is None:
+        raise JobNotFound(id)
+    return as_seen(job, session.host.clock.now())
+
+
+async def jobs(
+    session: Session,
+    *,
+    status: Status | str | Sequence[Status | str] | None,
+    limit: int,
+    cursor: str | None,
+    **others: str | None,
+) -> Page[Job]:
+    """The jobs that match, newest first."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        raise ConfigError(f"limit must be from 1 to 1000, not {limit!r}")
+    wanted = [status] if isinstance(status, str) else list(status or ())
+    try:
+        statuses = frozenset(Status(one) for one in wanted)
+    except ValueError as error:
+        raise ConfigError(f"{error}: statuses are {', '.join(Status)}") from None
+    filter = Filter(status=statuses, **others)
+    return await session.engine.find(filter, session.host.clock.now(), limit, cursor)
+
+
+async def explain(session: Session, id: UUID) -> str:
+    """Why the job stands where it stands."""
+    engine, now = session.engine, session.host.clock.now()
+    job = (await engine.get([id]))[0]
+    if job is None:
+        raise JobNotFound(id)
+    key = f"queue:{job.queue}"
+    settings = {one.key: msgspec.json.decode(one.value) for one in await engine.settings(key)}
+    paused = bool(settings.get(key, {}).get("paused", False))
+    history, workers = await engine.history(id), await engine.workers()
+    return str(tell(job, history, now, workers, paused=paused, rules=engine.rules))
+
+
+# Acting
+
+
+async def act(session: Session, id: UUID, verb: str, by: str | None) -> Job:
+    """Cancel, retry or discard."""
+    rules = session.engine.rules
+    decide = {
+        "cancel": lambda job, now: acts.cancel(job, now, rules, by=by),
+        "retry": lambda job, now: acts.retry(job, now, by=by),
+        "discard": lambda job, now: acts.discard(job, now, by=by),
+    }
+    return await session.lanes.decide(id, decide[verb])
+
+
+async def rerun(app: App, id: UUID) -> JobHandle[Any]:
+    """Do the same work again as a new job."""
+    session = app.session
+    old = (await session.engine.get([id]))[0]
+    if old is None:
+        raise JobNotFound(id)
+    answer = await session.lanes.insert(acts.rerun(old, app.new_id(), session.host.clock.now()))
+    return JobHandle(app, answer.job.id, last=answer.job, duplicate=isinstance(answer, Duplicated))
+
+
+async def resolve(session: Session, id: UUID, result: Any, error: str | ErrorInfo | None, by: str | None) -> Job:
+    """Set the end by hand."""
+    info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
+    try:
+        text = _ANY.encode(result)
+    except Misfit as misfit:
+        raise InvalidResult(f"the result is not JSON: {misfit.message}") from None
+
+    def decide(job: Job, now: datetime) -> Change:
+        return acts.resolve(job, now, result_text=text, error=info, by=by)
+
+    return await session.lanes.decide(id, decide)

@@ -1,0 +1,212 @@
+"""The options of a job: what may be asked for, checked where it is written, merged where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from string import Formatter
+from typing import Any, Literal, TypedDict
+
+from headrace.core.codec import Misfit, Parameter, RecordCodec
+from headrace.core.retry import Retry, Seconds, seconds
+from headrace.core.schedule import Cron, Every
+from headrace.errors import ConfigError
+
+__all__ = ["JobOptions", "TaskOptions", "check_options", "check_template", "fill_template", "merged"]
+
+
+class JobOptions(TypedDict, total=False):
+    """What can be said about a job at submit, in ``task.options(...)``, and as a default of a task or an App."""
+
+    queue: str
+    """The line it stands in; ``default`` if nothing is said."""
+    priority: int
+    """0 to 100, higher first; 50 if nothing is said."""
+    retry: Retry
+    """How often and when it is tried again; replaced whole."""
+    timeout: Seconds | None
+    """How long one attempt may take; 30 minutes if nothing is said, None for ever."""
+    delay: Seconds
+    """Not before so much time has passed since the submit; excludes ``not_before``."""
+    not_before: datetime | None
+    """Not before this moment; excludes ``delay``."""
+    not_after: datetime | None
+    """Cancelled as expired if it has not begun by then."""
+    dedup: str | None
+    """At most one live job of the task holds this key. As an option of the task, a template of its parameters."""
+    on_duplicate: Literal["return", "raise"]
+    """When the key is held: return the handle of the holder (default), or raise ``Duplicate``."""
+    tags: Sequence[str]
+    """Labels to find it by."""
+    metadata: Mapping[str, Any]
+    """JSON values kept with the job, for people and programs to read."""
+    requires: Mapping[str, Any]
+    """What a worker must offer to be given the job."""
+    customer: str | None
+    """On whose behalf it runs."""
+    connection: Any
+    """A transaction of the caller's that the submit becomes part of, if the engine can do that."""
+
+
+class TaskOptions(JobOptions, total=False):
+    """What can be said about a task at its decoration."""
+
+    name: str
+    """The task's name; the function's own if nothing is said."""
+    aliases: Sequence[str]
+    """Earlier names, under which stored jobs may still wait."""
+    run_in: Literal["process"]
+    """Run the plain function in a process of its own instead of a thread."""
+    schedule: Cron | Every
+    """When the task submits itself."""
+
+
+TEMPLATE = "dedup_template"
+"""Where a template for the dedup key is kept among checked options."""
+
+_METADATA = RecordCodec("metadata", [Parameter("metadata", dict[str, Any], True)])
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise ConfigError(f"{name} must be text that is not empty, not {value!r}")
+    return value
+
+
+def _priority(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
+        raise ConfigError(f"{name} must be a whole number from 0 to 100, not {value!r}")
+    return int(value)
+
+
+def _retry(value: Any, name: str) -> Retry:
+    if not isinstance(value, Retry):
+        raise ConfigError(f"{name} must be a Retry, as in Retry(max_retries=5), not {value!r}")
+    return value
+
+
+def _timeout(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    number = seconds(value, name)
+    if number == 0:
+        raise ConfigError(f"{name} must be longer than 0; None means no limit")
+    return number
+
+
+def _moment(value: Any, name: str) -> datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        raise ConfigError(f"{name} must be a datetime, not {value!r}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise ConfigError(f"{name} must be an aware datetime, as in datetime.now(UTC): {value!r} has no time zone")
+    return value.astimezone(UTC)
+
+
+def _on_duplicate(value: Any, name: str) -> str:
+    if value not in ("return", "raise"):
+        raise ConfigError(f"{name} must be 'return' or 'raise', not {value!r}")
+    return str(value)
+
+
+def _tags(value: Any, name: str) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
+        raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
+    return tuple(dict.fromkeys(_text(tag, f"each of {name}") for tag in value))
+
+
+def _json(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} must be a mapping of JSON values, not {value!r}")
+    plain = dict(value)
+    try:
+        _METADATA.encode({"metadata": plain})
+    except Misfit as error:
+        raise ConfigError(f"{name}{error.path.removeprefix('metadata')} must be JSON: {error.message}") from None
+    return plain
+
+
+def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]:
+    return lambda value, name: None if value is None else check(value, name)
+
+
+_CHECKS: dict[str, Callable[[Any, str], Any]] = {
+    "queue": _text,
+    "priority": _priority,
+    "retry": _retry,
+    "timeout": _timeout,
+    "delay": seconds,
+    "not_before": _moment,
+    "not_after": _moment,
+    "dedup": _maybe(_text),
+    "on_duplicate": _on_duplicate,
+    "tags": _tags,
+    "metadata": _json,
+    "requires": _json,
+    "customer": _maybe(_text),
+    "connection": lambda value, name: value,
+}
+
+
+def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
+    """The options in the form they are used in; ``template``: a dedup key is one of the parameters.
+
+    :raises ConfigError: naming the option
+    """
+    checked: dict[str, Any] = {}
+    for name, value in options.items():
+        check = _CHECKS.get(name)
+        if check is None:
+            near = get_close_matches(name, _CHECKS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_CHECKS)}"
+            raise ConfigError(f"unknown option {name!r}; {hint}")
+        checked[name] = check(value, name)
+    if "delay" in checked and checked.get("not_before") is not None:
+        raise ConfigError("delay and not_before exclude each other: give one of them")
+    if template and checked.get("dedup") is not None:
+        checked[TEMPLATE] = checked.pop("dedup")
+    return checked
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Checked options, later ones over earlier ones; of two that exclude each other the later stays."""
+    whole: dict[str, Any] = {}
+    for layer in layers:
+        for mine, other in (("delay", "not_before"), ("not_before", "delay"), ("dedup", TEMPLATE), (TEMPLATE, "dedup")):
+            if mine in layer:
+                whole.pop(other, None)
+        whole |= layer
+    not_before, not_after = whole.get("not_before"), whole.get("not_after")
+    if not_before is not None and not_after is not None and not_after <= not_before:
+        raise ConfigError(f"not_after ({not_after}) must be later than not_before ({not_before})")
+    return whole
+
+
+def check_template(template: str, parameters: Sequence[str]) -> None:
+    """Refuse a template that names what is no parameter.
+
+    :raises ConfigError:
+    """
+    try:
+        names = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
+    except ValueError as error:
+        raise ConfigError(f"dedup is not a template: {template!r} ({error})") from None
+    for name in names:
+        if name not in parameters:
+            there = f"the parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
+            raise ConfigError(f"dedup template {template!r} names {name!r}, no parameter of the task; {there}")
+
+
+def fill_template(template: str, arguments: Mapping[str, Any]) -> str:
+    """The key of these arguments, which are JSON values.
+
+    :raises ConfigError: a parameter has no value here, or not one the format fits
+    """
+    try:
+        return template.format_map(arguments)
+    except KeyError as error:
+        raise ConfigError(f"dedup template {template!r}: {error.args[0]!r} was not passed and has no default") from None
+    except (ValueError, TypeError, IndexError, AttributeError) as error:
+        raise ConfigError(f"dedup template {template!r}: {error}") from None

@@ -1,0 +1,139 @@
+"""What the store knows of tasks: workers record theirs at start, so that others can submit them by name."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from headrace.core.retry import Retry
+from headrace.engine import Engine, Setting
+from headrace.errors import InvalidPayload
+from headrace.handler import Handler
+
+__all__ = ["PREFIX", "TaskDoc", "UnregisteredTask", "check_payload", "find_task", "known_tasks", "register_tasks"]
+
+PREFIX = "task:"
+
+_log = logging.getLogger("headrace.registry")
+_TRIES = 20
+
+
+class UnregisteredTask(UserWarning):
+    """A job was submitted by a name that no worker has ever registered: it waits until one does."""
+
+
+class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A task as its workers described it, in the setting ``task:NAME``."""
+
+    name: str
+    queue: str = "default"
+    priority: int = 50
+    retry: Retry = Retry()
+    timeout: float | None = 1800.0
+    dedup: str | None = None
+    """A template of the parameters."""
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, Any] = {}
+    requires: dict[str, Any] = {}
+    aliases: tuple[str, ...] = ()
+    schema: dict[str, Any] = {}
+
+    @classmethod
+    def of(cls, handler: Handler) -> TaskDoc:
+        """What a handler says about itself."""
+        policy = {name: getattr(handler.policy, name) for name in _POLICY}
+        return cls(name=handler.name, aliases=handler.aliases, schema=handler.schema(), **policy)
+
+    def to_options(self) -> dict[str, Any]:
+        """The policy as checked options."""
+        options = {name: getattr(self, name) for name in _POLICY if name != "dedup"}
+        return options | ({"dedup_template": self.dedup} if self.dedup is not None else {})
+
+
+_POLICY = ("queue", "priority", "retry", "timeout", "dedup", "tags", "metadata", "requires")
+
+
+def _read(setting: Setting) -> TaskDoc | None:
+    try:
+        return msgspec.json.decode(setting.value, type=TaskDoc)
+    except msgspec.MsgspecError:
+        return None  # written by a version that says it differently: as good as not there
+
+
+async def known_tasks(engine: Engine) -> dict[str, TaskDoc]:
+    """Every task a worker has registered, by name."""
+    docs = (_read(setting) for setting in await engine.settings(PREFIX))
+    return {doc.name: doc for doc in docs if doc is not None}
+
+
+async def find_task(engine: Engine, name: str) -> TaskDoc | None:
+    """The task of this name or alias, if a worker has registered it."""
+    docs = await known_tasks(engine)
+    return docs.get(name) or next((doc for doc in docs.values() if name in doc.aliases), None)
+
+
+async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[str]:
+    """Write down what changed since the last worker did; the names of those tasks."""
+    stored = {setting.key: setting for setting in await engine.settings(PREFIX)}
+    changed = []
+    for handler in {handler.name: handler for handler in handlers}.values():
+        key, text = PREFIX + handler.name, msgspec.json.encode(TaskDoc.of(handler)).decode()
+        setting = stored.get(key)
+        for _ in range(_TRIES):
+            if setting is not None and setting.value == text:
+                break
+            if await engine.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
+                changed.append(handler.name)
+                break
+            setting = next((one for one in await engine.settings(key) if one.key == key), None)
+    return changed
+
+
+def warn_unregistered(name: str) -> None:
+    """Tell the caller that nobody has said how this task is to be treated, or that it exists."""
+    message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
+    _log.warning("%s", message)
+    warnings.warn(message, UnregisteredTask, stacklevel=3)
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list, tuple),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def check_payload(doc: TaskDoc, payload: Mapping[str, Any]) -> None:
+    """Compare a payload with the stored schema: fields and their kinds. The worker's own check is the thorough one.
+
+    :raises InvalidPayload:
+    """
+    properties: dict[str, Any] = doc.schema.get("properties", {})
+    for name in doc.schema.get("required", ()):
+        if name not in payload:
+            raise InvalidPayload(doc.name, f"Object missing required field `{name}`", name)
+    for name, value in payload.items():
+        if name not in properties:
+            known = ", ".join(properties) or "none"
+            raise InvalidPayload(doc.name, f"Object contains unknown field `{name}` (known: {known})", name)
+        if not _fits(value, properties[name]):
+            kind = properties[name].get("type")
+            raise InvalidPayload(doc.name, f"Expected `{kind}`, got `{type(value).__name__}`", name)
+
+
+def _fits(value: Any, schema: Mapping[str, Any]) -> bool:
+    kinds = schema.get("type")
+    if not isinstance(kinds, str | list):
+        return True
+    named = [kinds] if isinstance(kinds, str) else kinds
+    if isinstance(value, bool):
+        return "boolean" in named
+    return any(isinstance(value, _KINDS.get(kind, object)) for kind in named)

@@ -1,0 +1,125 @@
+"""For callers without an event loop: one loop per process, on a thread of its own, made when first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.errors import SyncInAsync
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["wait"]
+
+T = TypeVar("T")
+
+
+class _Background:
+    """The loop, its thread, and the Apps that are open on it until the process ends."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._apps: dict[int, App] = {}
+        self._stack = AsyncExitStack()
+        self._opening = asyncio.Lock()
+        self._thread = threading.Thread(target=self._main, name="headrace-sync", daemon=True)
+        self._thread.start()
+
+    def _main(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def run(self, app: App, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(self._inside(app, work), self.loop)
+        try:
+            return future.result()
+        except BaseException:
+            # An interrupt of the waiting thread: nobody waits for the work any more.
+            future.cancel()
+            raise
+
+    async def _inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with self._opening:
+                if id(app) not in self._apps:
+                    await self._stack.enter_async_context(app)
+                    self._apps[id(app)] = app
+        except BaseException:
+            work.close()
+            raise
+        return await work
+
+    def close(self) -> None:
+        future = asyncio.run_coroutine_threadsafe(self._stack.aclose(), self.loop)
+        try:
+            # What hangs at the end of a process must not keep it from ending.
+            future.result(timeout=10)
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self._thread.join(timeout=5)
+            if not self._thread.is_alive():
+                self.loop.close()
+
+    def forget(self) -> None:
+        """The process forked, and the thread stayed behind: its Apps are not open here."""
+        for app in self._apps.values():
+            app.forget(self.loop)
+
+
+_lock = threading.Lock()
+_background: _Background | None = None
+_left_behind: list[_Background] = []
+"""Kept for ever: connections of the parent process must not be closed by its children."""
+
+
+def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
+    """Run the coroutine on the background loop, with the App open there, and wait for what it returns.
+
+    :raises SyncInAsync: this thread has a running loop, which waiting here would stop
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        work.close()
+        raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
+    return _started().run(app, work)
+
+
+def _started() -> _Background:
+    global _background  # noqa: PLW0603 - the one loop of the process
+    with _lock:
+        if _background is None:
+            _background = _Background()
+        return _background
+
+
+def close() -> None:
+    """Close the Apps opened for waiting and end the loop; the next wait makes a new one."""
+    global _background
+    with _lock:
+        ending, _background = _background, None
+    if ending is not None:
+        ending.close()
+
+
+def _after_fork() -> None:
+    global _background, _lock  # noqa: PLW0603
+    # The lock may have been held by a thread that does not exist here.
+    _lock = threading.Lock()
+    if _background is not None:
+        _left_behind.append(_background)
+        _background.forget()
+        _background = None
+
+
+atexit.register(close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

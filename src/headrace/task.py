@@ -1,0 +1,199 @@
+"""A task: a function that can be submitted. Everything headrace may be told goes through ``options``."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import Spec
+from headrace.core.lifecycle import submit
+from headrace.draft import Draft
+from headrace.errors import EngineError, InvalidPayload, JobNotFound, TransitionRefused
+from headrace.handle import JobHandle
+from headrace.handler import Handler
+from headrace.host import Host
+from headrace.options import TEMPLATE, JobOptions, check_options, fill_template, merged
+from headrace.worker.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.tasks import Tasks
+
+__all__ = ["AsyncTask", "PlainTask", "Task"]
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Task(Generic[P, R_co]):
+    """A registered function with its policy; made by ``@app.task``."""
+
+    def __init__(self, home: Tasks, handler: Handler, options: Mapping[str, Any]) -> None:
+        self._home, self._options = home, options
+        self._resolved: dict[str, Any] | None = None
+        self.handler = handler
+        """What a worker runs."""
+        functools.update_wrapper(self, handler.fn)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name!r} at {self.handler.place}>"
+
+    @property
+    def name(self) -> str:
+        """The name its jobs carry."""
+        return self.handler.name
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The function itself."""
+        return self.handler.fn
+
+    @property
+    def app(self) -> App:
+        """The App it is submitted to.
+
+        :raises NotBound: its collection was not included in one
+        """
+        return self._home.app
+
+    @property
+    def own_options(self) -> Mapping[str, Any]:
+        """What was said about it beside the defaults of its App, checked."""
+        return self._options
+
+    # -- submitting
+
+    def options(self, **options: Unpack[JobOptions]) -> Self:
+        """The same task with these options; later ones win, ``retry`` is replaced whole.
+
+        :raises ConfigError: naming the option
+        """
+        return self.with_options(options)
+
+    def with_options(self, options: Mapping[str, Any]) -> Self:
+        """Like ``options``, for options that are data."""
+        changed = copy.copy(self)
+        changed._options = merged(self._options, check_options(options))
+        changed._resolved = None
+        return changed
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
+        """Store a job that calls the function with these arguments; durable when this returns.
+
+        :raises InvalidPayload: the arguments do not fit the signature
+        :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
+        """
+        return await self.draft(*args, **kwargs).submit()
+
+    def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
+        """``app.wait(task.submit(...))``: for callers without an event loop."""
+        return self.app.wait(self.submit(*args, **kwargs))
+
+    def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
+        """A job with an id that is not stored yet: submitting it twice inserts it once."""
+        return self.draft_bound(self.handler.bind(args, kwargs))
+
+    def draft_bound(self, arguments: Mapping[str, Any]) -> Draft[R_co]:
+        """Like ``draft``, with arguments by parameter name."""
+        app, handler = self.app, self.handler
+        text = handler.encode_bound(arguments)
+        options = self._resolved
+        if options is None:
+            options = self._resolved = merged(app.defaults, self._options)
+        if TEMPLATE in options:
+            values = handler.defaults | msgspec.json.decode(text, type=dict[str, Any])
+            options = options | {"dedup": fill_template(options[TEMPLATE], values)}
+        return Draft(app, app.new_id(), handler.name, text, options, handler)
+
+    async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
+        """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.
+
+        :raises TypeError: naming the index of what is neither
+        """
+        drafts = [self._draft_of(item, index) for index, item in enumerate(items)]
+        return cast("list[JobHandle[R_co]]", await self.app.submit_many(drafts))
+
+    def _draft_of(self, item: Any, index: int) -> Draft[R_co]:
+        if isinstance(item, tuple):
+            args, kwargs = item, {}
+        elif isinstance(item, Mapping):
+            args, kwargs = (), dict(item)
+        else:
+            raise TypeError(f"{self.name}.map: item {index} must be a tuple or a mapping, not {type(item).__name__}")
+        try:
+            return self.draft_bound(self.handler.bind(args, kwargs))
+        except InvalidPayload as error:
+            error.add_note(f"item {index} of {self.name}.map")
+            raise
+
+    async def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Submit and wait for the result. The caller owns the job: cancelling the caller cancels it.
+
+        :raises JobFailed, JobCancelled:
+        """
+        draft = self.draft(*args, **kwargs)
+        submitting = asyncio.ensure_future(draft.submit())
+        try:
+            handle = await asyncio.shield(submitting)
+            return await handle.result()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._abandon(submitting, draft.id))
+            raise
+
+    async def _abandon(self, submitting: asyncio.Future[JobHandle[R_co]], id: UUID) -> None:
+        # A write under way cannot be called back: the job is cancelled when it is there. A duplicate is not ours and
+        # has another id.
+        await asyncio.wait([submitting])
+        if submitting.cancelled() or submitting.exception() is not None:
+            return
+        try:
+            await self.app.cancel(id, by="run")
+        except (JobNotFound, TransitionRefused, EngineError):
+            pass
+
+    def handle(self, id: UUID | str) -> JobHandle[R_co]:
+        """A job of this task by its id; nothing is looked up yet."""
+        return JobHandle(self.app, _uuid(id), handler=self.handler)
+
+    # -- calling
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function here and now, with a Context that leads nowhere if it takes one."""
+        if self.handler.takes_context:
+            return self.fn(self._detached(args, kwargs), *args, **kwargs)
+        return self.fn(*args, **kwargs)
+
+    def _detached(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Context:
+        host = self._home.host_or_none or Host()
+        now = host.clock.now()
+        try:
+            text = self.handler.encode(args, kwargs)
+        except InvalidPayload:
+            text = "{}"  # a direct call may pass what could never be stored, such as a test's stand-in
+        return Context.detached(submit(host.dice.new_id(now), Spec(task=self.name, created_at=now), text, now))
+
+
+class AsyncTask(Task[P, R_co]):
+    """A task whose function is a coroutine function."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
+        """Call the function here, with a Context that leads nowhere if it takes one."""
+        return cast("Coroutine[Any, Any, R_co]", super().__call__(*args, **kwargs))
+
+
+class PlainTask(Task[P, R_co]):
+    """A task whose function is a plain one, run in a thread or a process."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Call the function here, with a Context that leads nowhere if it takes one."""
+        return cast("R_co", super().__call__(*args, **kwargs))
+
+
+def _uuid(id: UUID | str) -> UUID:
+    return id if isinstance(id, UUID) else UUID(id)

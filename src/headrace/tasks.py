@@ -1,0 +1,190 @@
+"""Where tasks are registered: the decorator, and a home for tasks that have no App yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
+
+from headrace.core.schedule import Cron, Every
+from headrace.errors import ConfigError, DuplicateTask, NotBound
+from headrace.handler import Handler, Policy
+from headrace.host import Host
+from headrace.options import TEMPLATE, JobOptions, TaskOptions, check_options, check_template, merged
+from headrace.task import AsyncTask, PlainTask, Task
+from headrace.worker.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Decorator", "Register", "Tasks", "check_defaults"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_OWN = ("name", "aliases", "run_in", "schedule")
+_POLICY = ("queue", "priority", "retry", "timeout", "tags", "metadata", "requires")
+
+
+class _Probe:
+    """A type nobody's parameter has: what accepts it accepts anything, and so is no Context."""
+
+
+class Decorator:
+    """Makes tasks of functions: ``@app.task``, ``@app.task(queue="images")``, or kept under a name and reused."""
+
+    def __init__(self, home: Tasks, options: Mapping[str, Any]) -> None:
+        self._home, self._options = home, dict(options)
+        check_options({name: value for name, value in options.items() if name not in _OWN}, template=True)
+
+    @overload
+    def __call__(self, fn: Callable[Concatenate[_Probe, ...], Coroutine[Any, Any, R]], /) -> AsyncTask[..., R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[_Probe, ...], R], /) -> PlainTask[..., R]: ...
+    @overload
+    def __call__(self, fn: Callable[Concatenate[Context, P], R], /) -> PlainTask[P, R]: ...
+    @overload
+    def __call__(self, fn: Callable[P, R], /) -> PlainTask[P, R]: ...
+    @overload
+    def __call__(self, **options: Unpack[TaskOptions]) -> Decorator: ...
+
+    def __call__(self, fn: Callable[..., Any] | None = None, /, **options: Any) -> Any:
+        """Register the function; or, with options alone, a decorator that has them.
+
+        :raises ConfigError: an option or the signature cannot be used
+        :raises DuplicateTask: the name is taken
+        """
+        whole = self._options | options
+        if fn is None:
+            return Decorator(self._home, whole)
+        return self._home.add(fn, whole)
+
+
+class Register:
+    """Tasks by name and alias; no name twice."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task[Any, Any]] = {}
+
+    def add(self, *tasks: Task[Any, Any]) -> None:
+        """Take tasks in under all their names, all or none.
+
+        :raises DuplicateTask: naming both places
+        """
+        found: dict[str, Task[Any, Any]] = {}
+        for task in tasks:
+            for name in dict.fromkeys((task.name, *task.handler.aliases)):
+                other = self.tasks.get(name) or found.get(name)
+                if other is not None and other.handler is not task.handler:
+                    places = f"{other.handler.place} and {task.handler.place}"
+                    raise DuplicateTask(f"two tasks are called {name!r}: {places}; give one of them another name=")
+                found[name] = task
+        self.tasks.update(found)
+
+
+class Tasks:
+    """A collection of tasks without an App, for libraries and against circular imports; ``app.include`` binds it."""
+
+    def __init__(self, prefix: str = "", *, defaults: JobOptions | None = None) -> None:
+        if not isinstance(prefix, str):
+            raise ConfigError(f"prefix must be text, not {prefix!r}")
+        self.prefix = prefix
+        """Put before the name of every task."""
+        self._defaults = check_defaults(defaults)
+        self._app: App | None = None
+        self._register = Register()
+
+    @property
+    def task(self) -> Decorator:
+        """Registers the decorated function: ``@tasks.task`` or ``@tasks.task(queue="mail")``."""
+        return Decorator(self, {})
+
+    @property
+    def app(self) -> App:
+        """The App that included it.
+
+        :raises NotBound: none has
+        """
+        if self._app is None:
+            names = ", ".join(sorted({task.name for task in self._register.tasks.values()}))
+            raise NotBound(f"these tasks belong to no App yet ({names}): app.include(tasks) first")
+        return self._app
+
+    @property
+    def host_or_none(self) -> Host | None:
+        """The App's host, if there is an App."""
+        return None if self._app is None else self._app.host
+
+    def bind(self, app: App, register: Register) -> None:
+        """Belong to an App from now on, with what is here and what is still to come.
+
+        :raises ConfigError: it belongs to another one
+        :raises DuplicateTask: a name is taken there
+        """
+        if self._app is not None and self._app is not app:
+            raise ConfigError("these tasks belong to another App already: a task is submitted to one App")
+        tasks = list(dict.fromkeys(self._register.tasks.values()))
+        register.add(*tasks)
+        self._app, self._register = app, register
+        for task in tasks:
+            _set_policy(task, app.defaults)
+
+    def add(self, fn: Callable[..., Any], options: Mapping[str, Any]) -> Task[Any, Any]:
+        """Register a function; what the decorator does."""
+        if isinstance(fn, Task):
+            raise ConfigError(f"{fn!r} is a task already")
+        if not callable(fn):
+            raise ConfigError(f"a task is made of a function, not of {fn!r}")
+        job = {name: value for name, value in options.items() if name not in _OWN}
+        checked = merged(self._defaults, check_options(job, template=True))
+        if "connection" in checked:
+            raise ConfigError("connection belongs to one submit: task.options(connection=...)")
+        name = options.get("name", getattr(fn, "__name__", ""))
+        handler = Handler(
+            fn,
+            name=f"{self.prefix}{name}" if name and isinstance(name, str) and name != "<lambda>" else name,
+            aliases=options.get("aliases", ()),
+            run_in=options.get("run_in"),
+            policy=Policy(schedule=options.get("schedule")),
+        )
+        _check_schedule(handler)
+        if TEMPLATE in checked:
+            check_template(checked[TEMPLATE], [one.name for one in handler.parameters])
+        kind = AsyncTask if handler.mode == "async" else PlainTask
+        task: Task[Any, Any] = kind(self, handler, checked)
+        _set_policy(task, {} if self._app is None else self._app.defaults)
+        self._register.add(task)
+        return task
+
+
+def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
+    """Options that hold for many tasks; refuses those that speak of one job.
+
+    :raises ConfigError: naming the option
+    """
+    checked = check_options(defaults or {})
+    for name in ("dedup", "connection"):
+        if name in checked:
+            raise ConfigError(f"{name} cannot be a default of many tasks: say it at the task or at the submit")
+    return checked
+
+
+def _set_policy(task: Task[Any, Any], defaults: Mapping[str, Any]) -> None:
+    """Let the handler say what its jobs get unless a submit says otherwise."""
+    options = merged(defaults, task.own_options)
+    fields = {name: options[name] for name in _POLICY if name in options}
+    task.handler.policy = Policy(**fields, dedup=options.get(TEMPLATE), schedule=task.handler.policy.schedule)
+
+
+def _check_schedule(handler: Handler) -> None:
+    schedule = handler.policy.schedule
+    if schedule is None:
+        return
+    if not isinstance(schedule, Cron | Every):
+        raise ConfigError(f"task {handler.name!r}: schedule must be a Cron or an Every, not {schedule!r}")
+    needed = ", ".join(one.name for one in handler.parameters if one.required)
+    if needed:
+        raise ConfigError(f"task {handler.name!r}: a schedule passes no arguments, but {needed} must be given")

@@ -1,0 +1,187 @@
+"""Waiting for jobs: however many wait, one subscription and one question for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from uuid import UUID
+
+from headrace.bus import Hint, Topic
+from headrace.core.job import Job
+from headrace.core.query import as_seen
+from headrace.core.status import DEFERRED
+from headrace.engine import MAX_BATCH, Engine
+from headrace.errors import HeadraceError, JobNotFound, NotOpen, Unavailable
+from headrace.host import Host
+
+__all__ = ["Watcher"]
+
+FIRST = 0.02
+LONGEST = 1.0
+GROWTH = 1.6
+TOGETHER = 0.01
+"""Questions that fall due so soon after one another are asked at once."""
+
+_TOPICS = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.CANCEL})
+_log = logging.getLogger("headrace.watcher")
+
+
+class _Wait:
+    """One caller's wait for one job."""
+
+    __slots__ = ("due", "error", "event", "id", "job", "pause", "seen")
+
+    def __init__(self, id: UUID, due: float, seen: Job | None) -> None:
+        self.id, self.due, self.pause = id, due, FIRST
+        self.seen = seen
+        """What the caller knows already; None: only the end is news."""
+        self.event = asyncio.Event()
+        self.job: Job | None = None
+        self.error: BaseException | None = None
+
+    def settle(self, job: Job | None, error: BaseException | None = None) -> None:
+        self.job, self.error = job, error
+        self.event.set()
+
+
+class Watcher:
+    """Tells callers of one session when jobs end or change: by hints, and by asking when none come."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine, self._host = engine, host
+        self._waits: dict[UUID, list[_Wait]] = {}
+        self._hinted: set[UUID] = set()
+        self._wake = asyncio.Event()
+        # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the questions.
+        self._time = 0.0
+        self._closed = False
+        self._loop: asyncio.Task[None] | None = None
+        self._unlisten = engine.bus.listen(_TOPICS, self._hear)
+
+    async def ended(self, id: UUID, timeout: float | None = None) -> Job | None:
+        """The job once it has ended; None if that takes longer than the timeout.
+
+        :raises JobNotFound: there is no such job (any more)
+        """
+        return await self._wait(_Wait(id, self._time, None), timeout)
+
+    async def changed(self, id: UUID, seen: Job, timeout: float | None = None) -> Job | None:
+        """The job once it differs from what was seen; None if that takes longer than the timeout."""
+        return await self._wait(_Wait(id, self._time + FIRST, seen), timeout)
+
+    async def follow(self, id: UUID) -> AsyncIterator[Job]:
+        """The job as it is, then whenever it changed, until it ended."""
+        stored = (await self._engine.get([id]))[0]
+        if stored is None:
+            raise JobNotFound(id)
+        shown = as_seen(stored, self._host.clock.now())
+        yield shown
+        while not shown.ended:
+            now = self._host.clock.now()
+            due = shown.available_at - now if shown.status in DEFERRED else timedelta.max
+            timeout = max(0.0, due.total_seconds()) if due < timedelta(days=1) else None
+            stored = await self.changed(id, stored, timeout) or stored
+            seen = as_seen(stored, self._host.clock.now())
+            if seen != shown:
+                shown = seen
+                yield shown
+
+    async def close(self) -> None:
+        """End every wait with an error, and listen no more."""
+        self._closed = True
+        self._unlisten()
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        for wait in [wait for waits in self._waits.values() for wait in waits]:
+            wait.settle(None, NotOpen("the App was closed while something waited for a job"))
+
+    # -- the one loop
+
+    async def _wait(self, wait: _Wait, timeout: float | None) -> Job | None:
+        if self._closed:
+            raise NotOpen("the App is closed")
+        self._waits.setdefault(wait.id, []).append(wait)
+        if self._loop is None:
+            self._loop = asyncio.create_task(self._run(), name="headrace-watcher")
+            self._loop.add_done_callback(self._over)
+        self._wake.set()
+        try:
+            await self._host.wait(wait.event, timeout)
+        finally:
+            others = self._waits[wait.id]
+            others.remove(wait)
+            if not others:
+                del self._waits[wait.id]
+        if wait.error is not None:
+            raise wait.error
+        return wait.job
+
+    def _over(self, loop: asyncio.Task[None]) -> None:
+        self._loop = None
+        if not loop.cancelled() and (error := loop.exception()) is not None:
+            for waits in self._waits.values():
+                for wait in waits:
+                    wait.settle(None, error)
+
+    def _hear(self, hint: Hint) -> None:
+        if not self._waits:
+            return
+        for name in hint.names:
+            id = UUID(name)
+            if id in self._waits:
+                self._hinted.add(id)
+                self._wake.set()
+
+    async def _run(self) -> None:
+        while self._waits:
+            self._wake.clear()
+            due = self._due()
+            if due:
+                await self._ask(due)
+                continue
+            soonest = min(wait.due for waits in self._waits.values() for wait in waits) - self._time
+            before = self._host.clock.monotonic()
+            if not await self._host.wait(self._wake, max(soonest, 0.001)):
+                self._time += soonest
+            else:
+                self._time += min(max(0.0, self._host.clock.monotonic() - before), soonest)
+
+    def _due(self) -> list[UUID]:
+        """The jobs to ask about now; each moves on to its next, longer pause."""
+        hinted, self._hinted = self._hinted, set()
+        due = []
+        for id, waits in self._waits.items():
+            if id not in hinted and not any(wait.due <= self._time + TOGETHER for wait in waits):
+                continue
+            due.append(id)
+            for wait in waits:
+                jitter = 0.75 + self._host.dice.chance() / 2
+                wait.due = self._time + TOGETHER + wait.pause * jitter
+                wait.pause = min(wait.pause * GROWTH, LONGEST)
+        return due
+
+    async def _ask(self, ids: list[UUID]) -> None:
+        for start in range(0, len(ids), MAX_BATCH):
+            chunk = ids[start : start + MAX_BATCH]
+            try:
+                jobs = await self._engine.get(chunk)
+            except Unavailable as error:
+                # The store comes back or the caller's patience ends; neither is this loop's to decide.
+                _log.debug("the store could not be asked about %d jobs: %s", len(chunk), error)
+                await self._host.sleep(LONGEST)
+                return
+            for id, job in zip(chunk, jobs, strict=True):
+                for wait in self._waits.get(id, ()):
+                    self._answer(wait, job)
+
+    @staticmethod
+    def _answer(wait: _Wait, job: Job | None) -> None:
+        error: HeadraceError | None = None
+        if job is None:
+            error = JobNotFound(wait.id)
+        elif not (job.ended or (wait.seen is not None and job != wait.seen)):
+            return
+        wait.settle(job, error)

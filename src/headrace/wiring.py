@@ -1,0 +1,110 @@
+"""From a URL to an engine: the only place that names one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from headrace.core.rules import Rules
+from headrace.engine import Engine
+from headrace.errors import ConfigError, MissingExtra, NotSupported
+from headrace.host import Host
+
+__all__ = ["GROUP", "connect", "redact"]
+
+GROUP = "headrace.engines"
+"""Entry points by which other packages bring engines: the name is the URL's scheme, the object a function that takes
+the URL, the Rules and the Host, and returns an Engine."""
+
+_LATER = {
+    "postgresql": ("asyncpg", "postgres"),
+    "redis": ("redis", "redis"),
+    "s3": ("obstore", "objects"),
+    "gs": ("obstore", "objects"),
+    "az": ("obstore", "objects"),
+}
+_SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql", "rediss": "redis"}
+_OWN = ("sqlite", "memory")
+
+
+def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") -> Engine:
+    """The engine a URL names; touches nothing until it is opened.
+
+    :raises ConfigError, MissingExtra, NotSupported:
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ConfigError(f"not a URL: {redact(url)!r} ({error})") from None
+    scheme = _SPELLINGS.get(parts.scheme, parts.scheme)
+    if scheme in _OWN and namespace != "headrace":
+        raise NotSupported(f"{scheme}:// holds one namespace: use another {'file' if scheme == 'sqlite' else 'App'}")
+    if scheme == "memory":
+        return _memory(parts, rules, host)
+    if scheme == "sqlite":
+        return _sqlite(parts, rules, host)
+    for point in entry_points(group=GROUP, name=scheme):
+        engine: Engine = point.load()(url, rules, host)
+        return engine
+    if scheme in _LATER:
+        library, extra = _LATER[scheme]
+        if find_spec(library) is None:
+            raise MissingExtra(f"{scheme}://", library, extra)
+        raise NotSupported(f"{scheme}:// is not in this version: use sqlite:/// or memory://")
+    others = sorted({*_OWN, *(point.name for point in entry_points(group=GROUP))})
+    raise ConfigError(f"no engine for {redact(url)!r}: known are {', '.join(f'{one}://' for one in others)}")
+
+
+def redact(url: str) -> str:
+    """The URL without its password, for messages and logs."""
+    head, sign, tail = url.partition("://")
+    place, slash, path = tail.partition("/")
+    user, at, machine = place.rpartition("@")
+    if not at or ":" not in user:
+        return url
+    return f"{head}{sign}{user.partition(':')[0]}:***@{machine}{slash}{path}"
+
+
+def _query(parts: SplitResult, known: Collection[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known:
+            there = f"known are {', '.join(known)}" if known else "there are none"
+            raise ConfigError(f"{parts.scheme}://: unknown parameter {name!r} in the URL; {there}")
+        if name in found:
+            raise ConfigError(f"{parts.scheme}://: the parameter {name!r} stands twice in the URL")
+        found[name] = value
+    if parts.fragment:
+        raise ConfigError(f"{parts.scheme}://: '#' in a URL begins a fragment; write it as %23")
+    return found
+
+
+def _memory(parts: SplitResult, rules: Rules, host: Host) -> Engine:
+    from headrace.engines.memory import MemoryEngine
+
+    _query(parts, ())
+    if parts.netloc or parts.path.strip("/"):
+        raise ConfigError("memory:// takes neither a host nor a path: every App has a store of its own")
+    return MemoryEngine(rules, host)
+
+
+def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
+    from headrace.engines.sqlite import SqliteEngine
+
+    query = _query(parts, ("synchronous",))
+    path = unquote(parts.path[1:])
+    if parts.netloc:
+        wrong = f"{parts.netloc}{parts.path}"
+        raise ConfigError(f"sqlite://{wrong} has a host; a relative path takes three slashes: sqlite:///{wrong}")
+    if not path or path.endswith("/"):
+        raise ConfigError("sqlite:// names no file: sqlite:///relative.db or sqlite:////absolute.db")
+    if path == ":memory:":
+        raise ConfigError("sqlite:///:memory: would be another store for every connection: use memory://")
+    synchronous = query.get("synchronous", "full").lower()
+    if synchronous not in ("full", "normal"):
+        raise ConfigError(f"sqlite://: synchronous must be 'full' or 'normal', not {synchronous!r}")
+    # Fixed here: a program that changes its directory later still means the same file.
+    return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous)
