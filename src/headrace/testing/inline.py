@@ -1,0 +1,120 @@
+"""A worker for tests: claims what is due and runs it right here, one job after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from headrace.core.change import Change
+from headrace.core.claim import Ask
+from headrace.core.job import ErrorInfo, Job, Progress
+from headrace.core.lifecycle import finish, progress, start
+from headrace.core.outcome import Ending, Failed
+from headrace.core.status import Status
+from headrace.engine import Claimed, Engine, WorkerInfo
+from headrace.errors import NotOpen, TransitionRefused
+from headrace.handler import Handler
+from headrace.host import Host
+from headrace.runtime.lanes import Lanes
+from headrace.worker.context import Context
+from headrace.worker.runner import call
+
+__all__ = ["Inline"]
+
+_RUNS, _RUNS_OF_ONE = 100_000, 1000
+
+_PATIENCE = 0.02
+"""Seconds a handler may take before the next job is begun beside it: it may be waiting for that one's result."""
+
+
+class Inline:
+    """Runs jobs on the caller's loop. Plain functions run on it too: a test sees everything in order."""
+
+    def __init__(self, engine: Engine, lanes: Lanes, host: Host, handlers: Callable[[], Mapping[str, Handler]]) -> None:
+        self.engine, self.lanes, self.host = engine, lanes, host
+        self.handlers = handlers
+        """What there is to run; asked each time, because a test may register more."""
+        self.id = host.dice.new_id(host.clock.now())
+        self.next_due: datetime | None = None
+        """When the next deferred job falls due, as of the last look."""
+
+    async def register(self) -> None:
+        """Make it known to the store."""
+        info = WorkerInfo(
+            id=self.id,
+            host=self.host.name,
+            pid=self.host.pid,
+            started_at=self.host.clock.now(),
+            concurrency=1,
+            tasks=tuple(sorted(self.handlers())),
+        )
+        await self.engine.register(info, self.host.clock.now())
+
+    async def drain(self) -> int:
+        """Run everything that is due, and whatever that submits; how many runs."""
+        total, times, running = 0, Counter[UUID](), set[asyncio.Task[None]]()
+        try:
+            while True:
+                job = await self._claim()
+                if job is not None:
+                    total, times[job.id] = total + 1, times[job.id] + 1
+                    if times[job.id] > _RUNS_OF_ONE or total > _RUNS:
+                        raise AssertionError(
+                            f"{total} runs and the clock has not moved: do jobs of {job.task!r} submit or snooze "
+                            f"themselves without a delay?"
+                        )
+                    running.add(asyncio.create_task(self.run(job), name=f"headrace-{job.task}"))
+                elif not running:
+                    return total
+                done, running = await asyncio.wait(running, timeout=_PATIENCE)
+                for task in done:
+                    task.result()
+        finally:
+            for task in running:
+                task.cancel()
+
+    async def _claim(self) -> Job | None:
+        now, tasks = self.host.clock.now(), frozenset(self.handlers())
+        profiles = (await self.engine.profiles()).profiles
+        # Whatever a job requires of a worker, a test is it.
+        ask = Ask(n=1, free=1, profiles=frozenset(profile.id for profile in profiles if profile.task in tasks))
+        answer = await self.engine.claim(self.id, ask, self.host.dice.token(), now)
+        if not isinstance(answer, Claimed):
+            raise NotOpen("the harness was taken for dead by a sweeper: do not run workers beside it")
+        self.next_due = answer.next_due
+        return answer.jobs[0] if answer.jobs else None
+
+    async def run(self, job: Job) -> None:
+        """Run one job that was claimed, and write what came of it."""
+        rules, reports = self.engine.rules, list[Progress]()
+        try:
+            job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))
+        except TransitionRefused:
+            return  # cancelled between claim and start
+        ctx = Context(job, attempt=job.attempt, started_at=job.started_at or job.updated_at, report=reports.append)
+        ending = await self._call(ctx, job)
+        if reports:
+            await self._write(job, lambda job, now: progress(job, now, reports[-1]))
+        await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
+
+    async def _call(self, ctx: Context, job: Job) -> Ending:
+        try:
+            return await call(self.handlers()[job.task], ctx, job)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            error = ErrorInfo("CancelledError", "the handler cancelled itself")
+            return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+
+    async def _write(self, ours: Job, verb: Callable[[Job, datetime], Change]) -> None:
+        """Write a change of a job that is running here; one that was taken away meanwhile is left alone."""
+
+        def still(job: Job, now: datetime) -> Change | None:
+            held = job.status is Status.RUNNING and (job.worker, job.epoch) == (self.id, ours.epoch)
+            return verb(job, now) if held else None
+
+        await self.lanes.decide(ours.id, still)

@@ -1,0 +1,190 @@
+"""The user's own app under test: a memory store, a clock that moves by hand, and no worker but the test itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, ParamSpec, Self
+from uuid import UUID
+
+import msgspec
+
+from headrace.app import App
+from headrace.core.job import Job
+from headrace.engine import Duplicated, Inserted
+from headrace.errors import JobNotFound
+from headrace.handle import JobHandle
+from headrace.handler import Handler
+from headrace.maintenance import Planner, Sweeper
+from headrace.task import Task
+from headrace.testing.clock import FakeClock
+from headrace.testing.inline import Inline
+
+__all__ = ["Harness", "harness"]
+
+P = ParamSpec("P")
+
+_SHOWN = 20
+
+
+def harness(app: App, *, now: datetime | None = None, inline: bool = False) -> Harness:
+    """An async context manager in which ``app`` runs on a memory store and a fake clock that starts at ``now``.
+
+    Jobs wait until ``drain`` or ``advance`` runs them; with ``inline`` a job that is due runs before its submit
+    returns.
+    """
+    return Harness(app, FakeClock(now), inline=inline)
+
+
+class Harness:
+    """What a test does with an app: see what was submitted, run it, let time pass."""
+
+    def __init__(self, app: App, clock: FakeClock, *, inline: bool = False) -> None:
+        self.app, self.clock = app, clock
+        self._inline = inline
+        self._submitted: dict[UUID, Job] = {}
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self.app.override(url="memory://", clock=self.clock))
+            await stack.enter_async_context(self.app)
+            app, engine, lanes, host = self.app, self.app.engine, self.app.lanes, self.app.host
+            self._runner = Inline(engine, lanes, host, lambda: app.handlers)
+            self._planner = Planner(engine, lanes, host, self._runner.id)
+            self._sweeper = Sweeper(engine, lanes, host, self._runner.id)
+            await self._runner.register()
+            await app.announce()
+            self._record()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _record(self) -> None:
+        """Keep what goes through the lanes, in both their doors; they are made anew each time the app is entered."""
+        lanes = self.app.lanes
+        insert, insert_many = lanes.insert, lanes.insert_many
+
+        async def insert_one(job: Job) -> Inserted | Duplicated:
+            answer = await insert(job)
+            await self._inserted([answer])
+            return answer
+
+        async def insert_all(jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+            answers = await insert_many(jobs)
+            await self._inserted(answers)
+            return answers
+
+        vars(lanes).update(insert=insert_one, insert_many=insert_all)
+
+    async def _inserted(self, answers: Sequence[Inserted | Duplicated]) -> None:
+        for answer in answers:
+            if isinstance(answer, Inserted):
+                self._submitted.setdefault(answer.job.id, answer.job)
+        if self._inline:
+            await self._runner.drain()
+
+    # -- looking
+
+    @property
+    def now(self) -> datetime:
+        """What the clock shows."""
+        return self.clock.now()
+
+    @property
+    def submitted(self) -> list[Job]:
+        """Every job submitted so far, in order, as it was then."""
+        return list(self._submitted.values())
+
+    async def job(self, job: JobHandle[Any] | Job | UUID) -> Job:
+        """The job as it is now.
+
+        :raises JobNotFound:
+        """
+        id = job if isinstance(job, UUID) else job.id
+        (found,) = await self.app.engine.get([id])
+        if found is None:
+            raise JobNotFound(id)
+        return found
+
+    def assert_submitted(self, task: Task[P, Any], *args: P.args, **kwargs: P.kwargs) -> Job:
+        """A job of this task with these arguments was submitted; the last such job, as it was then.
+
+        Arguments left out stand for their defaults, on both sides.
+        """
+        __tracebackhide__ = True  # a test runner shows the line of the test instead
+        handler = task.handler
+        expected = _arguments(handler, handler.encode(args, kwargs))
+        for job in reversed(self._of(handler)):
+            if _arguments(handler, job.payload_text) == expected:
+                return job
+        raise AssertionError(f"not submitted: {_call(handler.name, expected)}\n{self._told()}")
+
+    def assert_not_submitted(self, task: Task[..., Any]) -> None:
+        """No job of this task was submitted."""
+        __tracebackhide__ = True
+        if found := self._of(task.handler):
+            raise AssertionError(f"{task.name} was submitted {len(found)} times\n{self._told()}")
+
+    def _of(self, handler: Handler) -> list[Job]:
+        names = {handler.name, *handler.aliases}
+        return [job for job in self._submitted.values() if job.task in names]
+
+    def _told(self) -> str:
+        jobs = self.submitted
+        if not jobs:
+            return "nothing was submitted"
+        lines = [f"  {_call(job.task, job.payload)}" for job in jobs[-_SHOWN:]]
+        more = [f"  … and {len(jobs) - _SHOWN} before them"] if len(jobs) > _SHOWN else []
+        return "\n".join(["submitted were:", *more, *lines])
+
+    # -- letting things happen
+
+    async def drain(self) -> int:
+        """Run everything that is due now, and whatever that submits; how many runs."""
+        return await self._runner.drain()
+
+    async def advance(self, seconds: float = 0.0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> int:
+        """Let time pass: the clock goes from one due moment to the next, and what falls due is run; how many runs."""
+        passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
+        if passed < timedelta(0):
+            raise ValueError(f"time passes in one direction, not by {passed}")
+        target, total = self.now + passed, await self._due()
+        while (moment := self._next_moment()) is not None and moment <= target:
+            self.clock.advance_to(moment)
+            total += await self._due()
+        self.clock.advance_to(target)
+        return total + await self._due()
+
+    def _next_moment(self) -> datetime | None:
+        moments = (self._runner.next_due, self._planner.next_due)
+        return min((one for one in moments if one is not None and one > self.now), default=None)
+
+    async def _due(self) -> int:
+        """Fire what the schedules say, end what has expired, run what is due."""
+        await self._planner.tick()
+        await self._sweeper.sweep()
+        total = await self._runner.drain()
+        # A job that was run may have made or changed a schedule.
+        await self._planner.tick()
+        return total
+
+
+def _arguments(handler: Handler, payload_text: str) -> dict[str, Any]:
+    defaults = {one.name: one.default for one in handler.parameters if not one.required}
+    return defaults | handler.decode(payload_text)
+
+
+def _call(name: str, arguments: dict[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={_shown(value)}' for key, value in arguments.items())})"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value) if not isinstance(value, msgspec.Struct) else str(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
