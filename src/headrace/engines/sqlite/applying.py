@@ -1,0 +1,138 @@
+"""Apply: decided changes in one step; a second look only at those that did not take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
+from headrace.core.job import Job
+from headrace.core.status import Verb
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.rows import Micros, Moments, Record, encode, job_of, key_of, row_of_change, text
+
+__all__ = ["Turn", "apply"]
+
+_missed = msgspec.json.Decoder(list[int]).decode
+_seen = msgspec.json.Decoder(list[tuple[int | None, Record | None, Record | None]]).decode
+
+
+class Turn:
+    """Changes on their way into the store, encoded before they are handed to the thread."""
+
+    def __init__(self, changes: Sequence[Change]) -> None:
+        at = Micros()
+        self.changes = changes
+        self.places: list[int] = []
+        self.notes: list[int] = []
+        rows, ends, attempts, events, notes = [], [], [], [], []
+        for place, change in enumerate(changes):
+            job, rev = change.job, change.rev
+            if change.verb is Verb.PROGRESS:
+                self.notes.append(place)
+                notes.append((job.seq, rev, text(job.progress), at[job.updated_at]))
+                continue
+            self.places.append(place)
+            rows.append(row_of_change(change, at))
+            if job.result_text is not None or job.error is not None:
+                ends.append((job.seq, rev, job.result_text, text(job.error)))
+            if change.attempt is not None:
+                attempts.append((job.seq, rev, change.attempt.number, encode(change.attempt)))
+            if change.event is not None:
+                events.append((job.seq, rev, encode(change.event)))
+        self._args = (encode(rows), encode(ends), encode(attempts), encode(events), encode(notes))
+
+    def write(self, connection: apsw.Connection) -> list[int]:
+        """Apply them; the places of those that did not take."""
+        rows, notes = connection.execute(ask("apply"), self._args).get
+        if rows == notes == "[]":
+            return []
+        return sorted([self.places[key] for key in _missed(rows)] + [self.notes[key] for key in _missed(notes)])
+
+
+class _Taking(Turn):
+    """One change that takes a key; it may find the key held."""
+
+    def write(self, connection: apsw.Connection) -> list[int]:
+        try:
+            return super().write(connection)
+        except apsw.ConstraintError:
+            return [0]
+
+
+class _Reviving(_Taking):
+    """One change that brings an ended job back; its profile may have been counted as not live since."""
+
+    def write(self, connection: apsw.Connection) -> list[int]:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute(ask("revive"), (self.changes[0].job.seq,)).get is not None:
+            connection.execute("UPDATE books SET profiles_rev = profiles_rev + 1")
+        missed = super().write(connection)
+        connection.execute("COMMIT")
+        return missed
+
+
+def _turns(changes: Sequence[Change]) -> list[Turn]:
+    """The changes in as few steps as will do: one that takes a key stands alone, because it may be refused."""
+    cut: list[Turn] = []
+    run: list[Change] = []
+    for change in changes:
+        if change.verb is not Verb.RETRY and change.key is not Key.TAKE:
+            run.append(change)
+            continue
+        cut += [Turn(run)] if run else []
+        cut.append(_Reviving([change]) if change.verb is Verb.RETRY else _Taking([change]))
+        run = []
+    return [*cut, Turn(run)] if run else cut
+
+
+def _write(connection: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[int], str]:
+    """Apply the turns; the places of the changes that did not take, and what the store holds instead."""
+    before, missed, wanted = 0, list[int](), list[tuple[UUID, str | None]]()
+    for turn in turns:
+        for place in turn.write(connection):
+            change = turn.changes[place]
+            missed.append(before + place)
+            wanted.append((change.job.id, key_of(change.job) if change.key is Key.TAKE else None))
+        before += len(turn.changes)
+    return missed, connection.execute(ask("second_look"), (encode(wanted),)).get if missed else "[]"
+
+
+async def apply(hand: Hand, changes: Sequence[Change]) -> list[Verdict]:
+    """Apply each change if its rev and owner still hold; verdicts in the same order."""
+    verdicts: list[Verdict] = [Applied(change.job) for change in changes]
+    left = list(enumerate(changes))
+    while left:
+        turns = _turns([change for _, change in left])
+        missed, seen = await hand.run(lambda connection: _write(connection, turns))  # noqa: B023
+        again = []
+        moments = Moments()
+        for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
+            at, change = left[place]
+            job = None if record is None else job_of(record, moments)
+            verdict = _judge(change, last, job, None if holder is None else job_of(holder, moments))
+            if verdict is not None:
+                verdicts[at] = verdict
+            elif job is not None:
+                # It could be applied after all: the key is free by now, or the job did not know its order number.
+                again.append((at, replace(change, job=replace(change.job, seq=job.seq))))
+        left = again
+    return verdicts
+
+
+def _judge(change: Change, last: int | None, job: Job | None, holder: Job | None) -> Verdict | None:
+    """What to say of a change that did not take; None: try again."""
+    if job is None:
+        return WasStale(None)
+    if change.id != 0 and change.id == last:
+        return Applied(change.job)
+    if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
+        return WasStale(job)
+    if change.rev != job.rev or holder is not None:
+        return Conflict(job, holder if change.rev == job.rev else None)
+    return None

@@ -1,0 +1,87 @@
+"""Checks: the health of the file, for people to read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+
+from headrace.core.query import Ledger
+from headrace.engine import Check
+from headrace.engines.sqlite import migrate
+from headrace.engines.sqlite.connection import ask
+
+__all__ = ["check"]
+
+_LOW = 256 * 1024 * 1024
+_LONG_LOG = 512 * 1024 * 1024
+_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs", "lustre"})
+
+
+def check(connection: apsw.Connection, path: Path, synchronous: str) -> Iterator[Check]:
+    """Every finding, good and bad."""
+    yield Check("library", "ok", f"SQLite {apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
+    done = migrate.applied(connection)
+    yield Check("schema", "ok", done[-1] if done else "none")
+    if connection.pragma("journal_mode") == "wal":
+        yield Check("journal", "ok", "write-ahead log")
+    else:
+        yield Check("journal", "fail", "not a write-ahead log", "close every other program that has the file open")
+    if synchronous == "full":
+        yield Check("synchronous", "ok", "every acknowledged write is on disk")
+    else:
+        yield Check(
+            "synchronous",
+            "warn",
+            "a power failure may take the last writes, though never the file's consistency",
+            "leave ?synchronous=normal out of the URL",
+        )
+    yield _integrity(connection, path)
+    yield from _room(path)
+    yield _ledger(Ledger(*connection.execute(ask("ledger")).get))
+
+
+def _integrity(connection: apsw.Connection, path: Path) -> Check:
+    found = [text for (text,) in connection.execute("PRAGMA quick_check(5)").fetchall()]
+    if found == ["ok"]:
+        return Check("integrity", "ok", "the file is sound")
+    return Check("integrity", "fail", "; ".join(found), f"restore a backup, or try `sqlite3 {path} .recover`")
+
+
+def _room(path: Path) -> Iterator[Check]:
+    free = shutil.disk_usage(path.parent).free
+    level = "ok" if free > _LOW else "warn"
+    yield Check("disk", level, f"{free // 2**20} MiB free", None if level == "ok" else "make room before it is full")
+    log = path.with_name(path.name + "-wal")
+    size = log.stat().st_size if log.exists() else 0
+    if size > _LONG_LOG:
+        yield Check("log", "warn", f"{size // 2**20} MiB", "some program keeps a read open; find and close it")
+    else:
+        yield Check("log", "ok", f"{size // 2**10} KiB")
+    kind = _filesystem(path)
+    if kind in _REMOTE:
+        yield Check("filesystem", "fail", f"{kind}: locks over a network do not hold", "keep the file on a local disk")
+    elif kind:
+        yield Check("filesystem", "ok", kind)
+
+
+def _filesystem(path: Path) -> str | None:
+    """The kind of file system the file is on, where the system tells."""
+    try:
+        mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    best, kind = 0, None
+    for line in mounts:
+        parts = line.split()
+        if len(parts) > 2 and len(parts[1]) >= best and path.is_relative_to(parts[1]):
+            best, kind = len(parts[1]), parts[2]
+    return kind
+
+
+def _ledger(ledger: Ledger) -> Check:
+    if ledger.unaccounted:
+        return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
+    return Check("ledger", "ok", f"{ledger.accepted} accepted, all accounted for")

@@ -1,0 +1,73 @@
+"""Claim and promote: who gets what, decided in one step on the thread that writes."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+import apsw
+import msgspec
+
+from headrace.core.claim import Ask, grant
+from headrace.core.rules import Rules
+from headrace.engine import Claimed, Dead
+from headrace.engines.sqlite.connection import ask as statement
+from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.lines import Served
+from headrace.engines.sqlite.rows import jobs_of, micros, moment
+
+__all__ = ["Claiming", "promote"]
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """What a claim is answered beside its jobs."""
+
+    alive: bool
+    lines_rev: int
+    profiles_rev: int
+    settings_rev: int
+    next_due: int | None
+
+
+_head = msgspec.json.Decoder(_Head, strict=False).decode
+
+
+class Claiming:
+    """The claim lane of one session, with the lines it serves."""
+
+    def __init__(self, hand: Hand, rules: Rules) -> None:
+        self._hand, self._rules = hand, rules
+        self._served = Served()
+
+    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Promote what is due, then give the worker the first jobs in order that it may take."""
+        given = grant(worker, ask, request, now, self._rules)
+        accepted = None if given.accepted_at is None else micros(given.accepted_at)
+        terms = (ask.n, ask.free, self._rules.fragile_after, given.status.value)
+        times = (micros(given.assigned_at), accepted, micros(given.act_by))
+
+        def write(connection: apsw.Connection) -> tuple[_Head, str]:
+            number, rev = self._served.of(connection, ask)
+            while True:
+                args = (worker.bytes, request, number, rev, *terms, *times)
+                top, jobs = connection.execute(statement("claim"), args).get
+                head = _head(top)
+                if not head.alive or head.lines_rev == rev:
+                    return head, jobs
+                number, rev = self._served.of(connection, ask, head.lines_rev)
+
+        head, jobs = await self._hand.run(write)
+        if not head.alive:
+            return Dead()
+        due = None if head.next_due is None else moment(head.next_due)
+        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, due)
+
+
+async def promote(hand: Hand, now: datetime, limit: int) -> int:
+    """Queue deferred jobs that are due; how many."""
+
+    def write(connection: apsw.Connection) -> int:
+        connection.execute(statement("promote"), (micros(now), limit))
+        return connection.changes()
+
+    return await hand.run(write)

@@ -1,0 +1,87 @@
+"""Find: the shortest list of candidates that is sure to hold the answers, then one filter for all."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import apsw
+import msgspec
+
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.query import Filter, Page, as_seen, cursor_of
+from headrace.core.status import DEFERRED, HELD, Status
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.rows import encode, jobs_of, micros
+
+__all__ = ["GROUPS", "find", "prepare"]
+
+GROUPS: tuple[frozenset[Status], ...] = (
+    frozenset({Status.QUEUED}),
+    DEFERRED,
+    frozenset({Status.PENDING, Status.WAITING}),
+    HELD,
+    frozenset({Status.FAILED, Status.CANCELLED}),
+)
+"""Statuses with an index of their own; the completed are too many to be gathered and sorted."""
+
+_NEWEST = 2**62
+
+_error = msgspec.json.Decoder(ErrorInfo).decode
+
+
+def prepare(connection: apsw.Connection) -> None:
+    """Teach a reading connection to search text as ``core.query.matches`` does."""
+
+    def mentions(place: str, text: str) -> bool:
+        return text in place.lower()
+
+    def mentions_error(document: str, text: str) -> bool:
+        error = _error(document)
+        return text in error.type.lower() or text in error.message.lower()
+
+    connection.create_scalar_function("mentions", mentions, 2, deterministic=True)
+    connection.create_scalar_function("mentions_error", mentions_error, 2, deterministic=True)
+
+
+async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
+    """The jobs that match, as seen now, newest first."""
+    below = cursor_of(cursor)
+    tag = None if filter.tag is None else f"t{filter.tag}"
+    schedule = None if filter.schedule is None else f"s{filter.schedule}"
+    among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
+    args = (
+        _NEWEST if below is None else below,
+        limit + 1,
+        micros(now),
+        encode(sorted(filter.status)) if filter.status else None,
+        filter.task,
+        filter.queue,
+        tag,
+        schedule,
+        tag or schedule,
+        *(not group.isdisjoint(among) for group in GROUPS),
+        None if filter.text is None else filter.text.lower(),
+    )
+    gathered = bool(filter.status) and Status.COMPLETED not in filter.status
+
+    def read(connection: apsw.Connection) -> str:
+        found: str = connection.execute(_source(connection, args, gathered) + ask("find"), args).get
+        return found
+
+    jobs = jobs_of(await hand.run(read))
+    items = tuple(as_seen(job, now) for job in jobs[:limit])
+    if len(jobs) <= limit:
+        return Page(items)
+    return Page(items, str(items[-1].seq) if items else cursor)
+
+
+def _source(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) -> str:
+    """Where to look for candidates."""
+    if args[8] is not None:
+        return ask("find_by_label")
+    rare = ask("find_by_status")
+    if gathered and connection.execute(rare + ask("find_few"), args).get:
+        return rare
+    return ask("find_by_seq")

@@ -1,0 +1,141 @@
+"""A hand: a thread that owns one connection and does one thing after another with it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from headrace.engines.sqlite.connection import translate
+from headrace.errors import NotOpen
+from headrace.host import Host
+
+__all__ = ["Hand"]
+
+T = TypeVar("T")
+
+_Work = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+PATIENCE = 30.0
+"""Seconds a locked file is waited for before the caller is told."""
+
+_WAIT = 60
+"""Milliseconds of one wait inside SQLite. It waits longer and longer within one, up to a tenth of a second; beginning
+anew is what keeps a busy neighbour from being ahead every time."""
+
+
+class Hand:
+    """Does what it is given, in order, on its own thread; whoever asks awaits the answer on their own loop.
+
+    An asker who leaves changes nothing: what was handed over is done.
+    """
+
+    def __init__(self, name: str, path: Path, host: Host, connect: Callable[[], apsw.Connection]) -> None:
+        self._name, self._path, self._host, self._connect = name, path, host, connect
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._over: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Start the thread and connect on it; what is wrong with the file is raised here."""
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        over: asyncio.Future[None] = loop.create_future()
+        self._work, self._over = SimpleQueue(), over
+
+        def main(work: SimpleQueue[_Work | None] = self._work) -> None:
+            try:
+                self._main(work, lambda error: _tell(loop, ready, None, error))
+            finally:
+                _tell(loop, over, None, None)
+
+        self._thread = threading.Thread(target=main, name=self._name, daemon=True)
+        self._thread.start()
+        try:
+            await ready
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Do what is queued, disconnect, and end the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._over is not None:
+            self._work.put(None)
+            await asyncio.shield(self._over)
+            thread.join()  # it has nothing left to do
+
+    async def run(self, call: Callable[[apsw.Connection], T]) -> T:
+        """Have this done; its answer or its error."""
+        if self._thread is None:
+            raise NotOpen("this session of the SQLite engine is not open")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._work.put((call, answer, loop))
+        return await answer
+
+    # -- on the thread
+
+    def _main(self, work: SimpleQueue[_Work | None], ready: Callable[[Exception | None], None]) -> None:
+        try:
+            connection = self._patiently(None, self._connect)
+        except Exception as error:
+            ready(translate(error, self._path))
+            return
+        ready(None)
+        try:
+            while (item := work.get()) is not None:
+                call, answer, asker = item
+                try:
+                    _tell(asker, answer, self._patiently(connection, lambda: call(connection)), None)  # noqa: B023
+                except Exception as error:
+                    _tell(asker, answer, None, translate(error, self._path))
+                del item, call, answer
+        finally:
+            connection.close()
+
+    def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T]) -> T:
+        """Do it, waiting while another process holds the lock, but not for ever."""
+        began = self._host.clock.monotonic()
+        tries = 0
+        while True:
+            try:
+                if connection is not None:
+                    connection.set_busy_timeout(int(_WAIT * (0.5 + self._host.dice.chance())))
+                return act()
+            except (apsw.BusyError, apsw.LockedError):
+                tries += 1
+                _undo(connection)
+                # The count is for clocks that stand still.
+                if self._host.clock.monotonic() - began > PATIENCE or tries * _WAIT > 4000 * PATIENCE:
+                    raise
+            except BaseException:
+                _undo(connection)
+                raise
+
+
+def _undo(connection: apsw.Connection | None) -> None:
+    """Leave no transaction open behind an error."""
+    if connection is not None and connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], answer: T | None, error: Exception | None) -> None:
+    try:
+        loop.call_soon_threadsafe(_settle, future, answer, error)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        pass
+
+
+def _settle(future: asyncio.Future[T], answer: T, error: Exception | None) -> None:
+    if future.done():  # the asker left
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,170 @@
+"""Insert: new jobs in one step; a second look only when an id or a key is here already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import apsw
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.change import Change
+from headrace.core.job import Job
+from headrace.core.status import Verb
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engines.sqlite.applying import Turn
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.lines import Place, intern, place_of, too_many
+from headrace.engines.sqlite.rows import Micros, Moments, Record, encode, job_of, key_of, labels_of, row_of_new
+
+__all__ = ["Inserting"]
+
+_known = msgspec.json.Decoder(list[tuple[int, str, Record]]).decode
+
+
+class _Collected(Exception):
+    """The lines this session remembers were collected by another."""
+
+
+class Inserting:
+    """The insert lane of one session, with the lines it remembers."""
+
+    def __init__(self, hand: Hand) -> None:
+        self._hand = hand
+        self._lines: dict[Place, int] = {}
+        self._collected = -1
+
+    async def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given."""
+        places = [place_of(job) for job in jobs]
+        while True:
+            refused = await self._learn(places)
+            taken = [at for at, place in enumerate(places) if place not in refused]
+            batch = _Batch([jobs[at] for at in taken], [self._lines[places[at]] for at in taken], self._collected)
+            try:
+                stored = await self._hand.run(batch.write) if taken else []
+            except _Collected:
+                self._lines.clear()
+                continue
+            if len(taken) == len(jobs):
+                return stored if isinstance(stored, list) else batch.inserted(stored)
+            answers: list[InsertAnswer] = [Refused(too_many())] * len(jobs)
+            for at, answer in zip(taken, stored if isinstance(stored, list) else batch.inserted(stored), strict=True):
+                answers[at] = answer
+            return answers
+
+    async def _learn(self, places: Sequence[Place]) -> set[Place]:
+        """Intern what this session does not remember; the places there is no room for."""
+        refused: set[Place] = set()
+        while missing := {place for place in places if place not in self._lines} - refused:
+            collected, lines = await self._hand.run(lambda connection: intern(connection, missing))  # noqa: B023
+            if collected != self._collected:
+                self._lines.clear()
+                refused.clear()
+                self._collected = collected
+            self._lines |= {place: line for place, line in lines.items() if line is not None}
+            refused |= {place for place, line in lines.items() if line is None}
+        return refused
+
+
+class _Batch:
+    """Jobs on their way into the store, encoded before they are handed to the thread."""
+
+    def __init__(self, jobs: list[Job], lines: list[int], collected: int) -> None:
+        self._jobs, self._lines, self._collected = jobs, lines, collected
+        self._plain = all(_is_new(job) for job in jobs)
+        self._args = self._encode(range(len(jobs)))
+
+    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
+        at = Micros()
+        rows = [row_of_new(self._jobs[index], self._lines[index], at) for index in chosen]
+        labels = [
+            (place, label)
+            for place, index in enumerate(chosen)
+            if (spec := self._jobs[index].spec).tags or spec.schedule is not None
+            for label in labels_of(self._jobs[index])
+        ]
+        return encode(rows), encode(labels), len(rows), self._collected
+
+    def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
+        """Store them: the order number of the first if all were new, else an answer each."""
+        if self._plain:
+            try:
+                return self._insert(connection, self._args) + 1
+            except apsw.ConstraintError:
+                pass  # an id or a key is here already: look which
+        connection.execute("BEGIN IMMEDIATE")
+        answers = self._sort_out(connection)
+        connection.execute("COMMIT")
+        return answers
+
+    def inserted(self, first: int) -> list[InsertAnswer]:
+        """The answers when all were new."""
+        return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
+
+    def _insert(self, connection: apsw.Connection, args: tuple[str, str, int, int]) -> int:
+        """Write the rows; the order number before theirs."""
+        try:
+            last: int = connection.execute(ask("insert"), args).get
+        except apsw.ConstraintError as error:
+            if error.extendedresult == apsw.SQLITE_CONSTRAINT_TRIGGER:
+                raise _Collected from None
+            raise
+        return last - args[2]
+
+    def _sort_out(self, connection: apsw.Connection) -> list[InsertAnswer]:
+        ids: dict[UUID, Job] = {}
+        keys: dict[str | None, Job] = {}
+        moments = Moments()
+        names = [(job.id, key_of(job)) for job in self._jobs]
+        for _, by, record in _known(connection.execute(ask("known"), (encode(names),)).get):
+            job = job_of(record, moments)
+            if by == "id":
+                ids[job.id] = job
+            else:
+                keys[key_of(job)] = job
+        fresh, told = self._decide(ids, keys, names)
+        before = self._insert(connection, self._encode(fresh))
+        stored = [replace(self._jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
+        ids |= {job.id: job for job in stored}
+        if not self._plain:
+            self._finish(connection, stored)
+        return [Inserted(ids[id]) if of is None else Duplicated(ids[of]) for id, of in told]
+
+    def _decide(
+        self, ids: dict[UUID, Job], keys: dict[str | None, Job], names: list[tuple[UUID, str | None]]
+    ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
+        """Which jobs to store, and for each job the id it is answered with or is a duplicate of."""
+        here = set(ids)
+        holders = {key: job.id for key, job in keys.items() if key is not None}
+        ids |= {job.id: job for job in keys.values()}
+        fresh, told = [], list[tuple[UUID, UUID | None]]()
+        for index, (id, key) in enumerate(names):
+            holder = None if key is None or id in here else holders.get(key)
+            told.append((id, holder))
+            if id in here or holder is not None:
+                continue
+            here.add(id)
+            fresh.append(index)
+            if key is not None and not self._jobs[index].ended:
+                holders[key] = id
+        return fresh, told
+
+    def _finish(self, connection: apsw.Connection, stored: list[Job]) -> None:
+        """Write what a job brings along beyond a new one's fields."""
+        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not _is_new(job)]
+        if rest:
+            Turn(rest).write(connection)
+
+
+def _is_new(job: Job) -> bool:
+    """Whether it is as submit makes it: all that ``insert.sql`` writes."""
+    return (
+        job.rev == 1
+        and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
+        and job.worker is job.claim is job.assigned_at is job.accepted_at is job.started_at is None
+        and job.first_started_at is job.finished_at is job.cancel_requested_at is job.reason is None
+        and job.streak is job.progress is job.result_text is job.error is None
+    )

@@ -1,0 +1,138 @@
+-- Times are microseconds since 1970 in UTC. Ids are the 16 bytes of a UUID. Texts named in brackets are JSON.
+
+-- What is counted and numbered once for the whole store; one row.
+CREATE TABLE books (
+  last_seq     INTEGER NOT NULL,  -- the highest order number given; never given twice
+  accepted     INTEGER NOT NULL,
+  pruned       INTEGER NOT NULL,
+  profiles_rev INTEGER NOT NULL,
+  settings_rev INTEGER NOT NULL,
+  lines_rev    INTEGER NOT NULL,  -- grows when a line is added or removed
+  collected    INTEGER NOT NULL   -- grows when lines are removed: sessions forget what they interned
+) STRICT;
+INSERT INTO books VALUES (0, 0, 0, 0, 0, 0, 0);
+
+CREATE TABLE profiles (
+  id       INTEGER PRIMARY KEY AUTOINCREMENT,
+  task     TEXT NOT NULL,
+  requires TEXT NOT NULL,     -- {JSON}, keys sorted
+  live     INTEGER NOT NULL,  -- 0: no live job needs it; it waits for an ended one to come back or to be pruned
+  UNIQUE (task, requires)
+) STRICT;
+
+-- A line is where jobs stand that are alike to every worker: one queue, one profile.
+CREATE TABLE lines (
+  id      INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue   TEXT NOT NULL,
+  profile INTEGER NOT NULL,
+  UNIQUE (queue, profile)
+) STRICT;
+CREATE INDEX lines_of_profile ON lines (profile);
+
+-- The hot part: narrow, and without what only people read.
+CREATE TABLE jobs (
+  seq                 INTEGER PRIMARY KEY,
+  id                  BLOB NOT NULL UNIQUE,
+  line                INTEGER NOT NULL,
+  status              TEXT NOT NULL,
+  rank                INTEGER NOT NULL,  -- the priority, negated: smaller is claimed first
+  arrived_at          INTEGER NOT NULL,
+  available_at        INTEGER NOT NULL,
+  updated_at          INTEGER NOT NULL,
+  rev                 INTEGER NOT NULL,
+  epoch               INTEGER NOT NULL,
+  attempt             INTEGER NOT NULL,
+  charged             INTEGER NOT NULL,
+  unstarted_losses    INTEGER NOT NULL,
+  redrives            INTEGER NOT NULL,
+  waits               INTEGER NOT NULL,
+  unnamed             INTEGER NOT NULL DEFAULT 0,  -- successive beats of its worker that did not name it
+  worker              BLOB,
+  claim               INTEGER,
+  act_by              INTEGER,
+  not_after           INTEGER,
+  assigned_at         INTEGER,
+  accepted_at         INTEGER,
+  started_at          INTEGER,
+  first_started_at    INTEGER,
+  finished_at         INTEGER,
+  cancel_requested_at INTEGER,
+  reason              TEXT,
+  streak              TEXT,              -- {JSON}
+  progress            TEXT,              -- {JSON}
+  held_key            TEXT,              -- [task, dedup key] while the job holds it
+  change              INTEGER            -- the id of the last change: a repeat is recognised by it
+) STRICT;
+CREATE INDEX ready ON jobs (line, rank, arrived_at, seq) WHERE status = 'queued';
+CREATE INDEX due ON jobs (available_at, line, status, arrived_at) WHERE status IN ('scheduled', 'retrying');
+CREATE INDEX parked ON jobs (line, status, arrived_at) WHERE status IN ('pending', 'waiting');
+CREATE INDEX held ON jobs (worker, claim) WHERE status IN ('assigned', 'accepted', 'running');
+CREATE INDEX expiring ON jobs (act_by)
+  WHERE act_by IS NOT NULL AND status IN ('pending', 'waiting', 'scheduled', 'queued', 'retrying');
+CREATE INDEX finished ON jobs (status, finished_at, line) WHERE status IN ('completed', 'failed', 'cancelled');
+CREATE INDEX unlucky ON jobs (status) WHERE status IN ('failed', 'cancelled');
+CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
+
+CREATE TABLE bodies (
+  seq     INTEGER PRIMARY KEY,
+  payload TEXT NOT NULL,  -- {JSON}, as submitted
+  spec    TEXT NOT NULL   -- {JSON}
+) STRICT;
+
+CREATE TABLE ends (
+  seq    INTEGER PRIMARY KEY,
+  result TEXT,            -- {JSON}
+  error  TEXT             -- {JSON}
+) STRICT;
+
+CREATE TABLE attempts (
+  seq    INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  data   TEXT NOT NULL,   -- {JSON}
+  PRIMARY KEY (seq, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE events (
+  id   INTEGER PRIMARY KEY,
+  seq  INTEGER NOT NULL,
+  data TEXT NOT NULL      -- {JSON}
+) STRICT;
+CREATE INDEX events_of_job ON events (seq);
+
+-- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule.
+CREATE TABLE labels (
+  seq   INTEGER NOT NULL,
+  label TEXT NOT NULL,
+  PRIMARY KEY (seq, label)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labelled ON labels (label, seq);
+
+-- No index but the key: a beat touches nothing else.
+CREATE TABLE workers (
+  id      BLOB PRIMARY KEY,
+  info    TEXT NOT NULL,  -- {JSON}
+  beat    TEXT NOT NULL,  -- {JSON}
+  beats   INTEGER NOT NULL,
+  beat_at INTEGER NOT NULL,
+  alive   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE settings (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL,    -- {JSON}
+  rev   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The settings queue:NAME, as claims read them; written with them.
+CREATE TABLE queues (
+  name     TEXT PRIMARY KEY,
+  priority INTEGER NOT NULL,
+  paused   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE leases (
+  name   TEXT PRIMARY KEY,
+  holder BLOB,
+  token  INTEGER NOT NULL,
+  until  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

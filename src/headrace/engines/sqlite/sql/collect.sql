@@ -1,0 +1,6 @@
+-- Forget the lines no job stands in, and count the profiles no live job needs as not live.
+DELETE FROM lines WHERE id NOT IN (SELECT DISTINCT line FROM jobs);
+DELETE FROM profiles WHERE id NOT IN (SELECT profile FROM lines);
+UPDATE profiles SET live = 0 WHERE id NOT IN (
+  SELECT profile FROM lines WHERE id IN (SELECT line FROM jobs WHERE status NOT IN ('completed', 'failed', 'cancelled')));
+UPDATE books SET collected = collected + 1, lines_rev = lines_rev + 1;

@@ -1,0 +1,19 @@
+-- Remove ended jobs with all that is kept of them, and count them. before: [[status, moment], …]
+CREATE TEMP TABLE old (seq INTEGER PRIMARY KEY);
+CREATE TEMP VIEW pruning AS SELECT NULL AS before, NULL AS n;
+CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
+  DELETE FROM old;
+  INSERT INTO old
+  SELECT j.seq FROM jsonb_each(new.before) e CROSS JOIN jobs j
+  WHERE j.status IN ('completed', 'failed', 'cancelled') AND j.status = e.value ->> 0 AND j.finished_at <= e.value ->> 1
+  LIMIT new.n;
+  DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM ends WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM attempts WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM events WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM labels WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
+  UPDATE books SET pruned = pruned + (SELECT count(*) FROM old);
+END;
+-- ask
+INSERT INTO pruning VALUES (?1, ?2) RETURNING (SELECT count(*) FROM old)

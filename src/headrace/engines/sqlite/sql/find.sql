@@ -1,0 +1,25 @@
+-- Of the candidates, those that match as seen at a moment, newest first.
+-- ?2 how many, ?3 the moment, ?4 statuses, ?5 task, ?6 queue, ?7 tag, ?8 schedule (as labels), ?15 text, in lower case
+SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
+  SELECT (SELECT doc FROM record WHERE seq = j.seq) AS doc
+  FROM source s
+    CROSS JOIN jobs j ON j.seq = s.seq
+    CROSS JOIN lines l ON l.id = j.line
+    CROSS JOIN profiles p ON p.id = l.profile
+  WHERE (?4 IS NULL OR iif(j.status IN ('scheduled', 'retrying') AND j.available_at <= ?3, 'queued', j.status)
+      IN (SELECT value FROM json_each(?4)))
+    AND (?5 IS NULL OR p.task = ?5)
+    AND (?6 IS NULL OR l.queue = ?6)
+    AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = ?7))
+    AND (?8 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = ?8))
+    AND (?15 IS NULL OR (
+      -- What is plain ASCII is searched here; for the rest lower() knows too little.
+      SELECT instr(lower(substr(hex(j.id), 1, 8) || '-' || substr(hex(j.id), 9, 4) || '-' || substr(hex(j.id), 13, 4)
+          || '-' || substr(hex(j.id), 17, 4) || '-' || substr(hex(j.id), 21)), ?15)
+        OR iif(octet_length(p.task) = length(p.task), instr(lower(p.task), ?15), mentions(p.task, ?15))
+        OR iif(octet_length(b.payload) = length(b.payload), instr(lower(b.payload), ?15), mentions(b.payload, ?15))
+        OR (e.error IS NOT NULL AND mentions_error(e.error, ?15))
+      FROM bodies b LEFT JOIN ends e ON e.seq = b.seq WHERE b.seq = j.seq))
+  ORDER BY s.seq DESC
+  LIMIT ?2
+)
