@@ -1,0 +1,158 @@
+"""What a user may write, and the types it has: read by the type checkers, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+from uuid import UUID
+
+from headrace import App, Context, Cron, Draft, Every, Job, JobHandle, Retry, Status, Tasks
+from headrace.core.query import Page
+from headrace.task import AsyncTask
+
+app = App("memory://", defaults={"queue": "all", "timeout": None})
+
+
+@dataclass
+class Options:
+    crop: bool = False
+
+
+@app.task
+async def resize(ctx: Context, image: str, width: int = 800) -> dict[str, str | int]:
+    return {"image": image, "width": width}
+
+
+@app.task(retry=Retry(max_retries=5), timeout=timedelta(minutes=1), queue="images", priority=70)
+async def crop(image: str, *, options: Options | None = None) -> bytes:
+    return b""
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task(run_in="process", name="maths.power", aliases=["pow"])
+def power(ctx: Context, base: float, exponent: float = 2.0) -> float:
+    return base * exponent
+
+
+@app.task(schedule=Cron("0 2 * * *", tz="Europe/Berlin"))
+async def nightly() -> None: ...
+
+
+@app.task(schedule=Every(minutes=5), dedup="often")
+def often(ctx: Context) -> None: ...
+
+
+images = app.task(queue="images")
+
+
+@images
+async def thumbnail(image: str) -> str:
+    return image
+
+
+@images(priority=90)
+def urgent(image: str) -> str:
+    return image
+
+
+tasks = Tasks(prefix="billing.")
+
+
+@tasks.task
+async def charge(ctx: Context, customer: UUID, cents: int) -> str:
+    return ""
+
+
+# A first parameter that takes anything takes a Context too, and still is not one.
+
+
+@app.task
+def anything(value: object) -> int:
+    return 1
+
+
+@app.task
+async def whatever(value: Any, more: int) -> int:
+    return 1
+
+
+def the_functions_signature_is_the_tasks() -> None:
+    assert_type(add.draft(1, b=2), Draft[int])
+    assert_type(add(1, 2), int)
+    assert_type(power(2.0), float)
+    here: Coroutine[Any, Any, dict[str, str | int]] = resize("a.png")
+    here.close()
+    assert_type(nightly.draft(), Draft[None])
+    assert_type(often.draft(), Draft[None])
+    assert_type(thumbnail.draft("a"), Draft[str])
+    assert_type(urgent.draft(image="a"), Draft[str])
+    assert_type(anything.draft("a"), Draft[int])
+    assert_type(anything.draft(value=1), Draft[int])
+    whatever.draft("a", more=1)  # its type is known to one of the checkers only: Any fits every overload
+
+
+async def results_have_the_functions_type() -> None:
+    assert_type(await resize.submit("cat.png", width=320), JobHandle[dict[str, str | int]])
+    assert_type(await (await resize.submit(image="cat.png")).result(timeout=10), dict[str, str | int])
+    assert_type(await crop.run("a", options=Options()), bytes)
+    assert_type(await add.map([(1, 2), {"a": 1, "b": 2}]), list[JobHandle[int]])
+    assert_type(add.handle("01a1de66-1cb8-7001-8872-ef106e39d070"), JobHandle[int])
+    assert_type(await charge.submit(UUID(int=1), 500), JobHandle[str])
+    assert_type(add.submit_sync(1, 2), JobHandle[int])
+    assert_type(app.wait(add.submit(1, 2)), JobHandle[int])
+    assert_type(app.wait(add.run(1, 2)), int)
+
+
+async def options_keep_the_type() -> None:
+    later = add.options(
+        queue="q",
+        priority=90,
+        retry=Retry(backoff=[5, timedelta(seconds=15)]),
+        timeout=None,
+        delay=timedelta(hours=1),
+        not_after=datetime(2030, 1, 1, tzinfo=UTC),
+        dedup="sum",
+        on_duplicate="raise",
+        tags=["a"],
+        metadata={"a": [1]},
+        requires={"gpu": {"min": 1}},
+        customer="c",
+    )
+    assert_type(await later.submit(1, 2), JobHandle[int])
+    assert_type(resize.options(priority=1).options(delay=0.2).draft("a"), Draft[dict[str, str | int]])
+
+
+async def handles_speak_of_jobs(handle: JobHandle[int]) -> None:
+    assert_type(handle.id, UUID)
+    assert_type(handle.task, str | None)
+    assert_type(handle.duplicate, bool)
+    assert_type(handle.last, Job | None)
+    assert_type(handle.status, Status | None)
+    assert_type(await handle.refresh(), Job)
+    assert_type(handle.watch(), AsyncIterator[Job])
+    assert_type(await handle.rerun(), JobHandle[int])
+    assert_type(await handle.cancel(), Job)
+    takes_more(handle)  # what is only read may be read as more
+
+
+def takes_more(handle: JobHandle[int | None]) -> None: ...
+
+
+async def the_app_works_with_anything() -> None:
+    async with app, app.worker(concurrency=10, queues=["images"], burst=True, grace=timedelta(seconds=1)) as worker:
+        assert_type(worker.id, UUID)
+    assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
+    assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])
+    assert_type(await app.jobs(status=[Status.FAILED, "cancelled"]), Page[Job])
+    with app.override(url="memory://") as same:
+        assert_type(same, App)
+
+
+def make(direct: AsyncTask[[str], int]) -> JobHandle[int]:
+    return direct.submit_sync("a")

@@ -1,0 +1,56 @@
+"""What a user must not write: each line needs its ignore, in both checkers."""
+
+from __future__ import annotations
+
+from headrace import App, Context, JobHandle, Retry, Tasks
+
+app = App("memory://")
+
+
+@app.task
+async def resize(ctx: Context, image: str, width: int = 800) -> str:
+    return image
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def arguments_are_checked(ctx: Context) -> None:
+    await resize.submit()  # type: ignore[call-arg]
+    await resize.submit(1)  # type: ignore[arg-type]
+    await resize.submit("a", "b")  # type: ignore[arg-type]
+    await resize.submit("a", height=1)  # type: ignore[call-arg]
+    await resize.submit("a", 1, 2)  # type: ignore[call-arg]
+    await resize.submit(ctx, "a")  # type: ignore[arg-type]
+    await resize.submit("a", priority=1)  # type: ignore[call-arg]
+    await resize.run(b"a")  # type: ignore[arg-type]
+    resize.draft(image=1)  # type: ignore[arg-type]
+    add.submit_sync("1", 2)  # type: ignore[arg-type]
+    add(1)  # type: ignore[call-arg]
+    await add.map([1])  # type: ignore[list-item]
+
+
+async def results_are_checked() -> None:
+    wrong: JobHandle[str] = await add.submit(1, 2)  # type: ignore[assignment]
+    text: str = await add.run(1, 2)  # type: ignore[assignment]
+    await wrong.result(10)  # type: ignore[call-arg]
+    takes(text)
+
+
+def takes(text: str) -> None: ...
+
+
+def options_are_checked() -> None:
+    add.options(prority=1)  # type: ignore[call-arg]
+    add.options(priority="high")  # type: ignore[arg-type]
+    add.options(retry=3)  # type: ignore[arg-type]
+    add.options(delay="5s")  # type: ignore[arg-type]
+    add.options(on_duplicate="ignore")  # type: ignore[arg-type]
+    add.options(name="other")  # type: ignore[call-arg]
+    app.task(run_in="thread")  # type: ignore[call-overload]
+    app.task(colour="red")  # type: ignore[call-overload]
+    Retry(3, "fixed")  # type: ignore[call-arg]
+    Tasks(queue="a")  # type: ignore[call-arg]
+    App(defaults={"queue": 1})  # type: ignore[arg-type]
