@@ -192,6 +192,18 @@ async def test_two_sweepers_at_once_are_harmless() -> None:
         assert (await w.engine.ledger()).unaccounted == 0
 
 
+async def test_a_leader_that_dies_with_its_worker_is_replaced_and_buried() -> None:
+    async with world() as w:
+        player = await w.worker()
+        dead = Sweeper(w.engine, w.lanes, w.host, player.id)
+        await dead.round()
+        next_one, began = sweeper(w), w.clock.monotonic()
+        while player.id in await w.alive():
+            w.clock.advance(await next_one.round())
+        # The duty's lease, the next asking, a lease of watching, one more look.
+        assert w.clock.monotonic() - began <= 15 + 5 + 30 + 2.5
+
+
 # Losses
 
 

@@ -24,9 +24,8 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 class Elector:
     """Holds a duty for one holder: taken when free, renewed after a third of its lease, given back on stop."""
 
-    def __init__(self, engine: Engine, host: Host, holder: UUID, duty: str) -> None:
-        self.engine, self.host, self.holder, self.duty = engine, host, holder, duty
-        self.seconds = engine.rules.lease
+    def __init__(self, engine: Engine, host: Host, holder: UUID, duty: str, seconds: float) -> None:
+        self.engine, self.host, self.holder, self.duty, self.seconds = engine, host, holder, duty, seconds
         self.token: int | None = None
         self._ask_at = float("-inf")
 
@@ -68,11 +67,13 @@ class Duty(Service):
     """A loop of ticks, made only while the duty is ours; survives every error, and says so once per outage."""
 
     name: ClassVar[str]
+    share: ClassVar[float] = 1.0
+    """For how much of a worker's lease the duty is taken: how long it may be left undone when its holder dies."""
 
     def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID) -> None:
         super().__init__()
         self.engine, self.lanes, self.host, self.rules = engine, lanes, host, engine.rules
-        self.elector = Elector(engine, host, holder, f"duty:{self.name}")
+        self.elector = Elector(engine, host, holder, f"duty:{self.name}", self.share * engine.rules.lease)
         self.wake = asyncio.Event()
         self._due = float("-inf")
         self._failures = 0

@@ -27,11 +27,11 @@ class FakeClock:
 
     def advance(self, seconds: float = 0.0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> None:
         """Let time pass, on the wall and on the monotonic clock."""
-        passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
-        if passed < timedelta(0):
-            raise ValueError(f"time passes in one direction, not by {passed}; step() sets the wall clock back")
-        self._now += passed
-        self._monotonic += passed.total_seconds()
+        passed = seconds + 60.0 * minutes + 3600.0 * hours + 86400.0 * days
+        if passed < 0:
+            raise ValueError(f"time passes in one direction, not by {passed:g} s; step() sets the wall clock back")
+        self._now += timedelta(seconds=passed)
+        self._monotonic += passed  # not rounded to microseconds: somebody may wait for exactly this moment
 
     def advance_to(self, moment: datetime) -> None:
         """Let time pass until the moment; a moment that has been changes nothing."""
