@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from headrace.maintenance.elector import Duty, Elector
-from tests.support.world import World, until, world
+from tests.support.until import until
+from tests.support.world import World, world
 
 
 class Counting(Duty):

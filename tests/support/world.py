@@ -162,10 +162,3 @@ async def world(rules: Rules | None = None, now: datetime | None = None) -> Asyn
         engine.away = False
         await made.lanes.close()
         await engine.close()
-
-
-async def until(check: Callable[[], object], seconds: float = 10.0) -> None:
-    """Wait until it holds; fails the test when it never does."""
-    async with asyncio.timeout(seconds):
-        while not check():  # noqa: ASYNC110 - what is waited for has no event of its own
-            await asyncio.sleep(0.001)
