@@ -24,19 +24,51 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     details: dict[str, Any] | None = None
 
     def cut(self, limit: int) -> ErrorInfo:
-        """The same error within ``limit`` bytes: details go first, then the middle of the traceback."""
-        if len(msgspec.json.encode(self)) <= limit:
-            return self
-        type_, message = _shorten(self.type, 200), _shorten(self.message, limit // 8)
-        trace = _shorten(self.traceback, limit // 8) if self.traceback else None
-        return ErrorInfo(type_, message, trace, None)
+        """The same error as plain JSON of at most ``limit`` bytes.
+
+        Details go first, then the middle of the traceback, of the message, of the type.
+        """
+        trace = None if self.traceback is None else _plain(self.traceback)
+        kept = ErrorInfo(_plain(self.type), _plain(self.message), trace, _plain_details(self.details))
+        if _size(kept) <= limit:
+            return kept
+        texts = {"traceback": trace or "", "message": kept.message, "type": kept.type}
+        # No text keeps more characters than the whole may have bytes: a huge one is not measured again and again.
+        keep = {name: min(len(text), limit) for name, text in texts.items()}
+        kept = replace(kept, details=None, **{name: _shorten(text, keep[name]) for name, text in texts.items()})
+        for name, text in texts.items():
+            while keep[name] and _size(kept) > limit:
+                keep[name] = keep[name] * 3 // 4
+                kept = replace(kept, **{name: _shorten(text, keep[name])})
+        return replace(kept, traceback=kept.traceback or None)
+
+
+def _size(error: ErrorInfo) -> int:
+    return len(msgspec.json.encode(error))
+
+
+def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The details as JSON values; what is none is shown as ``repr`` shows it, and what fits nowhere is left out."""
+    if details is None:
+        return None
+    try:
+        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=repr), type=dict[str, Any])
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _plain(text: str) -> str:
+    """The text in characters that can be stored: half a surrogate pair, as in odd file names, is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _shorten(text: str, keep: int) -> str:
     if len(text) <= keep:
         return text
+    if keep == 0:
+        return ""
     head = keep // 3
-    return f"{text[:head]} … {text[-(keep - head) :]}"
+    return f"{text[:head]} … {text[len(text) - (keep - head) :]}"
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -242,8 +274,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         if history is not None:
             record["attempts"] = [msgspec.structs.asdict(attempt) for attempt in history.attempts]
             record["events"] = [msgspec.structs.asdict(event) for event in history.events]
-        plain: dict[str, Any] = msgspec.to_builtins(record)
-        return plain
+        return msgspec.json.decode(msgspec.json.encode(record), type=dict[str, Any])
 
 
 _INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by"})

@@ -10,6 +10,9 @@ import msgspec
 __all__ = ["Profile", "meets", "mismatch", "serves"]
 
 
+_MANY = (list, tuple, set, frozenset)
+
+
 class Profile(msgspec.Struct, frozen=True):
     """An interned pair of task and requirements; jobs of one profile are alike to every worker."""
 
@@ -21,22 +24,22 @@ class Profile(msgspec.Struct, frozen=True):
 def _fits(need: Any, offer: Any) -> bool:
     if isinstance(need, Mapping):
         return all(_passes(test, value, offer) for test, value in need.items())
-    if isinstance(offer, list | tuple | set | frozenset):
-        return need in offer
+    if isinstance(offer, _MANY):
+        return any(need == one for one in offer)
     return bool(need == offer)
 
 
 def _passes(test: str, value: Any, offer: Any) -> bool:
     match test:
         case "min":
-            return isinstance(offer, int | float) and offer >= value
+            return isinstance(offer, int | float) and isinstance(value, int | float) and offer >= value
         case "max":
-            return isinstance(offer, int | float) and offer <= value
+            return isinstance(offer, int | float) and isinstance(value, int | float) and offer <= value
         case "in":
-            return any(_fits(one, offer) for one in value)
+            return isinstance(value, _MANY) and any(_fits(one, offer) for one in value)
         case "not":
             return not _fits(value, offer)
-        case _:  # a test this version does not know is not met, rather than ignored
+        case _:  # a test this version does not know, like a bound that is no number, is not met rather than ignored
             return False
 
 

@@ -101,17 +101,19 @@ class Retry:
         return self.max_retries + 1
 
     def delay(self, n: int, chance: float) -> float:
-        """Seconds before retry ``n`` (from 0); ``chance`` in [0, 1) spreads it over 0.5 to 1.0 of the whole."""
+        """Seconds before retry ``n`` (from 0); ``chance`` in [0, 1) spreads it over 0.5 to 1.0 of the whole.
+
+        The cap ends exponential growth; delays given one by one are taken as given, the last for all that follow.
+        """
         if isinstance(self.backoff, tuple):
             whole = self.backoff[min(n, len(self.backoff) - 1)]
         elif self.backoff == "fixed":
             whole = self.initial
         else:
             try:
-                whole = self.initial * self.factor**n
+                whole = min(self.initial * self.factor**n, self.cap)
             except OverflowError:
                 whole = self.cap
-        whole = min(whole, self.cap)
         return whole * (0.5 + chance / 2) if self.jitter else whole
 
     def allows(self, names: Sequence[str]) -> bool:

@@ -1,0 +1,199 @@
+"""What people and programs do to a job, to the field."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.core import acts
+from headrace.core.change import Key
+from headrace.core.job import ErrorInfo, Event
+from headrace.core.rules import Retention
+from headrace.core.status import ENDED, LIVE, Reason, Status
+from headrace.errors import TransitionRefused
+from tests.core.stand import NOW, OTHER, RULES, asked, at, running, stand, submitted
+
+# Cancel
+
+
+@pytest.mark.parametrize(
+    "status",
+    [Status.PENDING, Status.WAITING, Status.SCHEDULED, Status.QUEUED, Status.ASSIGNED, Status.RETRYING],
+)
+def test_cancelling_what_has_not_begun_ends_it(status: Status) -> None:
+    job = stand(status, dedup="k")
+    change = acts.cancel(job, at(5), RULES, by="ann")
+    assert change is not None
+    after = change.job
+    assert (after.reason, after.finished_at, after.worker, after.act_by) == (Reason.USER, at(5), None, None)
+    assert after.epoch == job.epoch + job.held, "an owner that loses the job is fenced off"
+    assert (change.key, change.event) == (Key.RELEASE, Event("cancel", at(5), "ann"))
+    assert (change.worker, change.epoch, change.attempt) == (None, None, None)
+
+
+@pytest.mark.parametrize("status", [Status.ACCEPTED, Status.RUNNING])
+def test_cancelling_what_may_be_executing_asks_for_it(status: Status) -> None:
+    job = stand(status, dedup="k", timeout=None)
+    change = acts.cancel(job, at(5), RULES)
+    assert change is not None
+    assert (change.job.status, change.job.cancel_requested_at, change.job.epoch) == (status, at(5), job.epoch)
+    assert (change.key, change.job.worker, change.job.rev) == (Key.KEEP, job.worker, job.rev + 1)
+
+
+@pytest.mark.parametrize(("timeout", "act_by"), [(None, 5 + 20 + 10), (1000.0, 5 + 20 + 10), (1.0, 1 + 10)])
+def test_the_sweeper_ends_a_cancel_nobody_obeys(timeout: float | None, act_by: float) -> None:
+    change = acts.cancel(running(timeout=timeout), at(5), RULES)
+    assert change is not None
+    assert change.job.act_by == at(act_by)
+
+
+def test_a_second_cancel_is_a_no_op() -> None:
+    assert acts.cancel(asked(running()), at(9), RULES) is None
+    assert acts.cancel(asked(stand(Status.ACCEPTED)), at(9), RULES) is None
+    assert acts.cancel(stand(Status.CANCELLED), at(9), RULES) is None
+
+
+# Retry
+
+
+@pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
+def test_retry_gives_a_new_budget(status: Status) -> None:
+    job = replace(stand(status, dedup="k"), charged=4, unstarted_losses=3, redrives=1, cancel_requested_at=NOW)
+    change = acts.retry(job, at(100), by="bob")
+    after = change.job
+    assert (after.id, after.charged, after.unstarted_losses, after.redrives) == (job.id, 0, 0, 2)
+    assert (after.cancel_requested_at, after.finished_at, after.reason, after.worker) == (None, None, None, None)
+    assert (after.progress, after.streak, after.attempt) == (None, None, job.attempt)
+    assert after.available_at == after.arrived_at == at(100)
+    assert (change.key, change.event) == (Key.TAKE, Event("retry", at(100), "bob"))
+    assert after.epoch == job.epoch
+    assert acts.retry(stand(status), NOW).key is Key.KEEP
+
+
+def test_retry_drops_only_a_last_moment_that_passed() -> None:
+    expired = acts.expire(submitted(not_after=5), at(5)).job
+    after = acts.retry(expired, at(9)).job
+    assert (after.not_after, after.act_by) == (None, None)
+    cancelled = stand(Status.CANCELLED, not_after=50)
+    after = acts.retry(cancelled, at(9)).job
+    assert (after.not_after, after.act_by) == (at(50), at(50))
+    begun = stand(Status.FAILED, not_after=50)
+    after = acts.retry(begun, at(9)).job
+    assert (after.not_after, after.act_by) == (at(50), None)
+
+
+def test_a_discarded_job_can_only_be_rerun() -> None:
+    job = acts.discard(stand(Status.FAILED), NOW).job
+    with pytest.raises(TransitionRefused, match="rerun"):
+        acts.retry(job, NOW)
+    with pytest.raises(TransitionRefused):
+        acts.discard(job, NOW)
+    with pytest.raises(TransitionRefused):
+        acts.resolve(job, NOW, result_text="1")
+    assert acts.rerun(job, OTHER, NOW).spec.rerun_of == job.id
+
+
+# Discard and resolve
+
+
+@pytest.mark.parametrize("status", [Status.COMPLETED, Status.FAILED])
+def test_discarding_keeps_what_there_was(status: Status) -> None:
+    job = stand(status, dedup="k")
+    change = acts.discard(job, at(9), by="eve", note="wrong")
+    after = change.job
+    assert (after.result_text, after.error, after.finished_at) == (job.result_text, job.error, job.finished_at)
+    assert (change.key, change.event) == (Key.KEEP, Event("discard", at(9), "eve", "wrong"))
+
+
+def test_resolving_sets_the_end_by_hand() -> None:
+    job = submitted(dedup="k")
+    change = acts.resolve(job, at(9), result_text='{"a":1}', by="eve", note="by hand")
+    assert (change.job.result, change.job.finished_at, change.job.error) == ({"a": 1}, at(9), None)
+    assert (change.key, change.event) == (Key.RELEASE, Event("resolve", at(9), "eve", "by hand"))
+    error = ErrorInfo("No", "way")
+    change = acts.resolve(job, at(9), error=error)
+    assert (change.job.error, change.job.reason, change.job.result_text) == (error, Reason.NON_RETRYABLE, None)
+    assert acts.resolve(job, at(9)).job.result_text == "null"
+
+
+def test_resolving_a_dead_letter_completes_it() -> None:
+    job = stand(Status.FAILED, dedup="k")
+    change = acts.resolve(job, at(9), result_text="1")
+    assert (change.job.status, change.job.reason, change.job.error) == (Status.COMPLETED, None, None)
+    assert change.key is Key.KEEP, "it holds no key any more; another may"
+
+
+# Rerun
+
+
+def test_a_rerun_is_a_new_job_outside_the_family() -> None:
+    old = stand(
+        Status.FAILED,
+        queue="q",
+        priority=3,
+        tags=("t",),
+        metadata={"m": 1},
+        dedup="k",
+        parent=OTHER,
+        root=OTHER,
+        batch=OTHER,
+        after=(OTHER,),
+        schedule="s",
+        fire_at=NOW,
+        request_key="r",
+        request_hash="h",
+    )
+    new = acts.rerun(old, OTHER, at(50))
+    assert new.id == OTHER
+    assert (new.status, new.rev, new.attempt, new.charged, new.redrives) == (Status.QUEUED, 1, 0, 0, 0)
+    assert new.payload_text == old.payload_text
+    kept = replace(
+        old.spec,
+        created_at=at(50),
+        rerun_of=old.id,
+        parent=None,
+        root=None,
+        batch=None,
+        after=(),
+        schedule=None,
+        fire_at=None,
+        request_key=None,
+        request_hash=None,
+    )
+    assert new.spec == kept
+
+
+def test_a_rerun_keeps_only_a_last_moment_to_come() -> None:
+    old = stand(Status.CANCELLED, not_after=50)
+    assert acts.rerun(old, OTHER, at(49)).not_after == at(50)
+    assert acts.rerun(old, OTHER, at(50)).not_after is None
+
+
+# Expire and prune
+
+
+def test_a_job_expires_at_its_last_moment_unless_it_was_started() -> None:
+    job = submitted(not_after=10, dedup="k")
+    with pytest.raises(TransitionRefused, match="has not passed"):
+        acts.expire(job, at(9.999999))
+    change = acts.expire(job, at(10))
+    assert (change.job.finished_at, change.job.act_by, change.key) == (at(10), None, Key.RELEASE)
+    snoozed = replace(job, status=Status.SCHEDULED, first_started_at=NOW)
+    with pytest.raises(TransitionRefused):
+        acts.expire(snoozed, at(100))
+    with pytest.raises(TransitionRefused):
+        acts.expire(submitted(), at(100))
+
+
+@pytest.mark.parametrize("status", sorted(LIVE))
+def test_live_jobs_are_kept_for_ever(status: Status) -> None:
+    assert not acts.prunable(stand(status), at(1e9), Retention(completed=0, failed=0, cancelled=0))
+
+
+@pytest.mark.parametrize("status", sorted(ENDED))
+def test_ended_jobs_are_kept_for_their_retention(status: Status) -> None:
+    job, retention = stand(status), Retention()
+    days = 7 if status is Status.COMPLETED else 30
+    assert not acts.prunable(job, at(days * 86400 - 0.001), retention)
+    assert acts.prunable(job, at(days * 86400), retention)
+    assert retention.cutoffs(at(0))[status] == at(-days * 86400)

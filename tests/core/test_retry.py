@@ -1,0 +1,125 @@
+"""Policies: how long to wait, whether to try again, and what cannot be a policy."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.retry import Retry, error_names, seconds
+from headrace.errors import ConfigError
+
+
+class Custom(ConnectionError):
+    pass
+
+
+def delays(policy: Retry, count: int = 10) -> list[float]:
+    return [policy.delay(n, 0.0) for n in range(count)]
+
+
+def test_the_defaults_are_those_of_the_lifecycle_page() -> None:
+    policy = Retry()
+    assert (policy.max_retries, policy.max_attempts, policy.jitter) == (3, 4, True)
+    assert delays(Retry(jitter=False)) == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]
+
+
+def test_fixed_and_listed_delays_are_taken_as_given() -> None:
+    assert delays(Retry(backoff="fixed", initial=7, jitter=False), 3) == [7, 7, 7]
+    assert delays(Retry(backoff=[5, 15, 30], jitter=False), 5) == [5, 15, 30, 30, 30]
+    assert delays(Retry(backoff=[timedelta(minutes=10), 3600], jitter=False), 3) == [600, 3600, 3600]
+    assert delays(Retry(backoff="fixed", initial=900, jitter=False), 1) == [900]
+
+
+def test_growth_can_be_steered() -> None:
+    policy = Retry(initial=timedelta(seconds=1), factor=10, cap=timedelta(minutes=1), jitter=False)
+    assert delays(policy, 4) == [1, 10, 60, 60]
+    assert delays(Retry(factor=1, jitter=False), 3) == [2, 2, 2]
+
+
+@given(st.integers(0, 10_000), st.floats(0, 1, exclude_max=True), st.sampled_from(["exponential", "fixed"]))
+def test_jitter_stays_between_half_and_the_whole(n: int, chance: float, backoff: Any) -> None:
+    whole = Retry(backoff=backoff, jitter=False).delay(n, chance)
+    assert whole <= 300
+    assert whole * 0.5 <= Retry(backoff=backoff).delay(n, chance) <= whole
+
+
+def test_jitter_is_spread_by_chance() -> None:
+    assert [Retry().delay(1, chance) for chance in (0, 0.5, 0.75)] == [2.0, 3.0, 3.5]
+
+
+def test_an_error_answers_to_its_own_and_its_bases_names() -> None:
+    names = error_names(Custom)
+    assert names[:2] == ("Custom", f"{__name__}.Custom")
+    assert {"ConnectionError", "builtins.ConnectionError", "OSError", "Exception"} <= set(names)
+    assert not {"BaseException", "object"} & set(names)
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "allowed"),
+    [
+        (Retry(), Custom, True),
+        (Retry(retry_on=[Custom]), Custom, True),
+        (Retry(retry_on=[OSError]), Custom, True),
+        (Retry(retry_on=["OSError"]), Custom, True),
+        (Retry(retry_on=["builtins.OSError"]), Custom, True),
+        (Retry(retry_on=[ValueError, "KeyError"]), Custom, False),
+        (Retry(give_up_on=[OSError]), Custom, False),
+        (Retry(give_up_on=["Custom"]), Custom, False),
+        (Retry(give_up_on=[Custom]), OSError, True),
+        (Retry(retry_on=[Custom], give_up_on=[OSError]), Custom, False),
+        (Retry(retry_on=[OSError], give_up_on=["Custom"]), Custom, False),
+        (Retry(retry_on=[OSError], give_up_on=["Custom"]), ConnectionError, True),
+    ],
+)
+def test_deny_wins(policy: Retry, error: type[BaseException], allowed: bool) -> None:
+    assert policy.allows(error_names(error)) is allowed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_retries": -1},
+        {"max_retries": True},
+        {"max_retries": 1.5},
+        {"backoff": "linear"},
+        {"backoff": []},
+        {"backoff": [1, -1]},
+        {"backoff": [float("nan")]},
+        {"initial": -1},
+        {"initial": float("inf")},
+        {"initial": "2"},
+        {"initial": True},
+        {"factor": 0.5},
+        {"factor": float("inf")},
+        {"factor": True},
+        {"cap": float("nan")},
+        {"retry_on": "ValueError"},
+        {"retry_on": [int]},
+        {"give_up_on": ValueError},
+        {"give_up_on": [ValueError()]},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_a_policy_is_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Retry(**options)
+
+
+@pytest.mark.parametrize("policy", [Retry(), Retry(0, backoff=[1, 2.5]), Retry(backoff="fixed", give_up_on=[OSError])])
+def test_a_policy_survives_being_stored(policy: Retry) -> None:
+    stored = msgspec.json.encode(policy)
+    assert msgspec.json.decode(stored, type=Retry) == policy
+    assert hash(policy) == hash(msgspec.json.decode(stored, type=Retry))
+
+
+def test_seconds_are_numbers_or_spans() -> None:
+    assert seconds(3, "x") == 3.0
+    assert seconds(timedelta(minutes=1), "x") == 60.0
+    for bad in (-1, float("nan"), float("inf"), timedelta(seconds=-1), "1", None, True):
+        with pytest.raises(ConfigError, match="the thing"):
+            seconds(bad, "the thing")  # type: ignore[arg-type]

@@ -1,0 +1,71 @@
+"""When a held job is taken away, and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.rules import Rules
+from headrace.core.status import ENDED, Cause, Reason, Status
+from headrace.core.sweep import cause_of, sweep
+from tests.core.stand import NOW, RULES, asked, at, running, stand, submitted
+
+HELD = [Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING]
+
+
+@pytest.mark.parametrize("status", HELD)
+def test_a_living_worker_that_names_its_job_keeps_it(status: Status) -> None:
+    assert cause_of(stand(status), NOW, RULES, alive=True) is None
+    assert sweep(stand(status), NOW, 0.5, RULES, alive=True, unnamed=1) is None
+
+
+@pytest.mark.parametrize("status", HELD)
+def test_a_dead_worker_or_two_silent_beats_lose_it(status: Status) -> None:
+    assert cause_of(stand(status), NOW, RULES, alive=False, unnamed=5) is Cause.LEASE
+    assert cause_of(stand(status), NOW, RULES, alive=True, unnamed=2) is Cause.BEAT
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds", "cause"),
+    [
+        (Status.ASSIGNED, 30, Cause.ACCEPT_BY),
+        (Status.ACCEPTED, 30, Cause.START_BY),
+        (Status.RUNNING, 1800 + 10, Cause.TIMEOUT),
+    ],
+)
+def test_a_deadline_loses_it_at_its_very_moment(status: Status, seconds: float, cause: Cause) -> None:
+    job = stand(status)
+    assert cause_of(job, at(seconds - 0.000001), RULES, alive=True) is None
+    assert cause_of(job, at(seconds), RULES, alive=True) is cause
+    change = sweep(job, at(seconds), 0.5, RULES, alive=True)
+    assert change is not None
+    assert change.job.worker is None
+
+
+def test_a_cancel_nobody_obeyed_is_the_cause_even_without_a_timeout() -> None:
+    job = asked(running(timeout=None))
+    assert cause_of(job, at(29.9), RULES, alive=True) is None
+    assert cause_of(job, at(30), RULES, alive=True) is Cause.CANCEL
+    change = sweep(job, at(30), 0.5, RULES, alive=True)
+    assert change is not None
+    assert (change.job.status, change.job.reason) == (Status.CANCELLED, Reason.USER)
+
+
+def test_a_timeout_before_the_patience_with_a_cancel_is_over_is_a_timeout() -> None:
+    job = asked(running(timeout=1.0))
+    assert cause_of(job, at(11), Rules(), alive=True) is Cause.TIMEOUT
+
+
+@pytest.mark.parametrize("status", sorted(ENDED | {Status.RETRYING}))
+def test_nothing_is_done_about_what_nobody_holds(status: Status) -> None:
+    assert sweep(stand(status, not_after=5), at(1e6), 0.5, RULES, alive=False, unnamed=9) is None
+    assert cause_of(stand(status), at(1e6), RULES, alive=False) is None
+
+
+@pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING, Status.SCHEDULED, Status.QUEUED])
+def test_idle_jobs_are_only_asked_whether_they_expired(status: Status) -> None:
+    job = stand(status, not_after=5)
+    assert sweep(job, at(4.9), 0.5, RULES, alive=True) is None
+    change = sweep(job, at(5), 0.5, RULES, alive=True)
+    assert change is not None
+    assert change.job.reason is Reason.EXPIRED
+    assert sweep(submitted(), at(1e9), 0.5, RULES, alive=True) is None
