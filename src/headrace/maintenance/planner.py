@@ -91,7 +91,7 @@ class Planner(Duty):
 
     async def _fire(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, ScheduleDoc]:
         now = self.host.clock.now()
-        newest = latest_fires(doc.rule, doc.cursor, now, doc.anchor, 1) if now > doc.cursor else []
+        newest = latest_fires(doc.rule, doc.cursor, now, doc.anchor, 1)
         if not newest:
             return 0, doc
         due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self.horizon, self._cap)
