@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, Unpack
@@ -18,7 +19,7 @@ from headrace.core.schedule import Rule, new_schedule
 from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
-from headrace.errors import ConfigError, NotSupported
+from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.handle import JobHandle
 from headrace.handler import Handler
 from headrace.lifetime import Lifetime
@@ -30,6 +31,8 @@ from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
+
+_log = logging.getLogger("headrace.app")
 
 
 class App(Lifetime):
@@ -132,8 +135,17 @@ class App(Lifetime):
             burst=burst,
             grace=seconds(grace, "grace"),
             services=lambda id: services(session.engine, session.lanes, session.host, id),
-            announce=self.announce,
+            announce=self._announce_at_start,
         )
+
+    async def _announce_at_start(self) -> None:
+        # A worker that starts while the store is away begins when it is back, like its registration.
+        while True:
+            try:
+                return await self.announce()
+            except Unavailable as error:
+                _log.warning("the tasks could not be recorded, trying on: %s", error)
+                await self.host.sleep(1.0)
 
     async def announce(self) -> None:
         """Record the tasks and schedules of this App in the store; a worker does so at its start."""

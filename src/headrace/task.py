@@ -34,6 +34,8 @@ R_co = TypeVar("R_co", covariant=True)
 class Task(Generic[P, R_co]):
     """A registered function with its policy; made by ``@app.task``."""
 
+    __name__: str
+
     def __init__(self, home: Tasks, handler: Handler, options: Mapping[str, Any]) -> None:
         self._home, self._options = home, options
         self._resolved: dict[str, Any] | None = None

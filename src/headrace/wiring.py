@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from typing import Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from headrace.core.rules import Rules
@@ -103,8 +104,8 @@ def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
         raise ConfigError("sqlite:// names no file: sqlite:///relative.db or sqlite:////absolute.db")
     if path == ":memory:":
         raise ConfigError("sqlite:///:memory: would be another store for every connection: use memory://")
-    synchronous = query.get("synchronous", "full").lower()
-    if synchronous not in ("full", "normal"):
-        raise ConfigError(f"sqlite://: synchronous must be 'full' or 'normal', not {synchronous!r}")
+    synchronous: Literal["full", "normal"] = "normal" if query.get("synchronous") == "normal" else "full"
+    if query.get("synchronous", "full") != synchronous:
+        raise ConfigError(f"sqlite://: synchronous must be 'full' or 'normal', not {query['synchronous']!r}")
     # Fixed here: a program that changes its directory later still means the same file.
     return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous)

@@ -1,0 +1,36 @@
+"""Apps for tests: on a store of their own, open, with tasks worth submitting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace import App, Context
+
+ENGINES = ("memory", "sqlite")
+
+
+def url_of(kind: str, folder: Path) -> str:
+    """The URL of an empty store of this kind."""
+    return "memory://" if kind == "memory" else f"sqlite:///{folder}/jobs.db?synchronous=normal"
+
+
+class Sums:
+    """An App with a coroutine function, a plain one, and one that never ends well."""
+
+    def __init__(self, url: str = "memory://") -> None:
+        self.app = App(url)
+
+        @self.app.task
+        async def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        @self.app.task(queue="slow", priority=20, tags=["t"])
+        def multiply(ctx: Context, a: int, b: int) -> int:
+            ctx.progress(50, "half")
+            return a * b
+
+        @self.app.task(timeout=5)
+        async def fail(why: str) -> None:
+            raise ValueError(why)
+
+        self.add, self.multiply, self.fail = add, multiply, fail

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.config import Settings, find_file
+from headrace.core.rules import Retention, Rules
+from headrace.errors import ConfigError
+
+
+def load(tmp_path: Path, **sources: Any) -> Settings:
+    return Settings.load(directory=tmp_path, environ=sources.pop("environ", {}), **sources)
+
+
+def test_without_sources_the_defaults_hold(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+    assert settings == Settings()
+    assert settings.url == "sqlite:///headrace.db"
+    assert settings.rules() == Rules()
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('url = "memory://file"\nbeat = 1\nlease = "4s"\nimports = ["a", "b"]\n')
+    environ = {"HEADRACE_URL": "memory://environment", "HEADRACE_APP": "quick:app", "HEADRACE_RETENTION_FAILED": "2d"}
+    code = {"url": "memory://code", "namespace": None}
+    settings = load(tmp_path, environ=environ)
+    assert (settings.url, settings.app, settings.beat) == ("memory://environment", "quick:app", 1.0)
+    assert settings.imports == ("a", "b")
+    assert settings.rules().retention == Retention(failed=172800.0)
+    assert load(tmp_path, environ=environ, code=code).url == "memory://code"
+    overridden = load(tmp_path, environ=environ, code=code, override={"url": "memory://override"})
+    assert (overridden.url, overridden.lease) == ("memory://override", 4.0)
+
+
+def test_files_are_looked_for_upward(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text('[tool.headrace]\nurl = "memory://project"\n')
+    (tmp_path / "a" / "pyproject.toml").write_text("[tool.other]\n")
+    assert find_file(deep) == tmp_path / "pyproject.toml"
+    assert load(deep).url == "memory://project"
+    (deep / "headrace.toml").write_text('url = "memory://own"\n')
+    assert load(deep).url == "memory://own"
+
+
+def test_the_environment_lists_with_commas_and_is_shared_with_others(tmp_path: Path) -> None:
+    environ = {"HEADRACE_IMPORTS": "a, b,", "HEADRACE_DEBUG": "1", "HEADRACE_URL": "", "OTHER": "x"}
+    settings = load(tmp_path, environ=environ)
+    assert (settings.imports, settings.url) == (("a", "b"), Settings().url)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(5, 5.0), ("5", 5.0), ("90 s", 90.0), ("1.5h", 5400.0), (timedelta(days=1), 86400.0)]
+)
+def test_durations_may_have_units(value: Any, seconds: float, tmp_path: Path) -> None:
+    assert load(tmp_path, code={"retention_failed": value}).retention_failed == seconds
+
+
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        ({"environ": {"HEADRACE_BEAT": "soon"}}, ["HEADRACE_BEAT", "beat", "'soon'", "duration"]),
+        ({"environ": {"HEADRACE_URI": "x"}}, []),
+        ({"environ": {"HEADRACE_LEAS": "9"}}, ["HEADRACE_LEAS", "did you mean 'lease'"]),
+        ({"code": {"url": "jobs.db"}}, ["App(...)", "url", "'jobs.db'"]),
+        ({"code": {"url": 5}}, ["App(...)", "url"]),
+        ({"override": {"beat": 0}}, ["override", "beat"]),
+        ({"override": {"beat": True}}, ["override", "beat"]),
+        ({"code": {"namespace": "a b"}}, ["namespace"]),
+        ({"code": {"imports": "abc"}}, ["imports", "list"]),
+        ({"code": {"app": ":app"}}, ["app", "MODULE"]),
+        ({"code": {"nonsense": 1}}, ["nonsense", "known are"]),
+        ({"code": {"beat": 50}}, ["lease", "longer than beat"]),
+    ],
+)
+def test_bad_values_name_their_source(sources: dict[str, Any], words: list[str], tmp_path: Path) -> None:
+    if not words:
+        words = ["HEADRACE_URI", "did you mean 'url'"]
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, **sources)
+    assert all(word in str(caught.value) for word in words), caught.value
+
+
+@pytest.mark.parametrize("text", ["url = ", "[tool]\nheadrace = 1"])
+def test_a_file_that_cannot_be_read_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"pyproject\.toml"):
+        load(tmp_path)
+
+
+def test_an_unknown_key_in_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text("retention_complete = 5\n")
+    with pytest.raises(ConfigError, match=r"headrace\.toml.*retention_completed"):
+        load(tmp_path)
+
+
+def test_every_setting_says_what_it_is() -> None:
+    source = (Path(__file__).parents[1] / "src" / "headrace" / "config.py").read_text(encoding="utf-8")
+    lines = [line.strip() for line in source.splitlines()]
+    for name in Settings.__struct_fields__:
+        at = next(index for index, line in enumerate(lines) if line.startswith(f"{name}: "))
+        assert lines[at + 1].startswith('"""'), name

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from headrace.core.retry import Retry
+from headrace.errors import ConfigError
+from headrace.options import JobOptions, check_options, check_template, fill_template, merged
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_options_are_brought_into_one_form() -> None:
+    checked = check_options(
+        {
+            "timeout": timedelta(minutes=1),
+            "delay": 5,
+            "tags": ["a", "b", "a"],
+            "metadata": {"a": [1]},
+            "not_after": MOMENT.astimezone(timezone(timedelta(hours=2))),
+        }
+    )
+    assert checked["timeout"] == 60.0
+    assert checked["tags"] == ("a", "b")
+    assert checked["not_after"].tzinfo is UTC
+    assert check_options({"timeout": None, "dedup": None, "not_before": None, "delay": 1})["timeout"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"queue": ""}, "queue"),
+        ({"queue": 5}, "queue"),
+        ({"queue": "a\nb"}, "queue"),
+        ({"priority": 101}, "priority.*0 to 100"),
+        ({"priority": -1}, "priority"),
+        ({"priority": True}, "priority"),
+        ({"priority": 50.0}, "priority"),
+        ({"retry": 3}, "Retry"),
+        ({"timeout": 0}, "timeout.*None means"),
+        ({"timeout": -1}, "timeout"),
+        ({"timeout": "5s"}, "timeout"),
+        ({"delay": float("nan")}, "delay"),
+        ({"delay": None}, "delay"),
+        ({"delay": 1, "not_before": MOMENT}, "delay and not_before"),
+        ({"not_before": datetime(2026, 1, 1)}, "not_before.*aware"),  # noqa: DTZ001
+        ({"not_after": "tomorrow"}, "not_after"),
+        ({"dedup": ""}, "dedup"),
+        ({"on_duplicate": "ignore"}, "on_duplicate"),
+        ({"tags": "abc"}, "tags"),
+        ({"tags": [1]}, "tags"),
+        ({"metadata": [1]}, "metadata"),
+        ({"metadata": {"a": {"b": {1}}}}, r"metadata\.a\.b"),
+        ({"metadata": {"a": float("inf")}}, "metadata"),
+        ({"requires": "gpu"}, "requires"),
+        ({"customer": 5}, "customer"),
+        ({"prority": 5}, "did you mean 'priority'"),
+        ({"xyz": 5}, "known are"),
+    ],
+)
+def test_a_bad_option_is_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_options(options)
+
+
+def test_every_option_has_a_check() -> None:
+    for name in JobOptions.__annotations__:
+        if name != "connection":
+            with pytest.raises(ConfigError, match=name):
+                check_options({name: object()})
+
+
+def test_later_options_win() -> None:
+    first = check_options({"priority": 1, "delay": 5, "retry": Retry(5, initial=9)})
+    second = check_options({"not_before": MOMENT, "retry": Retry(1)})
+    assert merged(first, second) == {"priority": 1, "not_before": MOMENT, "retry": Retry(1)}
+    assert merged(second, first)["delay"] == 5
+
+
+def test_a_literal_key_replaces_a_template() -> None:
+    template = check_options({"dedup": "a:{b}"}, template=True)
+    assert merged(template, check_options({"dedup": "literal {b}"})) == {"dedup": "literal {b}"}
+    assert merged(template, check_options({"dedup": None})) == {"dedup": None}
+
+
+def test_the_end_must_follow_the_beginning() -> None:
+    with pytest.raises(ConfigError, match=r"not_after.*later"):
+        merged({"not_before": MOMENT}, {"not_after": MOMENT})
+
+
+def test_templates_are_filled_from_arguments() -> None:
+    check_template("report:{year:04d}:{{x}}", ["year"])
+    assert fill_template("report:{year:04d}:{{x}}", {"year": 26}) == "report:0026:{x}"
+
+
+@pytest.mark.parametrize("template", ["{month}", "{", "{year.month}", "{0}", "{}"])
+def test_templates_name_parameters(template: str) -> None:
+    with pytest.raises(ConfigError, match="dedup"):
+        check_template(template, ["year"])
+
+
+@pytest.mark.parametrize("arguments", [{}, {"year": "text"}])
+def test_a_template_that_cannot_be_filled_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="template"):
+        fill_template("{year:d}", arguments)
