@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
-
-
-async def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
-    """Wait on the loop until it is true."""
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110 - other processes set no event
-            await asyncio.sleep(0.01)
 
 
 def until_sync(true: Callable[[], bool], seconds: float = 30.0, what: Callable[[], object] = lambda: "") -> None:

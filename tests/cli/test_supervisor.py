@@ -16,7 +16,7 @@ import pytest
 from headrace.cli import supervisor as module
 from headrace.cli.failures import DONE, FAILED, USAGE
 from headrace.cli.supervisor import Supervisor
-from tests.cli.patience import until
+from tests.support.until import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="--processes needs a POSIX system")
 

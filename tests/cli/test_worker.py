@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -72,7 +73,7 @@ def test_the_app_may_come_from_the_settings(shell: Shell, monkeypatch: pytest.Mo
 
 
 def test_one_signal_lets_jobs_finish(shell: Shell) -> None:
-    id = shell.submit("slow", "seconds=0.5")
+    id = shell.submit("slow", "seconds=3")
     worker = shell.start("worker", "quick:app")
     await_status(shell, id, "running")
     worker.send_signal(signal.SIGTERM)
@@ -189,7 +190,5 @@ def test_processes_that_cannot_start_end_with_their_error(shell: Shell) -> None:
 
 
 def test_reload_needs_its_extra(shell: Shell) -> None:
-    try:
-        import watchfiles  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("watchfiles") is None:
         assert 'pip install "headrace[reload]"' in shell("worker", "quick", "--reload", code=2).stderr

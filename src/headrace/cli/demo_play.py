@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.cli import demo_app as tasks
 from headrace.cli.run import USER
 from headrace.core.job import Job
-from headrace.core.status import Reason, Status
+from headrace.core.status import Outcome, Reason, Status
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -96,7 +96,7 @@ class Scenario:
             _finding("sums in threads", f"{SUMS} right", f"{right} right"),
             _finding("a delayed job", "completed", _end(one["later"])),
             _finding("fails twice, then succeeds", "completed after 3 attempts", _tries(one["unsteady"])),
-            _finding("  its failed attempts on record", "2", str(failed.count("failed"))),
+            _finding("  its failed attempts on record", "2", str(failed.count(Outcome.FAILED))),
             _finding("never succeeds", f"failed ({Reason.RETRIES_EXHAUSTED}) after 3 attempts", _tries(one["doomed"])),
             _finding(
                 "snoozes, uncharged",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import time
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,7 +16,7 @@ import click
 from headrace.cli.failures import DONE, FAILED, sentence
 from headrace.cli.options import common
 from headrace.cli.output import console, document
-from headrace.cli.run import choose
+from headrace.cli.run import StoreUnusable, choose, opened
 from headrace.cli.state import State
 from headrace.errors import ConfigError, HeadraceError
 
@@ -95,6 +97,7 @@ def _zones() -> Check:
 def _app_checks(state: State) -> list[Check]:
     """The App can be imported, the settings can be read, and what the store itself says."""
     from headrace.engine import Check
+    from headrace.wiring import redact
 
     try:
         app, url = choose(state)
@@ -106,15 +109,30 @@ def _app_checks(state: State) -> list[Check]:
         found.append(Check("app", "ok", f"{len(names)} tasks: {', '.join(names)}"))
     try:
         with app.override(url=url) if url else nullcontext():
-            found.append(Check("settings", "ok", f"url {app.settings.url}"))
+            found.append(
+                Check("settings", "ok", f"url {redact(app.settings.url)}; read from {', '.join(_sources(state))}")
+            )
             found += asyncio.run(_ask(app))
-    except HeadraceError as error:
+    except (HeadraceError, StoreUnusable) as error:
         found.append(Check("store", "fail", sentence(error), None))
     return found
 
 
+def _sources(state: State) -> list[str]:
+    """Where settings come from, weakest first."""
+    from headrace.config import Settings, find_file
+
+    file = find_file(Path.cwd())
+    variables = [f"HEADRACE_{name.upper()}" for name in Settings.__struct_fields__]
+    found = [str(file)] if file else []
+    found += [name for name in variables if os.environ.get(name)]
+    found += [f"--app {state.app}"] if state.app else []
+    found += ["--url"] if state.url else []
+    return found or ["defaults"]
+
+
 async def _ask(app: App) -> list[Check]:
-    async with app:
+    async with opened(app):
         return await app.doctor()
 
 

@@ -16,6 +16,7 @@ DONE, FAILED, USAGE, NOT_FOUND, REFUSED, UNREACHABLE, INTERRUPTED = 0, 1, 2, 3, 
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.JobNotFound, NOT_FOUND),
     (errors.UnknownTask, NOT_FOUND),
+    (errors.UnknownSchedule, NOT_FOUND),
     (errors.TransitionRefused, REFUSED),
     (errors.Duplicate, REFUSED),
     (errors.KeyReused, REFUSED),
@@ -24,7 +25,6 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.ConfigError, USAGE),
     (errors.InvalidPayload, USAGE),
     (errors.HeadraceError, FAILED),
-    (LookupError, FAILED),
 )
 """First match wins."""
 
@@ -49,6 +49,8 @@ def code_of(error: BaseException) -> int:
 def sentence(error: BaseException) -> str:
     """The error as one line."""
     text = " ".join(str(error).split())
+    if isinstance(error, click.ClickException):
+        return error.format_message()
     if not isinstance(error, errors.HeadraceError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         return f"{text} (unexpected; the traceback is shown with --debug)"
@@ -60,7 +62,7 @@ def report(error: BaseException, debug: bool) -> int:
     """Say on stderr what went wrong, and return the exit code."""
     if isinstance(error, KeyboardInterrupt | click.Abort):
         click.echo("interrupted", err=True)
-    elif isinstance(error, click.ClickException):
+    elif isinstance(error, click.UsageError):
         error.show()
     else:
         if debug:

@@ -12,10 +12,15 @@ from headrace.cli.root import cli
 __all__ = ["page"]
 
 
+SHARED = frozenset({"url", "app", "json", "debug", "help"})
+"""Options that every command has; explained once."""
+
+
 def page() -> str:
     """The whole command line as a page of Markdown: every command, argument and option."""
     root = click.Context(cli, info_name="headrace")
-    lines = ["# Command line", "", *_body(cli, root), *_commands(cli, root, 2)]
+    shared = "Every command takes these options too, except `--version`; they may stand before or after its name."
+    lines = ["# Command line", "", *_body(cli, root), shared, "", *_commands(cli, root, 2)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -35,7 +40,11 @@ def _body(command: click.Command, ctx: click.Context) -> Iterator[str]:
     yield from ("```", command.get_usage(ctx).removeprefix("Usage: "), "```", "")
     text = inspect.cleandoc(command.help or "").replace("\b\n", "")
     yield from (text, "")
-    options = [param for param in command.get_params(ctx) if isinstance(param, click.Option) and not param.hidden]
+    options = [
+        param
+        for param in command.get_params(ctx)
+        if isinstance(param, click.Option) and not param.hidden and (ctx.parent is None or param.name not in SHARED)
+    ]
     if options:
         yield from ("| option | meaning |", "|---|---|")
         yield from (_option(option, ctx) for option in options)

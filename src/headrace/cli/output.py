@@ -27,7 +27,7 @@ def console(stderr: bool = False) -> Console:
     """A rich console on stdout (or stderr): plain text when nobody is looking, or when NO_COLOR asks for it."""
     from rich.console import Console
 
-    wide = None if is_terminal(stderr) or "COLUMNS" in os.environ else WIDE
+    wide = None if is_terminal(stderr) else WIDE
     return Console(stderr=stderr, width=wide, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 

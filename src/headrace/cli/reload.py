@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -19,7 +20,7 @@ def changes() -> AsyncIterator[set[tuple[Any, str]]]:
     :raises MissingExtra: watchfiles is not installed
     """
     try:
-        import watchfiles
+        watchfiles: Any = importlib.import_module("watchfiles")
     except ImportError:
         raise MissingExtra("--reload", "watchfiles", "reload") from None
     found: AsyncIterator[set[tuple[Any, str]]] = watchfiles.awatch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -56,10 +55,6 @@ class Root(click.Group):
         state = extra.setdefault("obj", State())
         try:
             code = super().main(args, prog_name, standalone_mode=False, **extra)
-        except BrokenPipeError:
-            # The reader has seen enough (`headrace jobs | head`); flushing at exit must not complain either.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = DONE
         except (Exception, KeyboardInterrupt) as error:
             code = report(error, state.debug)
         if standalone_mode:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import click
+
+from headrace.cli.failures import UNREACHABLE
 from headrace.cli.find import find_app, make_importable
 from headrace.cli.output import warn
 from headrace.cli.state import State
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["USER", "choose", "with_app"]
+__all__ = ["USER", "StoreUnusable", "choose", "opened", "with_app"]
 
 T = TypeVar("T")
 
@@ -59,7 +63,10 @@ def plain_warnings() -> Iterator[None]:
     def show(message: Warning | str, *where: object, **more: object) -> None:
         warn(str(message))
 
+    from headrace.registry import UnregisteredTask
+
     with warnings.catch_warnings():
+        warnings.filterwarnings("always", category=UnregisteredTask)
         warnings.showwarning = show
         logger.addHandler(silence)
         try:
@@ -68,6 +75,26 @@ def plain_warnings() -> Iterator[None]:
             logger.removeHandler(silence)
 
 
+class StoreUnusable(click.ClickException):
+    """The store that a good URL names cannot be opened."""
+
+    exit_code = UNREACHABLE
+
+
+@asynccontextmanager
+async def opened(app: App) -> AsyncIterator[App]:
+    """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
+    app.new_engine()
+    try:
+        await app.__aenter__()
+    except ConfigError as error:
+        raise StoreUnusable(str(error)) from error
+    try:
+        yield app
+    finally:
+        await app.__aexit__(None, None, None)
+
+
 async def _inside(app: App, work: Callable[[App], Coroutine[Any, Any, T]]) -> T:
-    async with app:
+    async with opened(app):
         return await work(app)

@@ -71,7 +71,9 @@ def create(
     """Submit a job of TASK by a rule: --cron or --every."""
     body = read_payload(payload, arguments)
     when = _rule(**rule)
-    options = {key: value for key, value in (("queue", queue), ("priority", priority)) if value is not None}
+    options: dict[str, Any] = {
+        key: value for key, value in (("queue", queue), ("priority", priority)) if value is not None
+    }
 
     async def work(app: App) -> None:
         draft = await app.draft(task, body, **options)

@@ -14,6 +14,7 @@ from headrace.cli.failures import DONE, FAILED, USAGE
 from headrace.cli.health import Vitals
 from headrace.cli.health import serve as serve_health
 from headrace.cli.output import line, say
+from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
 from headrace.cli.words import clock, short
@@ -33,7 +34,7 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
         stack.enter_context(tell.logs())
-        await stack.enter_async_context(app)
+        await stack.enter_async_context(opened(app))
         worker = app.worker(
             concurrency=options.concurrency,
             queues=options.queues or None,

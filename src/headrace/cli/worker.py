@@ -100,12 +100,12 @@ def _serve(state: State, options: Options, parent_fd: int | None) -> int:
     from headrace.cli.serve import serve
 
     found, url = choose(state)
-    for module in options.imports:
-        import_module(module)
-    _check_tasks(found)
     with ExitStack() as stack:
         if url:
             stack.enter_context(found.override(url=url))
+        for module in (*found.settings.imports, *options.imports):
+            import_module(module)
+        _check_tasks(found)
         return asyncio.run(serve(found, options, state, parent_fd))
 
 
