@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import Micros, Moments, Record, encode, job_of, key_of, row_of_change, text
+from headrace.engines.sqlite.rows import Micros, Moments, Record, encode, job_of, key_of, row_of_change, row_of_note
 
 __all__ = ["Turn", "apply"]
 
@@ -28,31 +28,18 @@ class Turn:
     def __init__(self, changes: Sequence[Change]) -> None:
         at = Micros()
         self.changes = changes
-        self.places: list[int] = []
-        self.notes: list[int] = []
-        rows, ends, attempts, events, notes = [], [], [], [], []
-        for place, change in enumerate(changes):
-            job, rev = change.job, change.rev
-            if change.verb is Verb.PROGRESS:
-                self.notes.append(place)
-                notes.append((job.seq, rev, text(job.progress), at[job.updated_at]))
-                continue
-            self.places.append(place)
-            rows.append(row_of_change(change, at))
-            if job.result_text is not None or job.error is not None:
-                ends.append((job.seq, rev, job.result_text, text(job.error)))
-            if change.attempt is not None:
-                attempts.append((job.seq, rev, change.attempt.number, encode(change.attempt)))
-            if change.event is not None:
-                events.append((job.seq, rev, encode(change.event)))
-        self._args = (encode(rows), encode(ends), encode(attempts), encode(events), encode(notes))
+        self._rows = [place for place, change in enumerate(changes) if change.verb is not Verb.PROGRESS]
+        self._notes = [place for place, change in enumerate(changes) if change.verb is Verb.PROGRESS]
+        rows = [row_of_change(changes[place], at) for place in self._rows]
+        notes = [row_of_note(changes[place], at) for place in self._notes]
+        self._args = (encode(rows), encode(notes))
 
     def write(self, connection: apsw.Connection) -> list[int]:
         """Apply them; the places of those that did not take."""
         rows, notes = connection.execute(ask("apply"), self._args).get
         if rows == notes == "[]":
             return []
-        return sorted([self.places[key] for key in _missed(rows)] + [self.notes[key] for key in _missed(notes)])
+        return sorted([self._rows[key] for key in _missed(rows)] + [self._notes[key] for key in _missed(notes)])
 
 
 class _Taking(Turn):

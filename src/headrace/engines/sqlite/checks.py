@@ -44,7 +44,7 @@ def check(connection: apsw.Connection, path: Path, synchronous: str) -> Iterator
 
 
 def _integrity(connection: apsw.Connection, path: Path) -> Check:
-    found = [text for (text,) in connection.execute("PRAGMA quick_check(5)").fetchall()]
+    found = [str(text) for (text,) in connection.execute("PRAGMA quick_check(5)").fetchall()]
     if found == ["ok"]:
         return Check("integrity", "ok", "the file is sound")
     return Check("integrity", "fail", "; ".join(found), f"restore a backup, or try `sqlite3 {path} .recover`")
@@ -52,8 +52,10 @@ def _integrity(connection: apsw.Connection, path: Path) -> Check:
 
 def _room(path: Path) -> Iterator[Check]:
     free = shutil.disk_usage(path.parent).free
-    level = "ok" if free > _LOW else "warn"
-    yield Check("disk", level, f"{free // 2**20} MiB free", None if level == "ok" else "make room before it is full")
+    if free > _LOW:
+        yield Check("disk", "ok", f"{free // 2**20} MiB free")
+    else:
+        yield Check("disk", "warn", f"{free // 2**20} MiB free", "make room before it is full")
     log = path.with_name(path.name + "-wal")
     size = log.stat().st_size if log.exists() else 0
     if size > _LONG_LOG:

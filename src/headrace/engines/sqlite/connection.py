@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Literal
 
 import apsw
 
-from headrace.errors import ConfigError, EngineError, HeadraceError, Unavailable, Unstorable
+from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
 
 __all__ = ["Synchronous", "ask", "connect", "setup", "sql", "translate"]
 
@@ -18,6 +19,9 @@ Synchronous = Literal["full", "normal"]
 
 _SOUND = (3, 51, 3)
 """Before this, two connections that write and checkpoint at the same instant may corrupt the file."""
+
+_LOG_PAGES = 4000
+"""Pages in the log before they are copied into the file (16 MiB): hot pages are copied once for many writes."""
 
 _HALVES = "-- ask\n"
 
@@ -73,6 +77,7 @@ def connect(path: Path, synchronous: Synchronous, *, reads: bool = False) -> aps
         connection.pragma("synchronous", synchronous)
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -8000 if reads else -16000)
+        connection.wal_autocheckpoint(_LOG_PAGES)
         connection.pragma("journal_size_limit", 64 * 1024 * 1024)
         if reads:
             connection.pragma("query_only", True)
@@ -84,30 +89,40 @@ def connect(path: Path, synchronous: Synchronous, *, reads: bool = False) -> aps
 
 def translate(error: Exception, path: Path) -> Exception:
     """What an error of SQLite means to whoever asked."""
-    match error:
-        case HeadraceError():
-            return error
-        case UnicodeError():
-            return Unstorable(f"text that is not valid Unicode cannot be stored: {error}")
-        case apsw.TooBigError():
-            return Unstorable(f"more than SQLite stores in one value: {error}")
-        case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(f"{path} stayed locked by another process: {error}")
-        case apsw.FullError():
-            return Unavailable(f"the disk that holds {path} is full: make room and try again")
-        case apsw.ReadOnlyError() | apsw.PermissionsError() | apsw.AuthError():
-            return Unavailable(f"{path} cannot be written to: {error}")
-        case apsw.NotADBError():
-            return ConfigError(f"{path} is not a SQLite database")
-        case apsw.CorruptError():
-            return Unavailable(f"{path} is damaged ({error}): restore it from a backup, or try `sqlite3 {path} .recover`")
-        case apsw.CantOpenError():
-            return Unavailable(f"{path} cannot be opened: {error}")
-        case apsw.IOError():
-            # The bytes of a commit may or may not have reached the disk.
-            return Unavailable(f"reading or writing {path} failed: {error}", outcome="unknown")
-        case apsw.NoMemError():
-            return Unavailable(f"SQLite ran out of memory: {error}")
-        case apsw.Error():
-            return EngineError(f"SQLite refused what headrace asked of {path}: {type(error).__name__}: {error}")
-    return error
+    if isinstance(error, UnicodeError):
+        return Unstorable(f"text that is not valid Unicode cannot be stored: {error}")
+    if not isinstance(error, apsw.Error):
+        return error
+    for kind, mean in _MEANINGS:
+        if isinstance(error, kind):
+            return mean(path, error)
+    return EngineError(f"SQLite refused what headrace asked of {path}: {type(error).__name__}: {error}")
+
+
+_MEANINGS: tuple[
+    tuple[type[apsw.Error] | tuple[type[apsw.Error], ...], Callable[[Path, apsw.Error], Exception]], ...
+] = (
+    (apsw.TooBigError, lambda path, error: Unstorable(f"more than SQLite stores in one value: {error}")),
+    (
+        (apsw.BusyError, apsw.LockedError),
+        lambda path, error: Unavailable(f"{path} stayed locked by another process: {error}"),
+    ),
+    (apsw.FullError, lambda path, error: Unavailable(f"the disk that holds {path} is full: make room and try again")),
+    (
+        (apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError),
+        lambda path, error: Unavailable(f"{path} cannot be written to: {error}"),
+    ),
+    (apsw.NotADBError, lambda path, error: ConfigError(f"{path} is not a SQLite database")),
+    (
+        apsw.CorruptError,
+        lambda path, error: Unavailable(
+            f"{path} is damaged: {error}; restore a backup or try `sqlite3 {path} .recover`"
+        ),
+    ),
+    (apsw.CantOpenError, lambda path, error: Unavailable(f"{path} cannot be opened: {error}")),
+    (
+        apsw.IOError,  # the bytes of a commit may or may not have reached the disk
+        lambda path, error: Unavailable(f"reading or writing {path} failed: {error}", outcome="unknown"),
+    ),
+    (apsw.NoMemError, lambda path, error: Unavailable(f"SQLite ran out of memory: {error}")),
+)

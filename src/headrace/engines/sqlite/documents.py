@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import apsw
@@ -30,7 +31,9 @@ class Documents:
         def read(connection: apsw.Connection) -> Profiles:
             connection.execute("BEGIN")  # the rev and the list must be of one moment
             rev: int = connection.execute("SELECT profiles_rev FROM books").get
-            rows = connection.execute("SELECT id, task, requires FROM profiles WHERE live ORDER BY id").fetchall()
+            rows: list[Any] = connection.execute(
+                "SELECT id, task, requires FROM profiles WHERE live ORDER BY id"
+            ).fetchall()
             connection.execute("COMMIT")
             return Profiles(rev, tuple(Profile(id, task, msgspec.json.decode(needs)) for id, task, needs in rows))
 
@@ -38,7 +41,7 @@ class Documents:
 
     async def settings(self, prefix: str) -> list[Setting]:
         select = "SELECT key, value, rev FROM settings WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key"
-        rows = await self._reader.run(lambda connection: connection.execute(select, (prefix,)).fetchall())
+        rows: list[Any] = await self._reader.run(lambda connection: connection.execute(select, (prefix,)).fetchall())
         return [Setting(*row) for row in rows]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:

@@ -34,10 +34,12 @@ _error = msgspec.json.Decoder(ErrorInfo).decode
 def prepare(connection: apsw.Connection) -> None:
     """Teach a reading connection to search text as ``core.query.matches`` does."""
 
-    def mentions(place: str, text: str) -> bool:
+    def mentions(*args: Any) -> bool:
+        place, text = args
         return text in place.lower()
 
-    def mentions_error(document: str, text: str) -> bool:
+    def mentions_error(*args: Any) -> bool:
+        document, text = args
         error = _error(document)
         return text in error.type.lower() or text in error.message.lower()
 

@@ -125,7 +125,9 @@ def _undo(connection: apsw.Connection | None) -> None:
         connection.execute("ROLLBACK")
 
 
-def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], answer: T | None, error: Exception | None) -> None:
+def _tell(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], answer: T | None, error: Exception | None
+) -> None:
     try:
         loop.call_soon_threadsafe(_settle, future, answer, error)
     except RuntimeError:  # the loop is closed: nobody waits any more

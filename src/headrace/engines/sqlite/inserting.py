@@ -24,6 +24,9 @@ __all__ = ["Inserting"]
 _known = msgspec.json.Decoder(list[tuple[int, str, Record]]).decode
 
 
+_UNSET = (None,) * 6
+
+
 class _Collected(Exception):
     """The lines this session remembers were collected by another."""
 
@@ -59,7 +62,7 @@ class Inserting:
         """Intern what this session does not remember; the places there is no room for."""
         refused: set[Place] = set()
         while missing := {place for place in places if place not in self._lines} - refused:
-            collected, lines = await self._hand.run(lambda connection: intern(connection, missing))  # noqa: B023
+            collected, lines = await self._hand.run(lambda connection: intern(connection, missing))
             if collected != self._collected:
                 self._lines.clear()
                 refused.clear()
@@ -109,7 +112,7 @@ class _Batch:
         try:
             last: int = connection.execute(ask("insert"), args).get
         except apsw.ConstraintError as error:
-            if error.extendedresult == apsw.SQLITE_CONSTRAINT_TRIGGER:
+            if "collected" in str(error):
                 raise _Collected from None
             raise
         return last - args[2]
@@ -164,7 +167,9 @@ def _is_new(job: Job) -> bool:
     return (
         job.rev == 1
         and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
-        and job.worker is job.claim is job.assigned_at is job.accepted_at is job.started_at is None
-        and job.first_started_at is job.finished_at is job.cancel_requested_at is job.reason is None
-        and job.streak is job.progress is job.result_text is job.error is None
+        and (job.worker, job.claim, job.assigned_at, job.accepted_at, job.started_at, job.first_started_at)
+        == _UNSET[:6]
+        and (job.finished_at, job.cancel_requested_at, job.reason, job.streak, job.progress) == _UNSET[:5]
+        and job.result_text is None
+        and job.error is None
     )

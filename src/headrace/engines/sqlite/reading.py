@@ -8,16 +8,15 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import Attempt, Event, History, Job
+from headrace.core.job import Event, History, Job
 from headrace.core.query import Count, Ledger
 from headrace.core.status import LIVE, Status
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import encode, jobs_of, micros, moment
+from headrace.engines.sqlite.rows import attempts_of, encode, jobs_of, micros, moment
 
 __all__ = ["Reading", "delete"]
 
-_attempts = msgspec.json.Decoder(tuple[Attempt, ...]).decode
 _events = msgspec.json.Decoder(tuple[Event, ...]).decode
 _counts = msgspec.json.Decoder(list[tuple[str, Status, int, int | None]]).decode
 
@@ -36,7 +35,7 @@ class Reading:
 
     async def history(self, id: UUID) -> History:
         found = await self._hand.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)
-        return History() if found is None else History(_attempts(found[0]), _events(found[1]))
+        return History() if found is None else History(attempts_of(found[0]), _events(found[1]))
 
     async def count(self, now: datetime) -> list[Count]:
         found = await self._hand.run(lambda connection: connection.execute(ask("count"), (micros(now),)).get)

@@ -40,7 +40,7 @@ from headrace.engines.sqlite.documents import Documents
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.inserting import Inserting
 from headrace.engines.sqlite.workers import Workers
-from headrace.errors import ConfigError, NotOpen, NotSupported
+from headrace.errors import ConfigError, NotSupported
 from headrace.host import Host
 
 __all__ = ["SqliteEngine"]

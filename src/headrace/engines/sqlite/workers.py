@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import apsw
@@ -36,7 +37,7 @@ class Workers:
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
-        said, named, id, at = encode(msgspec.structs.replace(beat, held=())), encode(beat.held), worker.bytes, micros(now)
+        id, at, named, said = worker.bytes, micros(now), encode(beat.held), encode(beat)
 
         def write(connection: apsw.Connection) -> tuple[int, str, str, int, int] | None:
             connection.execute("BEGIN IMMEDIATE")
@@ -70,11 +71,8 @@ class Workers:
 
     async def workers(self) -> list[WorkerRow]:
         await self._forget()
-        rows = await self._reader.run(lambda connection: connection.execute(ask("workers")).fetchall())
-        known = [
-            WorkerRow(_info(info), _beat(beat), beats, moment(beat_at), bool(alive), holds)
-            for info, beat, beats, beat_at, alive, holds in rows
-        ]
+        rows: list[Any] = await self._reader.run(lambda connection: connection.execute(ask("workers")).fetchall())
+        known = [WorkerRow(_info(row[0]), _beat(row[1]), row[2], moment(row[3]), bool(row[4]), row[5]) for row in rows]
         return sorted(known, key=lambda row: row.info.started_at)
 
     async def _forget(self) -> None:

@@ -35,42 +35,36 @@ CREATE TABLE jobs (
   id                  BLOB NOT NULL UNIQUE,
   line                INTEGER NOT NULL,
   status              TEXT NOT NULL,
+  stage               INTEGER NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
+                                         -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
   rank                INTEGER NOT NULL,  -- the priority, negated: smaller is claimed first
   arrived_at          INTEGER NOT NULL,
   available_at        INTEGER NOT NULL,
   updated_at          INTEGER NOT NULL,
   rev                 INTEGER NOT NULL,
   epoch               INTEGER NOT NULL,
-  attempt             INTEGER NOT NULL,
-  charged             INTEGER NOT NULL,
   unstarted_losses    INTEGER NOT NULL,
-  redrives            INTEGER NOT NULL,
-  waits               INTEGER NOT NULL,
-  unnamed             INTEGER NOT NULL DEFAULT 0,  -- successive beats of its worker that did not name it
+  unnamed             INTEGER NOT NULL,  -- successive beats of its worker that did not name it
   worker              BLOB,
   claim               INTEGER,
   act_by              INTEGER,
-  not_after           INTEGER,
   assigned_at         INTEGER,
   accepted_at         INTEGER,
-  started_at          INTEGER,
-  first_started_at    INTEGER,
   finished_at         INTEGER,
   cancel_requested_at INTEGER,
-  reason              TEXT,
-  streak              TEXT,              -- {JSON}
   progress            TEXT,              -- {JSON}
+  state               TEXT,              -- [JSON] of what no statement looks at (rows.State); null: as submitted
   held_key            TEXT,              -- [task, dedup key] while the job holds it
   change              INTEGER            -- the id of the last change: a repeat is recognised by it
 ) STRICT;
-CREATE INDEX ready ON jobs (line, rank, arrived_at, seq) WHERE status = 'queued';
-CREATE INDEX due ON jobs (available_at, line, status, arrived_at) WHERE status IN ('scheduled', 'retrying');
-CREATE INDEX parked ON jobs (line, status, arrived_at) WHERE status IN ('pending', 'waiting');
-CREATE INDEX held ON jobs (worker, claim) WHERE status IN ('assigned', 'accepted', 'running');
+CREATE INDEX ready ON jobs (line, rank, arrived_at, seq) WHERE stage = 2;
+CREATE INDEX due ON jobs (available_at, line, status, arrived_at) WHERE stage = 1;
+CREATE INDEX parked ON jobs (line, status, arrived_at) WHERE stage = 0;
+CREATE INDEX held ON jobs (worker, claim) WHERE stage = 3;
 CREATE INDEX expiring ON jobs (act_by)
-  WHERE act_by IS NOT NULL AND status IN ('pending', 'waiting', 'scheduled', 'queued', 'retrying');
-CREATE INDEX finished ON jobs (status, finished_at, line) WHERE status IN ('completed', 'failed', 'cancelled');
-CREATE INDEX unlucky ON jobs (status) WHERE status IN ('failed', 'cancelled');
+  WHERE act_by IS NOT NULL AND stage < 3;
+CREATE INDEX finished ON jobs (status, finished_at, line) WHERE stage >= 4;
+CREATE INDEX unlucky ON jobs (status) WHERE stage = 5;
 CREATE UNIQUE INDEX keys ON jobs (held_key) WHERE held_key IS NOT NULL;
 
 CREATE TABLE bodies (
@@ -88,7 +82,7 @@ CREATE TABLE ends (
 CREATE TABLE attempts (
   seq    INTEGER NOT NULL,
   number INTEGER NOT NULL,
-  data   TEXT NOT NULL,   -- {JSON}
+  data   TEXT NOT NULL,   -- [JSON], rows.Past
   PRIMARY KEY (seq, number)
 ) STRICT, WITHOUT ROWID;
 

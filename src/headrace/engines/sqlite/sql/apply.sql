@@ -1,46 +1,54 @@
 -- Apply decided changes, each if its rev still holds, in one step.
--- rows: [[seq, rev before, rev, status, updated_at, epoch, attempt, charged, unstarted_losses, worker, claim, act_by,
---         assigned_at, accepted_at, started_at, first_started_at, finished_at, available_at, arrived_at, not_after,
---         cancel_requested_at, reason, streak, progress, redrives, waits, key, change], …]
+-- rows: [[seq, rev before, rev, status, stage, updated_at, epoch, unstarted_losses, worker, claim, act_by, assigned_at,
+--         accepted_at, finished_at, available_at, arrived_at, cancel_requested_at, progress, state, key, change, result,
+--         error, number of the attempt, attempt, event], …]
 --   key: 0 keeps it, 1 releases it, a text takes it
--- ends: [[seq, rev before, result, error], …]; attempts: [[seq, rev before, number, data, count, finished_at], …]
--- events: [[seq, rev before, data], …]; notes (progress): [[seq, rev, progress, updated_at], …]
-CREATE TEMP TABLE missed (rows TEXT, notes TEXT);
-INSERT INTO missed VALUES ('[]', '[]');
-CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS ends, NULL AS attempts, NULL AS events, NULL AS notes;
+-- notes (progress): [[seq, rev, progress, updated_at], …]
+CREATE TEMP TABLE missed (row INTEGER, note INTEGER);
+CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS notes;
+CREATE TEMP VIEW turned AS
+SELECT NULL AS place, NULL AS seq, NULL AS rev_before, NULL AS rev, NULL AS status, NULL AS stage, NULL AS updated_at,
+  NULL AS epoch, NULL AS unstarted_losses, NULL AS worker, NULL AS claim, NULL AS act_by, NULL AS assigned_at,
+  NULL AS accepted_at, NULL AS finished_at, NULL AS available_at, NULL AS arrived_at, NULL AS cancel_requested_at,
+  NULL AS progress, NULL AS state, NULL AS key, NULL AS change, NULL AS result, NULL AS error, NULL AS number,
+  NULL AS attempt, NULL AS event;
+
 CREATE TEMP TRIGGER turning INSTEAD OF INSERT ON turn BEGIN
-  UPDATE missed SET
-    rows = (SELECT json_group_array(e.key) FROM jsonb_each(new.rows) e LEFT JOIN jobs j ON j.seq = e.value ->> 0
-      WHERE j.rev IS NOT e.value ->> 1),
-    notes = (SELECT json_group_array(e.key) FROM jsonb_each(new.notes) e LEFT JOIN jobs j ON j.seq = e.value ->> 0
-      WHERE j.rev IS NOT e.value ->> 1);
-  INSERT INTO ends (seq, result, error)
-  SELECT j.seq, e.value ->> 2, e.value ->> 3
-  FROM jsonb_each(new.ends) e CROSS JOIN jobs j ON j.seq = e.value ->> 0 AND j.rev = e.value ->> 1 WHERE true
-  ON CONFLICT (seq) DO UPDATE SET result = excluded.result, error = excluded.error;
-  INSERT INTO attempts (seq, number, data)
-  SELECT j.seq, e.value ->> 2, e.value ->> 3
-  FROM jsonb_each(new.attempts) e CROSS JOIN jobs j ON j.seq = e.value ->> 0 AND j.rev = e.value ->> 1 WHERE true
-  ON CONFLICT (seq, number) DO UPDATE SET data = json_set(
-    data, '$.count', coalesce(data ->> '$.count', 1) + coalesce(excluded.data ->> '$.count', 1),
-    '$.finished_at', excluded.data ->> '$.finished_at');
-  INSERT INTO events (seq, data)
-  SELECT j.seq, e.value ->> 2
-  FROM jsonb_each(new.events) e CROSS JOIN jobs j ON j.seq = e.value ->> 0 AND j.rev = e.value ->> 1;
+  DELETE FROM missed;
+  INSERT INTO turned
+  SELECT key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+    unhex(value ->> 8, '-'), value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14,
+    value ->> 15, value ->> 16, value ->> 17, value ->> 18, value ->> 19, value ->> 20, value ->> 21, value ->> 22,
+    value ->> 23, value ->> 24, value ->> 25
+  FROM jsonb_each(new.rows);
+  INSERT INTO missed (note)
+  SELECT e.key FROM jsonb_each(new.notes) e LEFT JOIN jobs j ON j.seq = e.value ->> 0 WHERE j.rev IS NOT e.value ->> 1;
   UPDATE jobs SET progress = e.value ->> 2, updated_at = e.value ->> 3
   FROM jsonb_each(new.notes) e WHERE jobs.seq = e.value ->> 0 AND jobs.rev = e.value ->> 1;
+END;
+
+CREATE TEMP TRIGGER turning_one INSTEAD OF INSERT ON turned BEGIN
+  INSERT INTO missed (row)
+  SELECT new.place WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE seq = new.seq AND rev = new.rev_before);
+  SELECT raise(IGNORE) WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE seq = new.seq AND rev = new.rev_before);
   UPDATE jobs SET
-    rev = e.value ->> 2, status = e.value ->> 3, updated_at = e.value ->> 4, epoch = e.value ->> 5,
-    attempt = e.value ->> 6, charged = e.value ->> 7, unstarted_losses = e.value ->> 8,
-    worker = unhex(e.value ->> 9, '-'), claim = e.value ->> 10, act_by = e.value ->> 11, assigned_at = e.value ->> 12,
-    accepted_at = e.value ->> 13, started_at = e.value ->> 14, first_started_at = e.value ->> 15,
-    finished_at = e.value ->> 16, available_at = e.value ->> 17, arrived_at = e.value ->> 18,
-    not_after = e.value ->> 19, cancel_requested_at = e.value ->> 20, reason = e.value ->> 21,
-    streak = e.value ->> 22, progress = e.value ->> 23, redrives = e.value ->> 24, waits = e.value ->> 25,
-    held_key = CASE e.value ->> 26 WHEN 0 THEN held_key WHEN 1 THEN NULL ELSE e.value ->> 26 END,
-    change = e.value ->> 27,
-    unnamed = iif(worker IS unhex(e.value ->> 9, '-') AND epoch = e.value ->> 5, unnamed, 0)
-  FROM jsonb_each(new.rows) e WHERE jobs.seq = e.value ->> 0 AND jobs.rev = e.value ->> 1;
+    rev = new.rev, status = new.status, stage = new.stage, updated_at = new.updated_at, epoch = new.epoch,
+    unstarted_losses = new.unstarted_losses, worker = new.worker, claim = new.claim, act_by = new.act_by,
+    assigned_at = new.assigned_at, accepted_at = new.accepted_at, finished_at = new.finished_at,
+    available_at = new.available_at, arrived_at = new.arrived_at, cancel_requested_at = new.cancel_requested_at,
+    progress = new.progress, state = new.state, change = new.change,
+    held_key = CASE new.key WHEN 0 THEN held_key WHEN 1 THEN NULL ELSE new.key END,
+    unnamed = iif(worker IS new.worker AND epoch = new.epoch, unnamed, 0)
+  WHERE seq = new.seq;
+  INSERT INTO ends (seq, result, error)
+  SELECT new.seq, new.result, new.error WHERE new.result IS NOT NULL OR new.error IS NOT NULL
+  ON CONFLICT (seq) DO UPDATE SET result = excluded.result, error = excluded.error;
+  -- A run of equal attempts shares one record: counted together, ended when the last one did.
+  INSERT INTO attempts (seq, number, data) SELECT new.seq, new.number, new.attempt WHERE new.number IS NOT NULL
+  ON CONFLICT (seq, number) DO UPDATE SET data = json_set(
+    data, '$[0]', (data ->> 0) + (excluded.data ->> 0), '$[1]', excluded.data ->> 1);
+  INSERT INTO events (seq, data) SELECT new.seq, new.event WHERE new.event IS NOT NULL;
 END;
 -- ask
-INSERT INTO turn VALUES (?1, ?2, ?3, ?4, ?5) RETURNING (SELECT rows FROM missed), (SELECT notes FROM missed)
+INSERT INTO turn VALUES (?1, ?2) RETURNING (SELECT json_group_array(row) FROM missed WHERE row IS NOT NULL),
+  (SELECT json_group_array(note) FROM missed WHERE note IS NOT NULL)

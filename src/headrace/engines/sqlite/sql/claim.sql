@@ -10,9 +10,9 @@ CREATE TEMP TRIGGER claiming INSTEAD OF INSERT ON claim
 WHEN EXISTS (SELECT 1 FROM workers WHERE id = new.worker AND alive)
   AND new.lines_rev = (SELECT lines_rev FROM books)
 BEGIN
-  UPDATE jobs SET status = 'queued', arrived_at = available_at, rev = rev + 1, updated_at = new.now
+  UPDATE jobs SET status = 'queued', stage = 2, arrived_at = available_at, rev = rev + 1, updated_at = new.now
   WHERE seq IN (
-    SELECT seq FROM jobs WHERE status IN ('scheduled', 'retrying') AND available_at <= new.now
+    SELECT seq FROM jobs WHERE stage = 1 AND available_at <= new.now
     ORDER BY available_at LIMIT 10000);
 
   -- A repeat: what this request was given before and is not started.
@@ -20,7 +20,7 @@ BEGIN
   INSERT INTO picked (seq, fragile, expired)
   SELECT j.seq, 0, 0
   FROM jobs j CROSS JOIN lines l ON l.id = j.line LEFT JOIN queues q ON q.name = l.queue
-  WHERE j.worker = new.worker AND j.claim = new.request AND j.status IN ('assigned', 'accepted', 'running')
+  WHERE j.worker = new.worker AND j.claim = new.request AND j.stage = 3
     AND j.status <> 'running'
   ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq;
 
@@ -28,13 +28,13 @@ BEGIN
   DELETE FROM heads;
   INSERT INTO heads (line, place)
   WITH RECURSIVE hop (served, ready) AS (
-    SELECT s.line, (SELECT min(line) FROM jobs WHERE status = 'queued' AND line >= s.line)
+    SELECT s.line, (SELECT min(line) FROM jobs WHERE stage = 2 AND line >= s.line)
     FROM (SELECT min(line) AS line FROM served WHERE ask = new.ask) s
     UNION ALL
     SELECT
       (SELECT min(line) FROM served
        WHERE ask = new.ask AND line >= iif(hop.served = hop.ready, hop.served + 1, hop.ready)),
-      (SELECT min(line) FROM jobs WHERE status = 'queued' AND line >= (
+      (SELECT min(line) FROM jobs WHERE stage = 2 AND line >= (
         SELECT min(line) FROM served
         WHERE ask = new.ask AND line >= iif(hop.served = hop.ready, hop.served + 1, hop.ready)))
     FROM hop WHERE hop.ready IS NOT NULL
@@ -43,44 +43,44 @@ BEGIN
   FROM hop CROSS JOIN lines l ON l.id = hop.ready LEFT JOIN queues q ON q.name = l.queue
   WHERE hop.served = hop.ready AND NOT coalesce(q.paused, 0) AND NOT EXISTS (SELECT 1 FROM picked);
 
-  -- One line: as it stands. Expired jobs are passed over; a fragile one is kept as a mark even then (see below).
+  -- One line: as it stands. Expired jobs (a queued job's act_by is its
+  -- last moment to start) are passed over; a fragile one is kept as a mark even then (see below).
   INSERT INTO picked (seq, fragile, expired)
-  SELECT seq, unstarted_losses >= new.fragile_after, first_started_at IS NULL AND coalesce(not_after <= new.now, 0)
+  SELECT seq, unstarted_losses >= new.fragile_after, coalesce(act_by <= new.now, 0)
   FROM jobs
-  WHERE status = 'queued' AND line = (SELECT line FROM heads) AND (SELECT count(*) FROM heads) = 1
-    AND (first_started_at IS NOT NULL OR not_after IS NULL OR not_after > new.now
-      OR unstarted_losses >= new.fragile_after)
+  WHERE stage = 2 AND line = (SELECT line FROM heads) AND (SELECT count(*) FROM heads) = 1
+    AND (act_by IS NULL OR act_by > new.now OR unstarted_losses >= new.fragile_after)
   ORDER BY rank, arrived_at, seq
   LIMIT new.n + (
     SELECT count(*) FROM jobs
-    WHERE act_by <= new.now AND status IN ('pending', 'waiting', 'scheduled', 'queued', 'retrying')
+    WHERE act_by <= new.now AND stage < 3
       AND unstarted_losses >= new.fragile_after);
 
   -- Several lines: merged. The recursion's queue holds the head of each line and gives out the smallest; whoever leaves
   -- is followed by the next of its line.
   INSERT INTO picked (seq, fragile, expired)
-  WITH RECURSIVE merged (place, rank, arrived_at, seq, line, losses, fresh, not_after) AS (
-    SELECT h.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.first_started_at IS NULL, j.not_after
+  WITH RECURSIVE merged (place, rank, arrived_at, seq, line, losses, act_by) AS (
+    SELECT h.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.act_by
     FROM heads h CROSS JOIN jobs j
-      ON j.seq = (SELECT seq FROM jobs WHERE status = 'queued' AND line = h.line ORDER BY rank, arrived_at, seq LIMIT 1)
+      ON j.seq = (SELECT seq FROM jobs WHERE stage = 2 AND line = h.line ORDER BY rank, arrived_at, seq LIMIT 1)
     WHERE (SELECT count(*) FROM heads) > 1
     UNION ALL
-    SELECT m.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.first_started_at IS NULL, j.not_after
+    SELECT m.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.act_by
     FROM merged m CROSS JOIN jobs j ON j.seq = coalesce(
-      (SELECT seq FROM jobs WHERE status = 'queued' AND line = m.line AND rank = m.rank AND arrived_at = m.arrived_at
+      (SELECT seq FROM jobs WHERE stage = 2 AND line = m.line AND rank = m.rank AND arrived_at = m.arrived_at
          AND seq > m.seq ORDER BY seq LIMIT 1),
-      (SELECT seq FROM jobs WHERE status = 'queued' AND line = m.line AND rank = m.rank AND arrived_at > m.arrived_at
+      (SELECT seq FROM jobs WHERE stage = 2 AND line = m.line AND rank = m.rank AND arrived_at > m.arrived_at
          ORDER BY arrived_at, seq LIMIT 1),
-      (SELECT seq FROM jobs WHERE status = 'queued' AND line = m.line AND rank > m.rank
+      (SELECT seq FROM jobs WHERE stage = 2 AND line = m.line AND rank > m.rank
          ORDER BY rank, arrived_at, seq LIMIT 1))
     ORDER BY 1, 2, 3, 4
   )
-  SELECT seq, losses >= new.fragile_after, fresh AND coalesce(not_after <= new.now, 0)
+  SELECT seq, losses >= new.fragile_after, coalesce(act_by <= new.now, 0)
   FROM merged
-  WHERE NOT fresh OR not_after IS NULL OR not_after > new.now OR losses >= new.fragile_after
+  WHERE act_by IS NULL OR act_by > new.now OR losses >= new.fragile_after
   LIMIT new.n + (
     SELECT count(*) FROM jobs
-    WHERE act_by <= new.now AND status IN ('pending', 'waiting', 'scheduled', 'queued', 'retrying')
+    WHERE act_by <= new.now AND stage < 3
       AND unstarted_losses >= new.fragile_after);
 
   -- The claim ends in front of the first fragile job for which no free slot is left.
@@ -93,16 +93,16 @@ BEGIN
     AND pos > iif(new.n < 1, 0, (SELECT pos FROM picked ORDER BY pos LIMIT 1 OFFSET new.n - 1));
 
   UPDATE jobs
-  SET status = new.status, rev = rev + 1, epoch = epoch + 1, worker = new.worker, claim = new.request,
+  SET status = new.status, stage = 3, rev = rev + 1, epoch = epoch + 1, worker = new.worker, claim = new.request,
     assigned_at = new.now, accepted_at = new.accepted_at, act_by = new.act_by, updated_at = new.now, unnamed = 0
-  WHERE seq IN (SELECT seq FROM picked) AND +status = 'queued';
+  WHERE seq IN (SELECT seq FROM picked) AND +stage = 2;
 END;
 -- ask
 INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 RETURNING (
   SELECT json_array(
     EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive), lines_rev, profiles_rev, settings_rev,
-    (SELECT min(available_at) FROM jobs WHERE status IN ('scheduled', 'retrying')))
+    (SELECT min(available_at) FROM jobs WHERE stage = 1))
   FROM books
 ), (
   -- In the order of pos, because picked is scanned first and by its key.

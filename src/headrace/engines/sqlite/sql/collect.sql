@@ -2,5 +2,5 @@
 DELETE FROM lines WHERE id NOT IN (SELECT DISTINCT line FROM jobs);
 DELETE FROM profiles WHERE id NOT IN (SELECT profile FROM lines);
 UPDATE profiles SET live = 0 WHERE id NOT IN (
-  SELECT profile FROM lines WHERE id IN (SELECT line FROM jobs WHERE status NOT IN ('completed', 'failed', 'cancelled')));
+  SELECT profile FROM lines WHERE id IN (SELECT line FROM jobs WHERE stage < 4));
 UPDATE books SET collected = collected + 1, lines_rev = lines_rev + 1;

@@ -5,7 +5,7 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM old;
   INSERT INTO old
   SELECT j.seq FROM jsonb_each(new.before) e CROSS JOIN jobs j
-  WHERE j.status IN ('completed', 'failed', 'cancelled') AND j.status = e.value ->> 0 AND j.finished_at <= e.value ->> 1
+  WHERE j.stage >= 4 AND j.status = e.value ->> 0 AND j.finished_at <= e.value ->> 1
   LIMIT new.n;
   DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);
   DELETE FROM ends WHERE seq IN (SELECT seq FROM old);

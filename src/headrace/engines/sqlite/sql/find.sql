@@ -6,7 +6,7 @@ SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
     CROSS JOIN jobs j ON j.seq = s.seq
     CROSS JOIN lines l ON l.id = j.line
     CROSS JOIN profiles p ON p.id = l.profile
-  WHERE (?4 IS NULL OR iif(j.status IN ('scheduled', 'retrying') AND j.available_at <= ?3, 'queued', j.status)
+  WHERE (?4 IS NULL OR iif(j.stage = 1 AND j.available_at <= ?3, 'queued', j.status)
       IN (SELECT value FROM json_each(?4)))
     AND (?5 IS NULL OR p.task = ?5)
     AND (?6 IS NULL OR l.queue = ?6)

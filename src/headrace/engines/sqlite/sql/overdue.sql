@@ -2,10 +2,10 @@
 SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || r.doc || ']', ','), '') || ']' FROM (
   SELECT j.seq AS seq, coalesce(w.alive, 0) AS alive, j.unnamed AS unnamed
   FROM jobs j LEFT JOIN workers w ON w.id = j.worker
-  WHERE j.status IN ('assigned', 'accepted', 'running')
+  WHERE j.stage = 3
     AND (j.act_by <= ?1 OR NOT coalesce(w.alive, 0) OR j.unnamed >= 2)
   UNION ALL
   SELECT seq, 1, 0 FROM jobs
-  WHERE act_by <= ?1 AND status IN ('pending', 'waiting', 'scheduled', 'queued', 'retrying')
+  WHERE act_by <= ?1 AND stage < 3
   LIMIT ?2
 ) o CROSS JOIN record r ON r.seq = o.seq
