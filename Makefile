@@ -33,7 +33,7 @@ test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary src tests
+	@$(BIN)/mypy --strict --no-error-summary src tests bench
 	@$(BIN)/basedpyright
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
@@ -46,7 +46,7 @@ bench: $(VENV)/.dev ## run the benchmarks; options in ARGS
 
 clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps, renewed when pyproject.toml changes: the demo needs the package only, all else needs the tools too.
 $(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg

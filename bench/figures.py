@@ -1,0 +1,117 @@
+"""What was measured: rows of samples, their best and worst, and how they stand to the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bench.plan import SideName
+
+__all__ = ["ROWS", "TARGETS", "Figures", "Row", "Target"]
+
+Key = Literal["one", "concurrent", "bulk", "drain", "drain4", "p50", "p99", "rss"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    key: Key
+    title: str
+    unit: Literal["jobs/s", "ms", "MB"]
+
+    @property
+    def more_is_better(self) -> bool:
+        """Whether a higher figure is the better one."""
+        return self.unit == "jobs/s"
+
+
+ROWS = (
+    Row("one", "submit one by one", "jobs/s"),
+    Row("concurrent", "50 concurrent submitters", "jobs/s"),
+    Row("bulk", "bulk submit, 1,000 a call", "jobs/s"),
+    Row("drain", "drain, one worker process", "jobs/s"),
+    Row("drain4", "… huey with 4 threads", "jobs/s"),
+    Row("p50", "latency p50 at 50 jobs/s", "ms"),
+    Row("p99", "latency p99 at 50 jobs/s", "ms"),
+    Row("rss", "worker's RSS after the drain", "MB"),
+)
+_BY_KEY = {row.key: row for row in ROWS}
+
+
+@dataclass
+class Figures:
+    """Samples by row and side."""
+
+    samples: dict[Key, dict[SideName, list[float]]] = field(default_factory=dict)
+
+    def add(self, key: Key, side: SideName, value: float) -> None:
+        """One more sample."""
+        self.samples.setdefault(key, {}).setdefault(side, []).append(value)
+
+    def best(self, key: Key, side: SideName) -> float | None:
+        """The best sample, if there is any."""
+        found = self.samples.get(key, {}).get(side)
+        if not found:
+            return None
+        return max(found) if _BY_KEY[key].more_is_better else min(found)
+
+    def worst(self, key: Key, side: SideName) -> float | None:
+        """The worst sample, if there is any."""
+        found = self.samples.get(key, {}).get(side)
+        if not found:
+            return None
+        return min(found) if _BY_KEY[key].more_is_better else max(found)
+
+    def ratio(self, key: Key, side: SideName) -> float | None:
+        """How many times better headrace is than this side, best against best."""
+        ours, theirs = self.best(key, "headrace"), self.best(key, side)
+        if not ours or not theirs:
+            return None
+        return ours / theirs if _BY_KEY[key].more_is_better else theirs / ours
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure that was promised."""
+
+    title: str
+    found: Callable[[Figures], float | None]
+    bound: float
+    sign: Literal["≥", "≤", ">"]
+    unit: str
+
+    def verdict(self, figures: Figures) -> bool | None:
+        """Whether it is met; None: not measured."""
+        value = self.found(figures)
+        if value is None:
+            return None
+        return {"≥": value >= self.bound, "≤": value <= self.bound, ">": value > self.bound}[self.sign]
+
+
+def _ours(key: Key) -> Callable[[Figures], float | None]:
+    return lambda figures: figures.best(key, "headrace")
+
+
+def _against(key: Key, side: SideName) -> Callable[[Figures], float | None]:
+    return lambda figures: figures.ratio(key, side)
+
+
+def _against_best_drain(figures: Figures) -> float | None:
+    """Against whatever number of threads suits huey without fsync best."""
+    ours = figures.best("drain", "headrace")
+    theirs = [rate for key in ("drain", "drain4") if (rate := figures.best(key, "huey-off")) is not None]
+    return ours / max(theirs) if ours and theirs else None
+
+
+TARGETS = (
+    Target("submit one by one, against huey default", _against("one", "huey"), 1.0, "≥", "×"),
+    Target("50 concurrent submitters", _ours("concurrent"), 20_000, "≥", "jobs/s"),
+    Target("bulk submit", _ours("bulk"), 60_000, "≥", "jobs/s"),
+    Target("drain", _ours("drain"), 25_000, "≥", "jobs/s"),
+    Target("drain, against huey default", _against("drain", "huey"), 6.0, "≥", "×"),
+    Target("drain, against huey sync=OFF at its best", _against_best_drain, 1.0, ">", "×"),
+    Target("latency p50", _ours("p50"), 5.0, "≤", "ms"),
+    Target("worker's RSS", _ours("rss"), 60.0, "≤", "MB"),
+)
