@@ -94,7 +94,7 @@ class Keeping(Part):
     async def test_settings_are_listed_by_key_and_prefix(self, lab: Lab) -> None:
         keys = ["queue:b", "queue:a", "queue", "task:queue:", "queue:A", "queue_x", "q%", "queue:ä"]
         for key in keys:
-            await lab.engine.put_setting(key, "0", 0)
+            await lab.engine.put_setting(key, "{}", 0)
         assert [setting.key for setting in await lab.engine.settings()] == sorted(keys)
         assert [setting.key for setting in await lab.engine.settings("queue:")] == [
             "queue:A",

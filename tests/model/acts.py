@@ -1,0 +1,58 @@
+"""Everything that can be decided about a job, as functions of a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from headrace.core import acts, lifecycle
+from headrace.core.change import Change
+from headrace.core.job import ErrorInfo, Job, Progress
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.rules import Rules
+from headrace.core.status import Cause, Reason
+
+Act = Callable[[Job, datetime, float, Rules], Change | None]
+
+OOPS = ErrorInfo("ValueError", "no", "trace", {"why": ["ü", 1]})
+
+
+def _ends(ending: Ending, *, rides: bool = False) -> Act:
+    def act(job: Job, now: datetime, chance: float, rules: Rules) -> Change:
+        return lifecycle.finish(job, ending, now, chance, rules, started_at=now if rides else None)
+
+    return act
+
+
+def _loses(cause: Cause) -> Act:
+    return lambda job, now, chance, rules: lifecycle.lose(job, cause, now, chance, rules)
+
+
+ACTS: dict[str, Act] = {
+    "admit": lambda job, now, chance, rules: lifecycle.admit(job, now),
+    "admit not": lambda job, now, chance, rules: lifecycle.admit(job, now, OOPS),
+    "unblock": lambda job, now, chance, rules: lifecycle.unblock(job, now),
+    "unblock not": lambda job, now, chance, rules: lifecycle.unblock(job, now, as_asked=False, cancel=chance < 0.5),
+    "accept": lambda job, now, chance, rules: lifecycle.accept(job, now, rules),
+    "start": lambda job, now, chance, rules: lifecycle.start(job, now, rules),
+    "progress": lambda job, now, chance, rules: lifecycle.progress(job, now, Progress(chance * 100, "on it")),
+    "complete": _ends(Completed('{"r":1}')),
+    "complete riding": _ends(Completed('{"r":2}'), rides=True),
+    "fail": _ends(Failed(error=OOPS)),
+    "fail riding": _ends(Failed(error=OOPS), rides=True),
+    "fail later": _ends(Failed(error=OOPS, delay=2.5)),
+    "fail for good": _ends(Failed(error=OOPS, reason=Reason.NON_RETRYABLE)),
+    "snooze": _ends(Snoozed(3)),
+    "snooze riding": _ends(Snoozed(0), rides=True),
+    "release": _ends(Released()),
+    "time out": _ends(TimedOut()),
+    "lose": _loses(Cause.LEASE),
+    "cancel": lambda job, now, chance, rules: acts.cancel(job, now, rules, by="ann"),
+    "retry": lambda job, now, chance, rules: acts.retry(job, now, by="bob"),
+    "discard": lambda job, now, chance, rules: acts.discard(job, now, note="away"),
+    "resolve": lambda job, now, chance, rules: acts.resolve(job, now, result_text="7", by="eve"),
+    "resolve not": lambda job, now, chance, rules: acts.resolve(job, now, error=OOPS),
+    "expire": lambda job, now, chance, rules: acts.expire(job, now),
+}
+LIVELY = ["start", "complete", "complete riding", "fail", "fail riding", "snooze", "release", "cancel", "retry"]
+"""What happens most: chosen more often."""

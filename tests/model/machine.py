@@ -1,0 +1,334 @@
+"""Does the same to the model and to another engine, step by step, and requires the same answers and histories."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
+
+from headrace.core.change import Applied, Change, Verdict
+from headrace.core.claim import Ask
+from headrace.core.job import History, Job, Spec
+from headrace.core.lifecycle import submit
+from headrace.core.query import Filter
+from headrace.core.retry import Retry
+from headrace.core.rules import Rules
+from headrace.core.status import ENDED, LIVE, Status, Verb
+from headrace.core.sweep import sweep
+from headrace.engine import Alive, Beat, Inserted, Overdue, WorkerInfo
+from headrace.errors import TransitionRefused
+from tests.model.acts import ACTS, LIVELY
+from tests.model.sides import Make, Side, Sides
+
+TASKS = ("mail", "bill", "größe")
+QUEUES = ("default", "slow")
+RULES = Rules(beat=2, start=6, accept=4, cancel_grace=2, timeout_slack=2, undeliverable_after=4)
+
+_DRAFT = st.fixed_dictionaries(
+    {
+        "task": st.sampled_from(TASKS),
+        "queue": st.sampled_from(QUEUES),
+        "priority": st.sampled_from([10, 50, 50, 90]),
+        "dedup": st.sampled_from([None, None, None, "a", "b"]),
+        "retry": st.sampled_from([Retry(0), Retry(1), Retry(3, backoff=[0, 2])]),
+        "timeout": st.sampled_from([None, 4.0]),
+        "requires": st.sampled_from([{}, {}, {"gpu": True}]),
+    }
+)
+_PLACE = st.fixed_dictionaries(
+    {
+        "delay": st.sampled_from([0, 0, 0, 3]),
+        "last": st.sampled_from([None, None, None, 5]),
+        "waits": st.sampled_from([0, 0, 0, 0, 1]),
+        "pending": st.sampled_from([False, False, False, False, True]),
+    }
+)
+_CHANCE = st.sampled_from([0.0, 0.25, 0.75])
+_ACT = st.sampled_from(LIVELY) | st.sampled_from(sorted(ACTS))
+_WHICH = st.integers(0, 63)
+
+
+class Machine(RuleBasedStateMachine):
+    """Makes of each run a random story, told to both sides."""
+
+    def __init__(self, makers: dict[str, Make]) -> None:
+        super().__init__()
+        self.sides = Sides(makers, RULES)
+        self.now = datetime(2031, 2, 3, 4, 5, 6, 789, tzinfo=UTC)
+        self.jobs: list[UUID] = []
+        self.gone = 0
+        self.drafts: dict[UUID, Job] = {}
+        self.workers: list[UUID] = []
+        self.alive: dict[UUID, int] = {}
+        self.claims: dict[UUID, tuple[int, dict[str, Any]]] = {}
+        self.writes: list[list[list[Change]]] = []
+        self.before: dict[UUID, Job] = {}
+        self.touched: set[UUID] = set()
+        self.freed: set[UUID] = set()
+        self.requests = 0
+
+    def teardown(self) -> None:
+        try:
+            self.touched.update(self.jobs)
+            self.histories_are_the_same()
+        finally:
+            self.sides.close()
+
+    # -- jobs come in
+
+    @initialize()
+    def two_workers_come(self) -> None:
+        self.a_worker_comes()
+        self.a_worker_comes()
+
+    @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=1, max_size=4))
+    def insert(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        made = []
+        for spec, place in drafts:
+            job = submit(
+                self.sides.dice.new_id(self.now),
+                Spec(created_at=self.now, **spec),
+                '{"n":1}',
+                self.now,
+                available_at=self.now + timedelta(seconds=place["delay"]),
+                not_after=None if place["last"] is None else self.now + timedelta(seconds=place["last"]),
+                waits=place["waits"],
+                pending=place["pending"],
+            )
+            made.append(job)
+        answers = self.sides.agree(lambda side: side.engine.insert(made, self.now))
+        for job, answer in zip(made, answers, strict=True):
+            if isinstance(answer, Inserted):
+                self.jobs.append(job.id)
+                self.drafts[job.id] = job
+
+    @precondition(lambda self: self.jobs)
+    @rule(which=_WHICH)
+    def insert_again(self, which: int) -> None:
+        draft = self.drafts[self._job(which)]
+        [answer] = self.sides.agree(lambda side: side.engine.insert([draft], self.now))
+        assert isinstance(answer, Inserted)
+
+    # -- workers take them
+
+    @precondition(lambda self: self.workers)
+    @rule(
+        which=_WHICH,
+        n=st.integers(1, 4),
+        free=st.integers(0, 4),
+        accept=st.booleans(),
+        queues=st.sampled_from([None, None, ("slow",), QUEUES]),
+        tasks=st.sampled_from([TASKS, TASKS, TASKS[:1]]),
+    )
+    def claim(self, which: int, tasks: tuple[str, ...], **wish: Any) -> None:
+        worker = self.workers[which % len(self.workers)]
+        self.requests += 1
+        self.claims[worker] = (self.requests, {"tasks": frozenset(tasks), **wish})
+        self._claim(worker)
+
+    @precondition(lambda self: self.claims)
+    @rule(which=_WHICH)
+    def claim_again(self, which: int) -> None:
+        self._claim(sorted(self.claims)[which % len(self.claims)])
+
+    def _claim(self, worker: UUID) -> None:
+        request, wish = self.claims[worker]
+
+        async def claim(side: Side) -> Any:
+            ask: Ask = await side.ask(**wish)
+            return await side.engine.claim(worker, ask, request, self.now)
+
+        self.sides.agree(claim)
+
+    # -- and much is done to them
+
+    @precondition(lambda self: self.jobs)
+    @rule(
+        steps=st.lists(st.tuples(_WHICH, _ACT, st.sampled_from([0, 0, 0, 0, 1, 3])), min_size=1, max_size=4),
+        chance=_CHANCE,
+    )
+    def act(self, steps: list[tuple[int, str, int]], chance: float) -> None:
+        chosen = {self._job(which): (name, age) for which, name, age in steps}
+        batches: list[list[Change]] = []
+        for side in self.sides.all:
+            batches.append([])
+            for id, (name, age) in chosen.items():
+                try:
+                    change = ACTS[name](side.copy(id, age), self.now, chance, RULES)
+                except TransitionRefused:
+                    continue
+                if change is not None:
+                    batches[-1].append(change)
+        self._write(batches)
+
+    @precondition(lambda self: self.writes)
+    @rule(which=_WHICH)
+    def write_again(self, which: int) -> None:
+        batches = self.writes[-1 - which % min(len(self.writes), 3)]
+        self._note(batches[0], self.sides.apply(batches, self.now))
+
+    def _write(self, batches: list[list[Change]]) -> None:
+        ids = [self.sides.dice.token() for _ in batches[0]]
+        stamped = [[replace(change, id=id) for change, id in zip(batch, ids, strict=True)] for batch in batches]
+        if ids:
+            verdicts: list[Verdict] = self.sides.apply(stamped, self.now)
+            self.writes.append(stamped)
+            self._note(stamped[0], verdicts)
+
+    def _note(self, changes: list[Change], verdicts: list[Verdict]) -> None:
+        for change, verdict in zip(changes, verdicts, strict=True):
+            self.touched.add(change.job.id)
+            if isinstance(verdict, Applied) and change.verb in (Verb.RETRY, Verb.DISCARD, Verb.RESOLVE):
+                self.freed.add(change.job.id)
+
+    @rule(seconds=st.sampled_from([0.000001, 1, 2, 5, 30]))
+    def time_passes(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(limit=st.sampled_from([1, 1000]))
+    def promote(self, limit: int) -> None:
+        self.sides.agree(lambda side: side.engine.promote(self.now, limit))
+
+    @rule()
+    def sweep(self) -> None:
+        found: list[list[Overdue]] = [
+            sorted(one, key=lambda overdue: overdue.job.id)
+            for one in self.sides.run(lambda side: side.engine.overdue(self.now))
+        ]
+        self.sides.agree(lambda side: side.engine.overdue(self.now), sort=lambda overdue: overdue.job.id)
+        batches = []
+        for side_found in found:
+            changes = [sweep(one.job, self.now, 0.5, RULES, alive=one.alive, unnamed=one.unnamed) for one in side_found]
+            batches.append([change for change in changes if change is not None])
+        assert all(len(batch) == len(found[0]) for batch in batches), "everything found has an answer"
+        self._write(batches)
+
+    @rule(ago=st.sampled_from([0, 2, 10]), limit=st.sampled_from([1, 1000]))
+    def prune(self, ago: float, limit: int) -> None:
+        moment = self.now - timedelta(seconds=ago)
+        if limit == 1:  # which one goes first is the store's own business
+            moment -= timedelta(days=1)
+        self.gone += self.sides.agree(lambda side: side.engine.delete(dict.fromkeys(ENDED, moment), limit))
+
+    # -- workers come and go
+
+    @precondition(lambda self: len(self.alive) < 4)
+    @rule()
+    def a_worker_comes(self) -> None:
+        self.now += timedelta(microseconds=1)
+        id = self.sides.dice.new_id(self.now)
+        info = WorkerInfo(id=id, host="h", pid=1, started_at=self.now, concurrency=4, tasks=TASKS, offers={"gpu": True})
+        self.workers.append(id)
+        self.alive[id] = 0
+        self.sides.agree(lambda side: side.engine.register(info, self.now))
+
+    @precondition(lambda self: self.workers)
+    @rule(which=_WHICH, named=st.sets(_WHICH, max_size=4), all_of_them=st.booleans())
+    def beat(self, which: int, named: set[int], all_of_them: bool) -> None:
+        worker = self.workers[which % len(self.workers)]
+        held = tuple(self.jobs) if all_of_them else tuple({self._job(one) for one in named} if self.jobs else ())
+
+        async def beat(side: Side) -> Any:
+            answer = await side.engine.beat(worker, Beat(held=held, busy=which), self.now)
+            # In which order they are told is left open.
+            if isinstance(answer, Alive):
+                unknown = tuple(sorted(answer.unknown, key=lambda job: job.id))
+                return replace(answer, cancels=tuple(sorted(answer.cancels)), unknown=unknown)
+            return answer
+
+        answer = self.sides.agree(beat)
+        if worker in self.alive:
+            self.alive[worker] += 1
+            assert answer.beats == self.alive[worker]
+
+    @precondition(lambda self: self.alive)
+    @rule(which=_WHICH, how=st.sampled_from(["bury", "bury wrongly", "retire"]))
+    def a_worker_goes(self, which: int, how: str) -> None:
+        worker = sorted(self.alive)[which % len(self.alive)]
+        if how == "retire":
+            self.sides.agree(lambda side: side.engine.retire(worker))
+        else:
+            beats = self.alive[worker] + (how == "bury wrongly")
+            assert self.sides.agree(lambda side: side.engine.bury(worker, beats)) is (how == "bury")
+        if how != "bury wrongly":
+            del self.alive[worker]
+
+    # -- settings
+
+    @rule(queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), paused=st.sampled_from([False, False, True]))
+    def rule_a_queue(self, queue: str, priority: int, paused: bool) -> None:
+        text = f'{{"priority":{priority},"paused":{str(paused).lower()}}}'
+        assert self.sides.agree(lambda side: side.put_setting(f"queue:{queue}", text))
+
+    @rule(name=st.sampled_from(["sweep", "plan"]), which=st.integers(0, 2), give=st.booleans())
+    def lease(self, name: str, which: int, give: bool) -> None:
+        holder = UUID(int=which + 1)
+
+        async def lease(side: Side) -> bool:
+            if give:
+                await side.engine.unlease(name, holder)
+                return False
+            return await side.engine.lease(name, holder, 4, self.now) is not None
+
+        self.sides.agree(lease)
+
+    # -- what always holds
+
+    def _job(self, which: int) -> UUID:
+        """One of the youngest jobs: a story needs few heroes."""
+        young = self.jobs[-12:]
+        return young[which % len(young)]
+
+    @invariant()
+    def both_stores_hold_the_same(self) -> None:
+        ids = list(self.jobs)
+        found: list[Job | None] = self.sides.agree(lambda side: side.look(ids))
+        here = {job.id: job for job in found if job is not None}
+        for id in set(ids) - here.keys():
+            self.jobs.remove(id)
+        assert self.gone + len(self.jobs) == len(self.drafts), "nothing accepted is lost"
+        self._check_jobs(here)
+        self.before, self.freed = here, set()
+        ledger = self.sides.agree(lambda side: side.engine.ledger())
+        ended = sum(job.ended for job in here.values())
+        assert (ledger.accepted, ledger.pruned) == (len(self.drafts), self.gone)
+        assert (ledger.live, ledger.ended, ledger.unaccounted) == (len(here) - ended, ended, 0)
+
+    def _check_jobs(self, here: dict[UUID, Job]) -> None:
+        keys = [(job.task, job.dedup) for job in here.values() if job.dedup is not None and job.status in LIVE]
+        assert len(keys) == len(set(keys)), "dedup keys are unique among live jobs of a task"
+        for id, job in here.items():
+            assert (job.worker is not None) == job.held
+            assert job.charged <= job.max_attempts, "no attempt beyond the budget"
+            old = self.before.get(id)
+            if old is None:
+                continue
+            assert job.rev >= old.rev
+            assert job.epoch >= old.epoch
+            assert job.worker == old.worker or job.epoch > old.epoch, "an owner per epoch"
+            if replace(job, progress=None, updated_at=old.updated_at) != replace(old, progress=None):
+                assert job.rev > old.rev, "every change but progress raises the rev"
+            if old.status in ENDED and job.status is not old.status:
+                assert id in self.freed, "an end is left only by retry, discard and resolve"
+
+    @invariant()
+    def histories_are_the_same(self) -> None:
+        for id in sorted(self.touched & self.before.keys()):
+            job = self.before[id]
+            history: History = self.sides.agree(lambda side, id=id: side.engine.history(id))  # type: ignore[misc]
+            closed = sum(attempt.count for attempt in history.attempts)
+            assert closed + (job.status is Status.RUNNING) == job.attempt, "every attempt is on record"
+            epochs = [attempt.epoch for attempt in history.attempts]
+            assert len(epochs) == len(set(epochs)), "at most one finish per epoch"
+        self.touched.clear()
+
+    @rule(status=st.sampled_from(sorted(Status)), task=st.sampled_from([None, *TASKS]))
+    def ask_around(self, status: Status, task: str | None) -> None:
+        wish = Filter(status=frozenset({status}), task=task)
+        self.sides.agree(lambda side: side.engine.find(wish, self.now, 1000))
+        self.sides.agree(lambda side: side.engine.count(self.now), sort=lambda count: (count.queue, count.status))
+        self.sides.agree(lambda side: side.engine.workers())
