@@ -255,6 +255,8 @@ class App(Lifetime):
 
     async def set_queue(self, name: str, *, priority: int) -> None:
         """Serve a queue before those of lower priority (default 0)."""
+        if isinstance(priority, bool) or not isinstance(priority, int):
+            raise ConfigError(f"a queue's priority must be a whole number, not {priority!r}")
         await admin.edit_queue(self.session, name, priority=priority)
 
     async def workers(self) -> list[WorkerRow]:

@@ -133,9 +133,9 @@ class Lifetime:
             del self._stays[loop]
             await stay.session.close()
 
-    def forget(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take this App for closed on a loop that was left behind by a fork."""
-        self._stays.pop(loop, None)
+    def forget(self, loop: asyncio.AbstractEventLoop) -> object:
+        """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""
+        return self._stays.pop(loop, None)
 
     @property
     def session(self) -> Session:

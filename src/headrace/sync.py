@@ -28,6 +28,7 @@ class _Background:
         self._apps: dict[int, App] = {}
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
+        self._kept: list[object] = []
         self._thread = threading.Thread(target=self._main, name="headrace-sync", daemon=True)
         self._thread.start()
 
@@ -68,8 +69,7 @@ class _Background:
 
     def forget(self) -> None:
         """The process forked, and the thread stayed behind: its Apps are not open here."""
-        for app in self._apps.values():
-            app.forget(self.loop)
+        self._kept = [app.forget(self.loop) for app in self._apps.values()]
 
 
 _lock = threading.Lock()

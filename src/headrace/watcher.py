@@ -53,6 +53,8 @@ class Watcher:
         self._engine, self._host = engine, host
         self._waits: dict[UUID, list[_Wait]] = {}
         self._hinted: set[UUID] = set()
+        self._next = 0.0
+        """No wait falls due before this, so nothing but hints need be looked at."""
         self._wake = asyncio.Event()
         # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the questions.
         self._time = 0.0
@@ -104,7 +106,9 @@ class Watcher:
         if self._closed:
             raise NotOpen("the App is closed")
         self._waits.setdefault(wait.id, []).append(wait)
-        if self._loop is None:
+        self._next = min(self._next, wait.due)
+        # A loop that has just seen its last wait go is done before its callback says so.
+        if self._loop is None or self._loop.done():
             self._loop = asyncio.create_task(self._run(), name="headrace-watcher")
             self._loop.add_done_callback(self._over)
         self._wake.set()
@@ -120,7 +124,8 @@ class Watcher:
         return wait.job
 
     def _over(self, loop: asyncio.Task[None]) -> None:
-        self._loop = None
+        if self._loop is loop:
+            self._loop = None
         if not loop.cancelled() and (error := loop.exception()) is not None:
             for waits in self._waits.values():
                 for wait in waits:
@@ -142,7 +147,7 @@ class Watcher:
             if due:
                 await self._ask(due)
                 continue
-            soonest = min(wait.due for waits in self._waits.values() for wait in waits) - self._time
+            soonest = self._next - self._time
             before = self._host.clock.monotonic()
             if not await self._host.wait(self._wake, max(soonest, 0.001)):
                 self._time += soonest
@@ -150,17 +155,21 @@ class Watcher:
                 self._time += min(max(0.0, self._host.clock.monotonic() - before), soonest)
 
     def _due(self) -> list[UUID]:
-        """The jobs to ask about now; each moves on to its next, longer pause."""
+        """The jobs to ask about now; those whose pause is over get a longer one."""
         hinted, self._hinted = self._hinted, set()
-        due = []
+        due = [id for id in hinted if id in self._waits]
+        if self._next > self._time + TOGETHER:
+            return due
+        self._next = self._time + LONGEST * 2
         for id, waits in self._waits.items():
-            if id not in hinted and not any(wait.due <= self._time + TOGETHER for wait in waits):
-                continue
-            due.append(id)
-            for wait in waits:
+            over = [wait for wait in waits if wait.due <= self._time + TOGETHER]
+            if over and id not in hinted:
+                due.append(id)
+            for wait in over:
                 jitter = 0.75 + self._host.dice.chance() / 2
                 wait.due = self._time + TOGETHER + wait.pause * jitter
                 wait.pause = min(wait.pause * GROWTH, LONGEST)
+            self._next = min(self._next, *(wait.due for wait in waits))
         return due
 
     async def _ask(self, ids: list[UUID]) -> None:

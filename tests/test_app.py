@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import App, Context, Retry, Status, sync
+from headrace.errors import ConfigError, NotOpen, Unavailable
+from headrace.worker.worker import Worker
+from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.until import until
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_a_worker_runs_what_is_submitted(kind: str, tmp_path: Path) -> None:
+    sums = Sums(url_of(kind, tmp_path))
+    async with sums.app, sums.app.worker(concurrency=4) as worker:
+        jobs = [*await sums.add.map([(i, i) for i in range(50)]), *await sums.multiply.map([(2, 3)])]
+        assert sum([await job.result(timeout=20) for job in jobs]) == 2456
+        assert isinstance(worker, Worker)
+        assert [info.name for info in await sums.app.tasks()] == ["add", "fail", "multiply"]
+        (row,) = await sums.app.workers()
+        assert (row.info.id, row.info.concurrency) == (worker.id, 4)
+    async with sums.app:
+        books = (await sums.app.stats()).ledger
+        assert (books.live, books.unaccounted) == (0, 0)
+
+
+async def test_a_burst_ends_when_nothing_is_left() -> None:
+    sums = Sums()
+    async with sums.app:
+        jobs = await sums.add.map([(i,) for i in range(20)])
+        await asyncio.wait_for(sums.app.worker(burst=True).run(), 20)
+        assert {(await job.refresh()).status for job in jobs} == {Status.COMPLETED}
+
+
+async def test_a_worker_serves_the_queues_it_is_told() -> None:
+    sums = Sums()
+    async with sums.app, sums.app.worker(queues=["slow"]):
+        other, slow = await sums.add.submit(1), await sums.multiply.submit(2, 3)
+        assert await slow.result(timeout=20) == 6
+        assert (await other.refresh()).status is Status.QUEUED
+
+
+def test_a_worker_needs_an_open_app() -> None:
+    with pytest.raises(NotOpen):
+        App("memory://").worker()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"concurrency": 0}, {"concurrency": True}, {"queues": "images"}, {"grace": -1}, {"grace": "5s"}]
+)
+async def test_bad_arguments_of_a_worker_are_refused(wrong: dict[str, Any]) -> None:
+    async with App("memory://") as app:
+        with pytest.raises(ConfigError, match=next(iter(wrong))):
+            app.worker(**wrong)
+
+
+async def test_a_worker_imports_what_the_app_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "headrace_test_more_tasks.py").write_text(
+        "from headrace import Tasks\ntasks = Tasks()\n@tasks.task\ndef imported(a: int) -> int:\n    return a + 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    app = App("memory://", imports=["headrace_test_more_tasks"])
+    assert "headrace_test_more_tasks" not in sys.modules
+    async with app:
+        app.load()
+        app.include(sys.modules["headrace_test_more_tasks"].tasks)
+        async with app.worker():
+            assert await (await app.submit("imported", {"a": 1})).result(timeout=20) == 2
+
+
+async def test_handlers_submit_more() -> None:
+    app = App("memory://")
+
+    @app.task
+    async def child(n: int) -> int:
+        return n
+
+    @app.task
+    def plain(n: int) -> int:
+        return app.wait(child.run(n))
+
+    @app.task
+    async def parent(ctx: Context, n: int) -> int:
+        return await child.run(n) + await plain.run(n)
+
+    async with app, app.worker():
+        assert await (await parent.submit(3)).result(timeout=20) == 6
+    await asyncio.to_thread(sync.close)
+
+
+async def test_a_lifespan_opens_the_app_and_runs_a_worker() -> None:
+    sums = Sums()
+    async with sums.app.lifespan(worker=True)(object()):
+        assert await sums.add.run(1, 2) == 3
+    with pytest.raises(NotOpen):
+        await sums.add.submit(1)
+    async with sums.app.lifespan()(object()):
+        await sums.add.submit(1)
+        assert await sums.app.workers() == []
+
+
+async def test_a_worker_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = Sums()
+    async with sums.app:
+        announce, away = sums.app.announce, [True]
+
+        async def flaky() -> None:
+            if away.pop() if away else False:
+                raise Unavailable("away")
+            await announce()
+
+        monkeypatch.setattr(sums.app, "announce", flaky)
+        async with sums.app.worker():
+            assert await sums.add.run(1) == 2
+
+
+async def test_old_names_stay_runnable() -> None:
+    app = App("memory://")
+
+    @app.task(aliases=["before"])
+    async def after(a: int) -> int:
+        return a
+
+    async with app, app.worker():
+        job = await app.submit("before", {"a": 1})
+        assert (job.task, await job.result(timeout=20)) == ("after", 1)
+
+
+async def test_defaults_hold_for_every_task() -> None:
+    app = App("memory://", defaults={"queue": "q", "priority": 3, "retry": Retry(1), "timeout": 9})
+
+    @app.task(priority=4)
+    def task() -> None: ...
+
+    async with app:
+        job = (await task.options(timeout=None).submit()).last
+    assert job is not None
+    assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("q", 4, 2, None)
+
+
+async def test_watching_an_app_s_job_shows_its_progress() -> None:
+    app, gate = App("memory://"), asyncio.Event()
+
+    @app.task
+    async def work(ctx: Context) -> None:
+        ctx.progress(40, "on the way")
+        await gate.wait()
+
+    async with app, app.worker():
+        job = await work.submit()
+        percents: list[float] = []
+
+        async def watch() -> None:
+            async for seen in app.watch(job.id):
+                if seen.progress is not None:
+                    percents.append(seen.progress.percent)  # noqa: PERF401 - looked at while it grows
+
+        watching = asyncio.create_task(watch())
+        await until(lambda: 40.0 in percents)
+        gate.set()
+        await asyncio.wait_for(watching, 20)
+    assert percents[-1] == 100.0

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from headrace import App, JobCancelled, JobFailed, ResultTimeout, Retry, Status
+from headrace.errors import InvalidResult, JobNotFound, TransitionRefused
+from tests.support.apps import ENGINES, Sums, url_of
+
+
+@pytest.fixture(params=ENGINES)
+async def sums(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sums]:
+    made = Sums(url_of(request.param, tmp_path))
+    async with made.app:
+        yield made
+
+
+async def test_a_handle_knows_what_it_was_told(sums: Sums) -> None:
+    job = await sums.add.submit(1)
+    assert (job.task, job.status, job.duplicate) == ("add", Status.QUEUED, False)
+    unseen = sums.add.handle(str(job.id))
+    assert (unseen.task, unseen.status, unseen.last) == ("add", None, None)
+    anonymous = sums.app.handle(job.id)
+    assert (anonymous.task, anonymous.status) == (None, None)
+    await anonymous.refresh()
+    assert (anonymous.task, anonymous.status) == ("add", Status.QUEUED)
+    assert str(job.id) in repr(job)
+
+
+async def test_results_come_from_anywhere(sums: Sums) -> None:
+    job = await sums.add.submit(1, 2)
+    async with sums.app.worker():
+        assert await job.result(timeout=10) == 3
+        assert await job.result() == 3
+        assert await sums.app.handle(job.id).result(timeout=10) == 3
+        assert await (await sums.multiply.submit(2, 3)).result(timeout=10) == 6
+    assert job.status is Status.COMPLETED
+
+
+async def test_failures_are_raised_with_the_job(sums: Sums) -> None:
+    job = await sums.fail.options(retry=Retry(0)).submit("broken")
+    async with sums.app.worker():
+        with pytest.raises(JobFailed, match="ValueError: broken") as caught:
+            await job.result(timeout=10)
+    assert caught.value.job.id == job.id
+    assert caught.value.error is not None
+    assert caught.value.error.message == "broken"
+
+
+async def test_a_timeout_leaves_the_job_alone(sums: Sums) -> None:
+    job = await sums.add.submit(1)
+    with pytest.raises(ResultTimeout) as caught:
+        await job.result(timeout=0.05)
+    assert (caught.value.id, caught.value.seconds) == (job.id, 0.05)
+    with pytest.raises(TimeoutError):
+        await job.result(timeout=0)
+    assert (await job.refresh()).status is Status.QUEUED
+
+
+async def test_acts_show_at_once(sums: Sums) -> None:
+    job = await sums.add.submit(1)
+    waiting = asyncio.create_task(job.result())
+    await asyncio.sleep(0)
+    await job.cancel(by="me")
+    with pytest.raises(JobCancelled, match="user"):
+        await waiting
+    assert (await job.cancel()).status is Status.CANCELLED
+    assert (await job.retry()).status is Status.QUEUED
+    assert job.status == "queued"
+    with pytest.raises(TransitionRefused):
+        await job.discard()
+    await job.cancel()
+    again = await job.rerun()
+    assert again.id != job.id
+    assert (await again.refresh()).spec.rerun_of == job.id
+    assert [event.verb for event in (await sums.app.history(job.id)).events] == ["cancel", "retry", "cancel"]
+    assert await again.explain()
+
+
+async def test_an_id_that_is_nobodys_is_not_found(sums: Sums) -> None:
+    nobody = sums.app.handle(UUID(int=7))
+    for verb in (
+        nobody.refresh,
+        nobody.result,
+        nobody.cancel,
+        nobody.retry,
+        nobody.rerun,
+        nobody.discard,
+        nobody.explain,
+    ):
+        with pytest.raises(JobNotFound):
+            await verb()
+    with pytest.raises(JobNotFound):
+        async for _ in nobody.watch():
+            pass
+
+
+async def test_watching_ends_with_the_job(sums: Sums) -> None:
+    job = await sums.multiply.submit(2, 3)
+    seen: list[Status] = []
+
+    async def watch() -> None:
+        seen.extend([record.status async for record in job.watch()])
+
+    watching = asyncio.create_task(watch())
+    async with sums.app.worker():
+        await asyncio.wait_for(watching, 10)
+    assert seen[-1] is Status.COMPLETED
+    assert job.status is Status.COMPLETED
+    assert job.last is not None
+    assert job.last.result == 6
+
+
+@dataclass
+class Point:
+    x: int
+
+
+async def test_results_are_decoded_into_the_promised_type() -> None:
+    app = App("memory://")
+
+    @app.task
+    async def point(x: int) -> list[Point]:
+        return [Point(x)]
+
+    @app.task(name="other")
+    async def other() -> str:
+        return "text"
+
+    async with app, app.worker():
+        assert await point.run(3) == [Point(3)]
+        job = await app.submit("point", {"x": 4})
+        assert await job.result(timeout=10) == [Point(4)]
+        wrong = point.handle((await other.submit()).id)
+        with pytest.raises(InvalidResult, match="stored"):
+            await wrong.result(timeout=10)

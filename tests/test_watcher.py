@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+
+from headrace.bus import Hint, Topic
+from headrace.core import acts
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.errors import JobNotFound, NotOpen, Unavailable
+from headrace.session import Session
+from tests.support.apps import Sums
+from tests.support.until import until
+
+
+class Store:
+    """An open session whose questions are counted."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.watcher = session, session.watcher
+        self.asked: list[int] = []
+        self.broken = False
+        self._get = session.engine.get
+        session.engine.get = self.get  # type: ignore[method-assign]
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        self.asked.append(len(ids))
+        if self.broken:
+            raise Unavailable("away")
+        return await self._get(ids)
+
+    async def end(self, job: Job, *, quietly: bool = False) -> None:
+        change = acts.cancel(job, self.session.host.clock.now(), self.session.engine.rules)
+        assert change is not None
+        if quietly:  # as another process would whose hint was lost
+            await self.session.engine.apply([change], self.session.host.clock.now())
+        else:
+            await self.session.lanes.apply(change)
+
+
+@pytest.fixture
+async def sums() -> AsyncIterator[Sums]:
+    made = Sums()
+    async with made.app:
+        yield made
+
+
+@pytest.fixture
+async def store(sums: Sums) -> Store:
+    return Store(sums.app.session)
+
+
+async def submit(sums: Sums, n: int) -> list[Job]:
+    return [handle.last for handle in await sums.add.map([(i,) for i in range(n)]) if handle.last]
+
+
+async def test_a_hint_ends_the_wait(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    await store.end(job)
+    ended = await waiting
+    assert ended is not None
+    assert ended.status is Status.CANCELLED
+
+
+async def test_without_hints_asking_finds_out(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: len(store.asked) >= 3)
+    await store.end(job, quietly=True)
+    assert (await waiting) is not None
+
+
+async def test_many_waits_are_one_question(sums: Sums, store: Store) -> None:
+    jobs = await submit(sums, 300)
+    waiting = [asyncio.create_task(store.watcher.ended(job.id)) for job in jobs]
+    await until(lambda: len(store.asked) >= 3)
+    assert store.asked[0] == 300
+    assert len(store.asked) <= 20
+    for job in jobs:
+        await store.end(job)
+    assert all(await asyncio.gather(*waiting))
+
+
+async def test_questions_become_rarer(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    assert await store.watcher.ended(job.id, 0.5) is None
+    # Every 20 ms would be 25.
+    assert 3 <= len(store.asked) <= 12
+
+
+async def test_strangers_hints_cost_nothing(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id, 0.2))
+    await until(lambda: store.asked)
+    for n in range(50):
+        store.session.engine.bus.send(Hint(Topic.ENDED, (str(UUID(int=n)),)))
+    assert await waiting is None
+    assert len(store.asked) <= 12
+
+
+async def test_several_wait_for_one_job(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waits = [asyncio.create_task(store.watcher.ended(job.id)) for _ in range(5)]
+    await until(lambda: store.asked)
+    waits[0].cancel()
+    await store.end(job)
+    assert all(await asyncio.gather(*waits[1:]))
+
+
+async def test_an_ended_job_is_answered_at_once(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    await store.end(job)
+    assert await store.watcher.ended(job.id, 5)
+    assert len(store.asked) == 1
+
+
+async def test_a_job_that_is_not_there_is_an_error(store: Store) -> None:
+    with pytest.raises(JobNotFound):
+        await store.watcher.ended(UUID(int=1))
+
+
+async def test_a_store_that_is_away_is_waited_for(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    store.broken = True
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    store.broken = False
+    await store.end(job)
+    assert await waiting
+
+
+async def test_closing_ends_every_wait(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    await store.watcher.close()
+    with pytest.raises(NotOpen):
+        await waiting
+    with pytest.raises(NotOpen):
+        await store.watcher.ended(job.id)
+
+
+async def test_following_shows_a_due_job_as_queued(sums: Sums, store: Store) -> None:
+    job = (await sums.add.options(delay=timedelta(milliseconds=50)).submit(1)).last
+    assert job is not None
+    following = store.watcher.follow(job.id)
+    assert (await anext(following)).status is Status.SCHEDULED
+    assert (await asyncio.wait_for(anext(following), 5)).status is Status.QUEUED
+    await store.end(job)
+    assert (await asyncio.wait_for(anext(following), 5)).status is Status.CANCELLED
+    with pytest.raises(StopAsyncIteration):
+        await anext(following)
