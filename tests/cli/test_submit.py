@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import signal
 from uuid import UUID
 
+import pytest
+
 from tests.cli.conftest import Shell
+from tests.cli.patience import until_sync
 
 
 def test_submit_prints_the_id_and_nothing_else_on_stdout(shell: Shell) -> None:
@@ -64,3 +69,21 @@ def test_run_gives_up_waiting_and_leaves_the_job(shell: Shell) -> None:
     result = shell("run", "add", "a=1", "--app", "quick", "--wait", "50ms", code=1)
     assert "it goes on" in result.stderr
     assert shell.json("jobs", "--url", shell.url)["items"][0]["status"] == "queued"
+
+
+def test_run_says_why_nothing_happens(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("headrace.cli.submit"), "PATIENCE", 0.01)
+    result = shell("run", "add", "a=1", "--app", "quick", "--wait", "500ms", code=1)
+    assert len(result.stderr.splitlines()) >= 2
+
+
+def test_an_interrupted_run_takes_its_job_along(shell: Shell) -> None:
+    child = shell.start("run", "add", "a=1", "--app", "quick")
+    until_sync(lambda: bool(shell.json("jobs", "--url", shell.url)["items"]))
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=20)
+    assert child.returncode == 130
+    [job] = shell.json("jobs", "--url", shell.url)["items"]
+    assert (job["status"], job["reason"]) == ("cancelled", "user")
+    assert f"cancelled job {job['id']}" in said
+    assert "Traceback" not in said

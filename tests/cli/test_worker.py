@@ -80,7 +80,7 @@ def test_one_signal_lets_jobs_finish(shell: Shell) -> None:
     _, said = worker.communicate(timeout=20)
     assert worker.returncode == 0
     assert status_of(shell, id) == "completed"
-    assert "stopping: 1 running jobs" in said
+    assert "stopping: 1 running have 15 s" in said
 
 
 def test_what_does_not_finish_in_the_grace_is_handed_back_uncharged(shell: Shell) -> None:

@@ -55,7 +55,7 @@ async def _play(state: State, url: str, once: bool) -> int:
     if not state.json and not is_terminal():
         say(hint)
     async with app, app.worker(concurrency=8, grace=2):
-        view = asyncio.create_task(show(app, state, hint + ("" if once else "   (Ctrl-C ends the demo)")))
+        view = asyncio.create_task(show(app, state, hint + ("" if once else "\nCtrl-C ends the demo")))
         try:
             while True:
                 scenario = Scenario(app)

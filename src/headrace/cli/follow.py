@@ -55,14 +55,14 @@ def sentence(job: Job) -> str:
     words = job.status.value
     if job.reason:
         words += f" ({job.reason.value.replace('_', ' ')})"
-    if job.attempt and not job.ended:
+    if job.status in (Status.RUNNING, Status.RETRYING):
         words += f" · attempt {job.attempt}"
     if job.held and job.progress:
         words += f" · {job.progress.percent:.0f} %"
         words += f" {job.progress.message}" if job.progress.message else ""
     if job.status is Status.COMPLETED and job.result_text not in (None, "null"):
         words += f" · {compact(job.result)}"
-    elif job.error and job.status is not Status.COMPLETED:
+    elif job.error and job.status in (Status.RETRYING, Status.FAILED):
         words += f" · {job.error.type}: {job.error.message}"
     return words
 

@@ -25,18 +25,10 @@ __all__ = ["explain", "jobs", "show", "watch"]
 @click.option("--all", "whole", is_flag=True, help="All pages at once.")
 @common
 def jobs(
-    state: State,
-    status: tuple[str, ...],
-    task: str | None,
-    queue: str | None,
-    tag: str | None,
-    text: str | None,
-    limit: int,
-    cursor: str | None,
-    whole: bool,
+    state: State, status: tuple[str, ...], limit: int, cursor: str | None, whole: bool, **others: str | None
 ) -> None:
     """List jobs, newest first."""
-    chosen = given(status, task=task, queue=queue, tag=tag, text=text)
+    chosen = given(status, **others)
 
     async def work(app: App) -> None:
         from headrace.core.query import Page

@@ -70,6 +70,7 @@ def filters(fn: F) -> F:
     """Add the flags that choose jobs."""
     for option in (
         click.option("--text", metavar="TEXT", help="Found in the id, the task, the payload or the error."),
+        click.option("--schedule", metavar="NAME", help="Jobs that this schedule submitted."),
         click.option("--tag", metavar="TAG", help="Jobs with this tag."),
         click.option("--queue", metavar="QUEUE", help="Jobs of this queue."),
         click.option("--task", metavar="TASK", help="Jobs of this task."),

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.render import STYLES, grid, table
+from headrace.cli.render import STYLES, fitted, grid, table
 from headrace.cli.words import ago, short, span
 from headrace.core.status import Status
 
@@ -56,7 +56,7 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
         state = Text("paused", "yellow") if queue.paused else Text("open", "green")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
         made.add_row(Text(queue.name), str(queue.priority), state, oldest, _counts(queue.counts))
-    return made
+    return fitted(made)
 
 
 def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
@@ -66,7 +66,7 @@ def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
         following = Text("paused", "yellow") if one.paused else Text(ago(one.next_fire, now) if one.next_fire else "–")
         last = ago(one.last_fire, now) if one.last_fire else "never"
         made.add_row(Text(one.name), Text(str(one.rule)), Text(one.task), following, last, Text(one.source))
-    return made
+    return fitted(made)
 
 
 def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
@@ -79,7 +79,7 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
         timeout = span(task.timeout) if task.timeout is not None else "none"
         here = Text("✓", "green") if task.here else Text("")
         made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
-    return made
+    return fitted(made)
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
@@ -104,4 +104,4 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
             ago(row.beat_at, now),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
         )
-    return made
+    return fitted(made)

@@ -15,7 +15,7 @@ from headrace.cli.words import ago, clock, compact, cut, moment, short, span
 from headrace.core.job import History, Job
 from headrace.core.status import Status
 
-__all__ = ["STYLES", "grid", "job_table", "job_view", "progress_bar", "status_text", "table"]
+__all__ = ["STYLES", "fitted", "grid", "job_table", "job_view", "progress_bar", "status_text", "table"]
 
 STYLES = {
     Status.PENDING: "dim",
@@ -37,6 +37,14 @@ def table(*columns: str, right: Sequence[str] = (), title: str | None = None) ->
     made = Table(box=None, header_style="bold dim", pad_edge=False, title=title, title_justify="left")
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="ellipsis", no_wrap=True)
+    return made
+
+
+def fitted(made: Table) -> Table:
+    """The table with only its last column giving way when the terminal is narrow."""
+    for column in made.columns[:-1]:
+        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in column.cells]
+        column.min_width = max(cell.cell_len for cell in cells)
     return made
 
 
@@ -93,7 +101,7 @@ def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Table:
         age = span((now - job.created_at).total_seconds())
         row = [id_text(job, console), Text(job.task), Text(job.queue), status_text(job)]
         made.add_row(*row, f"{job.attempt}", age, remark(job, now))
-    return made
+    return fitted(made)
 
 
 def job_view(job: Job, history: History, now: datetime, console: Console) -> RenderableType:

@@ -43,10 +43,9 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
         )
 
         def stop() -> None:
-            tell(
-                "stopping",
-                f"stopping: {worker.stats.busy} running jobs have {options.grace:g} s; once more to stop now",
-            )
+            busy = worker.stats.busy
+            rest = f": {busy} running have {options.grace:g} s; once more to stop at once" if busy else ""
+            tell("stopping", f"stopping{rest}")
             worker.request_stop()
 
         signals = stack.enter_context(on_signals(stop, worker.request_stop))
