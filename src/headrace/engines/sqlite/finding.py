@@ -84,6 +84,6 @@ def _source(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) 
     if args[8] is not None:
         return ask("find_by_label")
     rare = ask("find_by_status")
-    if gathered and connection.execute(rare + ask("find_few"), args).get:
+    if gathered and connection.execute(rare + ask("find_few"), args[:-1]).get:
         return rare
     return ask("find_by_seq")

@@ -134,7 +134,7 @@ def _tell(
         pass
 
 
-def _settle(future: asyncio.Future[T], answer: T, error: Exception | None) -> None:
+def _settle(future: asyncio.Future[Any], answer: Any, error: Exception | None) -> None:
     if future.done():  # the asker left
         return
     if error is not None:

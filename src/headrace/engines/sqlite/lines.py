@@ -25,7 +25,7 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 def place_of(job: Job) -> Place:
     """Where the job stands."""
     spec = job.spec
-    return (spec.queue, spec.task, _sorted(spec.requires).decode() if spec.requires else "{}")
+    return (spec.queue, spec.task, encode(spec.requires, _sorted) if spec.requires else "{}")
 
 
 def too_many() -> ConfigError:

@@ -44,7 +44,7 @@ def applied(connection: apsw.Connection) -> list[str]:
     """What the file went through, in order."""
     if not connection.table_exists("main", "migrations"):
         return []
-    return [name for (name,) in connection.execute("SELECT name FROM migrations ORDER BY name").fetchall()]
+    return [str(name) for (name,) in connection.execute("SELECT name FROM migrations ORDER BY name").fetchall()]
 
 
 def pending(connection: apsw.Connection, path: Path) -> list[Migration]:

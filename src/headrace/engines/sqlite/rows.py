@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -85,10 +85,10 @@ class Moments(dict[int | None, datetime | None]):
 _encode = msgspec.json.Encoder().encode
 
 
-def encode(document: Any) -> str:
+def encode(document: Any, by: Callable[[Any], bytes] = _encode) -> str:
     """JSON text for the store; refuses text that has no place in a database."""
     try:
-        return _encode(document).decode()
+        return by(document).decode()
     except UnicodeEncodeError as error:  # half of a surrogate pair
         raise Unstorable(f"text that is not valid Unicode cannot be stored: {error}") from error
 

@@ -13,12 +13,15 @@ SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
     AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = ?7))
     AND (?8 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = ?8))
     AND (?15 IS NULL OR (
-      -- What is plain ASCII is searched here; for the rest lower() knows too little.
-      SELECT instr(lower(substr(hex(j.id), 1, 8) || '-' || substr(hex(j.id), 9, 4) || '-' || substr(hex(j.id), 13, 4)
-          || '-' || substr(hex(j.id), 17, 4) || '-' || substr(hex(j.id), 21)), ?15)
-        OR iif(octet_length(p.task) = length(p.task), instr(lower(p.task), ?15), mentions(p.task, ?15))
-        OR iif(octet_length(b.payload) = length(b.payload), instr(lower(b.payload), ?15), mentions(b.payload, ?15))
-        OR (e.error IS NOT NULL AND mentions_error(e.error, ?15))
+      -- What is plain ASCII is searched here; for the rest lower() knows too little. CASE looks no further than it must.
+      SELECT CASE
+        WHEN instr(lower(substr(hex(j.id), 1, 8) || '-' || substr(hex(j.id), 9, 4) || '-' || substr(hex(j.id), 13, 4)
+          || '-' || substr(hex(j.id), 17, 4) || '-' || substr(hex(j.id), 21)), ?15) THEN 1
+        WHEN iif(octet_length(p.task) = length(p.task), instr(lower(p.task), ?15), mentions(p.task, ?15)) THEN 1
+        WHEN iif(octet_length(b.payload) = length(b.payload), instr(lower(b.payload), ?15), mentions(b.payload, ?15))
+          THEN 1
+        WHEN e.error IS NULL THEN 0
+        ELSE mentions_error(e.error, ?15) END
       FROM bodies b LEFT JOIN ends e ON e.seq = b.seq WHERE b.seq = j.seq))
   ORDER BY s.seq DESC
   LIMIT ?2
