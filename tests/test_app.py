@@ -73,6 +73,12 @@ async def test_a_worker_imports_what_the_app_names(tmp_path: Path, monkeypatch: 
             assert await (await app.submit("imported", {"a": 1})).result(timeout=20) == 2
 
 
+async def test_imports_that_are_not_there_are_named() -> None:
+    async with App("memory://", imports=["headrace_no_such_module.tasks"]) as app:
+        with pytest.raises(ConfigError, match="headrace_no_such_module"):
+            app.worker()
+
+
 async def test_handlers_submit_more() -> None:
     app = App("memory://")
 

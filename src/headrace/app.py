@@ -91,9 +91,17 @@ class App(Lifetime):
         return {name: task.handler for name, task in self._register.tasks.items()}
 
     def load(self) -> None:
-        """Import the modules named by ``imports``, so that their tasks are registered."""
+        """Import the modules named by ``imports``, so that their tasks are registered.
+
+        :raises ConfigError: there is no such module
+        """
         for name in self.settings.imports:
-            importlib.import_module(name)
+            try:
+                importlib.import_module(name)
+            except ModuleNotFoundError as error:
+                if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                    raise
+                raise ConfigError(f"imports: there is no module {name!r}; is its directory on the path?") from None
 
     # -- working
 
