@@ -54,5 +54,3 @@ ACTS: dict[str, Act] = {
     "resolve not": lambda job, now, chance, rules: acts.resolve(job, now, error=OOPS),
     "expire": lambda job, now, chance, rules: acts.expire(job, now),
 }
-LIVELY = ["start", "complete", "complete riding", "fail", "fail riding", "snooze", "release", "cancel", "retry"]
-"""What happens most: chosen more often."""

@@ -21,7 +21,7 @@ from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.sweep import sweep
 from headrace.engine import Alive, Beat, Inserted, Overdue, WorkerInfo
 from headrace.errors import TransitionRefused
-from tests.model.acts import ACTS, LIVELY
+from tests.model.acts import ACTS, Act
 from tests.model.sides import Make, Side, Sides
 
 TASKS = ("mail", "bill", "größe")
@@ -48,7 +48,8 @@ _PLACE = st.fixed_dictionaries(
     }
 )
 _CHANCE = st.sampled_from([0.0, 0.25, 0.75])
-_ACT = st.sampled_from(LIVELY) | st.sampled_from(sorted(ACTS))
+_AGE = st.sampled_from([0, 0, 0, 0, 1, 3])
+"""How many versions old the copy is that a decision is made from."""
 _WHICH = st.integers(0, 63)
 
 
@@ -80,10 +81,11 @@ class Machine(RuleBasedStateMachine):
 
     # -- jobs come in
 
-    @initialize()
-    def two_workers_come(self) -> None:
+    @initialize(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=3, max_size=6))
+    def it_begins(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         self.a_worker_comes()
         self.a_worker_comes()
+        self.insert(drafts)
 
     @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=1, max_size=4))
     def insert(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
@@ -125,15 +127,29 @@ class Machine(RuleBasedStateMachine):
         tasks=st.sampled_from([TASKS, TASKS, TASKS[:1]]),
     )
     def claim(self, which: int, tasks: tuple[str, ...], **wish: Any) -> None:
-        worker = self.workers[which % len(self.workers)]
-        self.requests += 1
-        self.claims[worker] = (self.requests, {"tasks": frozenset(tasks), **wish})
-        self._claim(worker)
+        self._ask(self.workers[which % len(self.workers)], tasks=frozenset(tasks), **wish)
+
+    @rule(which=_WHICH, n=st.integers(1, 4), steps=st.lists(_WHICH, min_size=2, max_size=6), chance=_CHANCE)
+    def work(self, which: int, n: int, steps: list[int], chance: float) -> None:
+        """What mostly happens: a worker takes jobs and something becomes of them."""
+        if not self.alive:
+            self.a_worker_comes()
+        worker = sorted(self.alive)[which % len(self.alive)]
+        self._ask(worker, tasks=frozenset(TASKS), n=n, free=n, accept=True, queues=None)
+        for step in steps:
+            self.both_stores_hold_the_same()
+            held = [id for id, job in self.before.items() if job.held]
+            self._act({id: (step + at, 0) for at, id in enumerate(held)}, chance)
 
     @precondition(lambda self: self.claims)
     @rule(which=_WHICH)
     def claim_again(self, which: int) -> None:
         self._claim(sorted(self.claims)[which % len(self.claims)])
+
+    def _ask(self, worker: UUID, **wish: Any) -> None:
+        self.requests += 1
+        self.claims[worker] = (self.requests, wish)
+        self._claim(worker)
 
     def _claim(self, worker: UUID) -> None:
         request, wish = self.claims[worker]
@@ -147,23 +163,33 @@ class Machine(RuleBasedStateMachine):
     # -- and much is done to them
 
     @precondition(lambda self: self.jobs)
-    @rule(
-        steps=st.lists(st.tuples(_WHICH, _ACT, st.sampled_from([0, 0, 0, 0, 1, 3])), min_size=1, max_size=4),
-        chance=_CHANCE,
-    )
-    def act(self, steps: list[tuple[int, str, int]], chance: float) -> None:
-        chosen = {self._job(which): (name, age) for which, name, age in steps}
+    @rule(steps=st.lists(st.tuples(_WHICH, _WHICH, _AGE), min_size=1, max_size=4), chance=_CHANCE)
+    def act(self, steps: list[tuple[int, int, int]], chance: float) -> None:
+        self._act({self._job(which): (what, age) for which, what, age in steps}, chance)
+
+    def _act(self, steps: dict[UUID, tuple[int, int]], chance: float) -> None:
+        """To each of these jobs, do one of the things that can be done to a copy so old."""
+        chosen: dict[UUID, tuple[Act, int]] = {}
+        for id, (what, age) in steps.items():
+            fitting = self._fitting(self.sides.all[0].copy(id, age), chance)
+            if fitting:
+                chosen[id] = (fitting[what % len(fitting)], age)
         batches: list[list[Change]] = []
         for side in self.sides.all:
-            batches.append([])
-            for id, (name, age) in chosen.items():
-                try:
-                    change = ACTS[name](side.copy(id, age), self.now, chance, RULES)
-                except TransitionRefused:
-                    continue
-                if change is not None:
-                    batches[-1].append(change)
+            decided = [act(side.copy(id, age), self.now, chance, RULES) for id, (act, age) in chosen.items()]
+            batches.append([change for change in decided if change is not None])
         self._write(batches)
+
+    def _fitting(self, job: Job, chance: float) -> list[Act]:
+        """What the lifecycle lets be done to this copy of a job."""
+        fitting = []
+        for act in ACTS.values():
+            try:
+                if act(job, self.now, chance, RULES) is not None:
+                    fitting.append(act)
+            except TransitionRefused:
+                pass
+        return fitting
 
     @precondition(lambda self: self.writes)
     @rule(which=_WHICH)
