@@ -74,14 +74,41 @@ def test_an_app_that_cannot_be_opened_says_so() -> None:
             sums.add.submit_sync(1)
 
 
-def test_an_app_open_for_waiting_is_open() -> None:
+def test_an_override_is_not_left_open_behind() -> None:
     sums = Sums()
     sums.add.submit_sync(1)
+    for _ in range(2):
+        with sums.app.override(url="memory://"):
+            sums.add.submit_sync(1)
+            assert sums.app.wait(sums.app.stats()).ledger.accepted == 1
+    sums.add.submit_sync(2)
+    assert sums.app.wait(sums.app.stats()).ledger.accepted == 2
+
+
+def test_an_app_somebody_waits_on_is_not_overridden() -> None:
+    sums, inside, gate = Sums(), threading.Event(), threading.Event()
+
+    async def work() -> None:
+        inside.set()
+        await asyncio.to_thread(gate.wait)
+
+    waiting = threading.Thread(target=lambda: sums.app.wait(work()))
+    waiting.start()
+    inside.wait(10)
     with pytest.raises(ConfigError, match="open"), sums.app.override(url="memory://"):
         pass
-    sync.close()
-    with sums.app.override(url="memory://"):
-        pass
+    gate.set()
+    waiting.join()
+
+
+def test_on_the_loop_itself_an_override_is_refused_not_waited_for() -> None:
+    sums = Sums()
+
+    async def work() -> None:
+        with pytest.raises(ConfigError, match="open"), sums.app.override(url="memory://"):
+            pass
+
+    sums.app.wait(work())
 
 
 PROGRAM = """

@@ -80,6 +80,8 @@ class Lifetime:
 
         :raises ConfigError: the App is open
         """
+        # An App that nobody uses stays open for `wait`; it must not meet there what belongs to the other store.
+        sync.leave(cast("App", self))
         if self._open_somewhere():
             raise ConfigError("override: this App is open; override it before it is entered")
         before = (self._override, self._host, self._settings, self._engine)
@@ -89,6 +91,7 @@ class Lifetime:
         try:
             yield self
         finally:
+            sync.leave(cast("App", self))
             self._override, self._host, self._settings, self._engine = before
 
     # -- opening

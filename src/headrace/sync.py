@@ -6,8 +6,8 @@ import asyncio
 import atexit
 import os
 import threading
+from collections import Counter
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import SyncInAsync
@@ -15,19 +15,19 @@ from headrace.errors import SyncInAsync
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["wait"]
+__all__ = ["close", "leave", "wait"]
 
 T = TypeVar("T")
 
 
 class _Background:
-    """The loop, its thread, and the Apps that are open on it until the process ends."""
+    """The loop, its thread, and the Apps that are open on it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self._apps: dict[int, App] = {}
-        self._stack = AsyncExitStack()
-        self._opening = asyncio.Lock()
+        self._waiting: Counter[int] = Counter()
+        self._door = asyncio.Lock()
         self._kept: list[object] = []
         self._thread = threading.Thread(target=self._main, name="headrace-sync", daemon=True)
         self._thread.start()
@@ -36,31 +36,52 @@ class _Background:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
-    def run(self, app: App, work: Coroutine[Any, Any, T]) -> T:
-        future = asyncio.run_coroutine_threadsafe(self._inside(app, work), self.loop)
+    def is_here(self) -> bool:
+        """Whether this is the loop's own thread."""
+        return threading.current_thread() is self._thread
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
         try:
-            return future.result()
+            return future.result(timeout)
         except BaseException:
             # An interrupt of the waiting thread: nobody waits for the work any more.
             future.cancel()
             raise
 
-    async def _inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
+    async def inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
+        """Open the App here, unless it is, and do the work; the App stays open for the next."""
         try:
-            async with self._opening:
+            async with self._door:
                 if id(app) not in self._apps:
-                    await self._stack.enter_async_context(app)
+                    await app.__aenter__()
                     self._apps[id(app)] = app
+                self._waiting[id(app)] += 1
         except BaseException:
             work.close()
             raise
-        return await work
+        try:
+            return await work
+        finally:
+            self._waiting[id(app)] -= 1
+
+    async def leave(self, app: App) -> None:
+        """Close the App here, unless somebody waits."""
+        async with self._door:
+            if id(app) in self._apps and not self._waiting[id(app)]:
+                del self._apps[id(app)]
+                await app.__aexit__(None, None, None)
+
+    async def _leave_all(self) -> None:
+        async with self._door:
+            apps, self._apps = self._apps, {}
+            for app in apps.values():
+                await app.__aexit__(None, None, None)
 
     def close(self) -> None:
-        future = asyncio.run_coroutine_threadsafe(self._stack.aclose(), self.loop)
         try:
             # What hangs at the end of a process must not keep it from ending.
-            future.result(timeout=10)
+            self.run(self._leave_all(), timeout=10)
         finally:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self._thread.join(timeout=5)
@@ -90,7 +111,17 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
     else:
         work.close()
         raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
-    return _started().run(app, work)
+    background = _started()
+    return background.run(background.inside(app, work))
+
+
+def leave(app: App) -> None:
+    """Close an App that was opened for waiting, unless somebody waits; the next wait opens it again."""
+    with _lock:
+        background = _background
+    # On the loop's own thread waiting for the loop would last for ever; and whoever is there is somebody who waits.
+    if background is not None and not background.is_here():
+        background.run(background.leave(app))
 
 
 def _started() -> _Background:
