@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
 import apsw
 import msgspec
@@ -78,37 +77,37 @@ def _turns(changes: Sequence[Change]) -> list[Turn]:
     return [*cut, Turn(run)] if run else cut
 
 
-def _write(connection: apsw.Connection, turns: Sequence[Turn]) -> tuple[list[int], str]:
-    """Apply the turns; the places of the changes that did not take, and what the store holds instead."""
-    before, missed, wanted = 0, list[int](), list[tuple[UUID, str | None]]()
-    for turn in turns:
-        for place in turn.write(connection):
-            change = turn.changes[place]
-            missed.append(before + place)
-            wanted.append((change.job.id, key_of(change.job) if change.key is Key.TAKE else None))
-        before += len(turn.changes)
-    return missed, connection.execute(ask("second_look"), (encode(wanted),)).get if missed else "[]"
+def _write(connection: apsw.Connection, turn: Turn) -> tuple[list[int], str]:
+    """Apply one turn; the places of the changes that did not take, and what the store holds instead."""
+    missed = turn.write(connection)
+    if not missed:
+        return missed, "[]"
+    changes = [turn.changes[place] for place in missed]
+    wanted = [(change.job.id, key_of(change.job) if change.key is Key.TAKE else None) for change in changes]
+    return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
 
 
 async def apply(hand: Hand, changes: Sequence[Change]) -> list[Verdict]:
     """Apply each change if its rev and owner still hold; verdicts in the same order."""
-    verdicts: list[Verdict] = [Applied(change.job) for change in changes]
-    left = list(enumerate(changes))
-    while left:
-        turns = _turns([change for _, change in left])
-        missed, seen = await hand.run(lambda connection: _write(connection, turns))  # noqa: B023
-        again = []
-        moments = Moments()
-        for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
-            at, change = left[place]
-            job = None if record is None else job_of(record, moments)
-            verdict = _judge(change, last, job, None if holder is None else job_of(holder, moments))
-            if verdict is not None:
-                verdicts[at] = verdict
-            elif job is not None:
-                # It could be applied after all: the key is free by now, or the job did not know its order number.
-                again.append((at, replace(change, job=replace(change.job, seq=job.seq))))
-        left = again
+    verdicts: list[Verdict] = []
+    # One turn after the other, each a commit of its own: a turn that must be repeated repeats no other.
+    for turn in _turns(changes):
+        verdicts += await _apply(hand, turn)
+    return verdicts
+
+
+async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
+    missed, seen = await hand.run(lambda connection: _write(connection, turn))
+    verdicts: list[Verdict] = [Applied(change.job) for change in turn.changes]
+    moments = Moments()
+    for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
+        change = turn.changes[place]
+        job = None if record is None else job_of(record, moments)
+        verdict = _judge(change, last, job, None if holder is None else job_of(holder, moments))
+        if verdict is None and job is not None:
+            # It could be applied after all: the key is free by now, or the job did not know its order number.
+            (verdict,) = await apply(hand, [replace(change, job=replace(change.job, seq=job.seq))])
+        verdicts[place] = verdict or WasStale(None)
     return verdicts
 
 

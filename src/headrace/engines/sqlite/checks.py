@@ -23,8 +23,11 @@ _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs",
 def check(connection: apsw.Connection, path: Path, synchronous: str) -> Iterator[Check]:
     """Every finding, good and bad."""
     yield Check("library", "ok", f"SQLite {apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
-    done = migrate.applied(connection)
-    yield Check("schema", "ok", done[-1] if done else "none")
+    done, pending = migrate.applied(connection), migrate.pending(connection, path)
+    if pending:
+        yield Check("schema", "fail", f"{done[-1] if done else 'nothing'} is not the newest", "run `headrace migrate`")
+        return
+    yield Check("schema", "ok", done[-1])
     if connection.pragma("journal_mode") == "wal":
         yield Check("journal", "ok", "write-ahead log")
     else:

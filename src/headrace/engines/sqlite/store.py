@@ -106,6 +106,9 @@ class SqliteEngine:
         return SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
+        if plan and not self._path.exists():
+            return [step.name for step in migrate.available()]
+
         def act(connection: apsw.Connection) -> list[str]:
             if plan:
                 return [step.name for step in migrate.pending(connection, self._path)]
@@ -115,6 +118,8 @@ class SqliteEngine:
 
     async def migrations(self) -> tuple[list[str], list[str]]:
         """The names of the migrations applied, and of those to come."""
+        if not self._path.exists():
+            return [], [step.name for step in migrate.available()]
         return await self._aside(
             lambda connection: (
                 migrate.applied(connection),
@@ -123,6 +128,10 @@ class SqliteEngine:
         )
 
     async def check(self, now: datetime) -> list[Check]:
+        if not self._path.exists():
+            return [
+                Check("file", "warn", f"{self._path} is not there yet", "it is made when the engine is first opened")
+            ]
         return await self._aside(lambda connection: list(checks.check(connection, self._path, self._synchronous)))
 
     async def _aside(self, act: Callable[[apsw.Connection], T]) -> T:
