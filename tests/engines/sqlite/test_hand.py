@@ -1,0 +1,102 @@
+"""The thread that does the work: it waits for locks with patience, and leaves no mess behind errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headrace.engines.sqlite import hand as module
+from headrace.engines.sqlite.connection import connect
+from headrace.engines.sqlite.hand import Hand
+from headrace.errors import EngineError, NotOpen, Unavailable, Unstorable
+from headrace.host import Host
+from tests.support.until import until
+
+
+@pytest.fixture
+async def hand(file: Path) -> AsyncIterator[Hand]:
+    hand = Hand("hand", file, Host(), lambda: connect(file, "full"))
+    await hand.open()
+    await hand.run(lambda connection: connection.execute("CREATE TABLE t (x INTEGER UNIQUE)"))
+    yield hand
+    await hand.close()
+
+
+def put(x: object) -> str:
+    return f"INSERT INTO t VALUES ({x})"
+
+
+async def test_work_is_done_in_the_order_it_was_handed_over(hand: Hand) -> None:
+    await asyncio.gather(*(hand.run(lambda connection, x=x: connection.execute(put(x)).get) for x in range(50)))  # type: ignore[misc]
+    assert await hand.run(lambda connection: connection.execute("SELECT x FROM t ORDER BY rowid").fetchall()) == [
+        (x,) for x in range(50)
+    ]
+
+
+async def test_a_lock_that_is_given_up_in_time_is_not_noticed(hand: Hand, file: Path) -> None:
+    other = apsw.Connection(str(file))
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.ensure_future(hand.run(lambda connection: connection.execute(put(1)).get))
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+    assert not done
+    other.execute("COMMIT")
+    await waiting
+    other.close()
+
+
+async def test_a_lock_that_is_kept_is_told_as_refused(hand: Hand, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    other = apsw.Connection(str(file))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked by another process") as caught:
+        await hand.run(lambda connection: connection.execute(put(1)).get)
+    assert caught.value.outcome == "refused"
+    other.execute("COMMIT")
+    other.close()
+    await hand.run(lambda connection: connection.execute(put(2)).get)
+    assert await hand.run(lambda connection: connection.execute("SELECT x FROM t").fetchall()) == [(2,)]
+
+
+async def test_an_error_undoes_what_was_begun(hand: Hand) -> None:
+    def halfway(connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(put(1))
+        connection.execute(put(1))
+
+    with pytest.raises(EngineError, match="Constraint"):
+        await hand.run(halfway)
+    assert await hand.run(lambda connection: connection.execute("SELECT count(*) FROM t").get) == 0
+
+
+async def test_text_that_is_not_unicode_is_unstorable(hand: Hand) -> None:
+    with pytest.raises(Unstorable):
+        await hand.run(lambda connection: connection.execute("SELECT ?", ("\ud800",)).get)
+
+
+async def test_an_asker_who_left_is_not_answered(hand: Hand) -> None:
+    asking = asyncio.ensure_future(hand.run(lambda connection: connection.execute(put(1)).get))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    async def there() -> bool:
+        return bool(await hand.run(lambda connection: connection.execute("SELECT count(*) FROM t").get))
+
+    await until(there)
+
+
+async def test_closing_does_what_is_queued_and_can_be_repeated(hand: Hand) -> None:
+    asked = [asyncio.ensure_future(hand.run(lambda connection: connection.execute("SELECT 1").get)) for _ in range(9)]
+    await asyncio.sleep(0)
+    await hand.close()
+    assert await asyncio.gather(*asked) == [1] * 9
+    await hand.close()
+    with pytest.raises(NotOpen):
+        await hand.run(lambda connection: None)
+    await hand.open()
+    assert await hand.run(lambda connection: connection.execute("SELECT 1").get) == 1

@@ -1,0 +1,166 @@
+"""What the engine relies on in SQLite itself: each trap that was found is pinned here."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headrace.conformance.lab import Lab
+from headrace.core.rules import Rules
+from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
+from headrace.engines.sqlite import SqliteEngine
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.finding import GROUPS
+from headrace.engines.sqlite.rows import STAGES
+from headrace.host import Host
+
+PACKAGE = resources.files("headrace.engines.sqlite")
+
+
+@pytest.fixture
+def writer(file: Path) -> apsw.Connection:
+    return SqliteEngine(file, rules=Rules(), host=Host())._connect_writer()
+
+
+def plan(connection: apsw.Connection, statement: str) -> str:
+    count = max((int(number) for number in re.findall(r"\?(\d+)", statement)), default=0)
+    rows = connection.execute("EXPLAIN QUERY PLAN " + statement, (None,) * count)
+    return "\n".join(str(row[3]) for row in rows)
+
+
+def trigger(connection: apsw.Connection, name: str, start: str) -> str:
+    """One statement of a trigger's body, with bindings in place of its row."""
+    body = str(connection.execute("SELECT sql FROM sqlite_temp_schema WHERE name = ?", (name,)).get)
+    body = re.sub(r"--[^\n]*", "", body)
+    found = next(part for part in body.partition("BEGIN")[2].split(";") if start in part)
+    return re.sub(r"new\.\w+", "?1", found)
+
+
+# Stages
+
+
+@pytest.mark.parametrize(
+    ("statuses", "fits"),
+    [
+        (IDLE - DEFERRED - {Status.QUEUED}, lambda stage: stage == 0),
+        (DEFERRED, lambda stage: stage == 1),
+        ({Status.QUEUED}, lambda stage: stage == 2),
+        (HELD, lambda stage: stage == 3),
+        (IDLE, lambda stage: stage < 3),
+        (LIVE, lambda stage: stage < 4),
+        (ENDED, lambda stage: stage >= 4),
+        ({Status.COMPLETED}, lambda stage: stage == 4),
+        (ENDED - {Status.COMPLETED}, lambda stage: stage == 5),
+    ],
+)
+def test_the_stages_written_in_sql_are_the_sets_of_the_core(statuses: set[Status], fits: object) -> None:
+    assert callable(fits)
+    assert {status for status in Status if fits(STAGES[status])} == set(statuses)
+
+
+def test_the_groups_find_looks_in_are_the_stages_with_an_index() -> None:
+    assert [{STAGES[status] for status in group} for group in GROUPS] == [{2}, {1}, {0}, {3}, {5}]
+
+
+def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_given() -> None:
+    words = {status.value for status in Status}
+    for file in (PACKAGE / "sql").iterdir():
+        text = re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8"))
+        used = {word for word in re.findall(r"'(\w+)'", text) if word in words}
+        assert used <= {Status.QUEUED, Status.RUNNING}, file.name
+
+
+# Plans
+
+
+@pytest.mark.parametrize(
+    ("verb", "uses"),
+    [
+        ("get", ["sqlite_autoindex_jobs_1 (id=?)"]),
+        ("promote", ["USING COVERING INDEX due (available_at<?)"]),
+        ("overdue", ["USING INDEX held", "USING INDEX expiring (act_by<?)"]),
+        ("told", ["USING INDEX held (worker=?)"]),
+        ("unnamed", ["USING INDEX held (worker=?)"]),
+        ("forget", ["USING COVERING INDEX held (worker=?)"]),
+        ("workers", ["USING COVERING INDEX held (worker=?)"]),
+        ("second_look", ["sqlite_autoindex_jobs_1 (id=?)", "USING COVERING INDEX keys (held_key=?)"]),
+        ("known", ["sqlite_autoindex_jobs_1 (id=?)", "USING COVERING INDEX keys (held_key=?)"]),
+        ("history", ["SEARCH a USING PRIMARY KEY (seq=?)", "USING INDEX events_of_job (seq=?)"]),
+    ],
+)
+@pytest.mark.parametrize("analyzed", [False, True], ids=["never analyzed", "analyzed while empty"])
+def test_a_verb_looks_things_up_by_index(writer: apsw.Connection, verb: str, uses: list[str], analyzed: bool) -> None:
+    if analyzed:
+        writer.execute("ANALYZE")
+    found = plan(writer, ask(verb))
+    for index in uses:
+        assert index in found, found
+    assert not re.search(r"SCAN (jobs|j|bodies|b|ends|attempts|labels)$", found, re.MULTILINE), found
+
+
+@pytest.mark.parametrize(
+    ("start", "uses"),
+    [
+        ("SET status = 'queued'", ["INDEX due (available_at<?)"]),
+        ("j.claim =", ["USING INDEX held (worker=? AND claim=?)"]),
+        ("WITH RECURSIVE hop", ["INDEX ready (line>?)", "SEARCH served USING PRIMARY KEY (ask=? AND line>?)"]),
+        ("FROM jobs\n  WHERE stage = 2", ["USING INDEX ready (line=?)", "USING INDEX expiring (act_by<?)"]),
+        (
+            "WITH RECURSIVE merged",
+            ["ready (line=? AND rank=? AND arrived_at=? AND seq>?)", "ready (line=? AND rank=? AND arrived_at>?)"],
+        ),
+        ("SET status = ?1", ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"]),
+    ],
+)
+def test_every_step_of_a_claim_goes_by_index(writer: apsw.Connection, start: str, uses: list[str]) -> None:
+    statement = trigger(writer, "claiming", start.replace("?1", "new.status"))
+    found = plan(writer, statement)
+    for index in uses:
+        assert index in found, found
+    assert not re.search(r"SCAN (jobs|j)$", found, re.MULTILINE), found
+    assert "TEMP B-TREE" not in found or start == "j.claim =", found  # a repeat is sorted, and small
+
+
+def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> None:
+    found = plan(writer, trigger(writer, "prune", "INSERT INTO old"))
+    assert "INDEX finished (status=? AND finished_at<?)" in found
+
+
+# Traps
+
+
+async def test_returning_is_worked_out_after_the_trigger() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (x); CREATE TEMP VIEW v AS SELECT NULL AS x")
+    connection.execute("CREATE TEMP TRIGGER g INSTEAD OF INSERT ON v BEGIN INSERT INTO t VALUES (new.x); END")
+    assert connection.execute("INSERT INTO v VALUES (7) RETURNING (SELECT count(*) FROM t)").get == 1
+
+
+async def test_raise_ignore_leaves_out_one_row_and_goes_on() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (x); CREATE TEMP VIEW v AS SELECT NULL AS x")
+    connection.execute(
+        "CREATE TEMP TRIGGER g INSTEAD OF INSERT ON v BEGIN"
+        " SELECT raise(IGNORE) WHERE new.x = 2; INSERT INTO t VALUES (new.x); END"
+    )
+    connection.execute("INSERT INTO v SELECT value FROM json_each('[1, 2, 3]')")
+    assert connection.execute("SELECT x FROM t").fetchall() == [(1,), (3,)]
+
+
+async def test_jobs_are_given_in_the_order_they_were_picked(lab: Lab) -> None:
+    jobs = [await lab.put(f"task{at % 3}", priority=at * 7 % 10) for at in range(40)]
+    given = await lab.claim(await lab.worker(), 25)
+    assert [job.id for job in given] == [job.id for job in sorted(jobs, key=lambda job: (-job.priority, job.seq))[:25]]
+
+
+async def test_no_read_or_write_leaves_a_transaction_open(lab: Lab, file: Path) -> None:
+    worker = await lab.worker()
+    await lab.put()
+    await lab.claim(worker)
+    assert isinstance(lab.engine, SqliteEngine)
+    for hand in (lab.engine._writer, lab.engine._reader):
+        assert not await hand.run(lambda connection: connection.in_transaction or connection.txn_state())

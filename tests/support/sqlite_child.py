@@ -1,0 +1,75 @@
+"""A process of its own on a shared SQLite file: ``python -m tests.support.sqlite_child VERB FILE …``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from headrace.core.change import Applied
+from headrace.core.claim import Ask
+from headrace.core.job import Spec
+from headrace.core.lifecycle import finish, submit
+from headrace.core.outcome import Completed
+from headrace.core.rules import Rules
+from headrace.engine import Claimed, WorkerInfo
+from headrace.engines.sqlite import SqliteEngine
+from headrace.host import Host
+
+
+def say(*words: object) -> None:
+    """Tell the parent, at once."""
+    sys.stdout.write(" ".join(map(str, words)) + "\n")
+    sys.stdout.flush()
+
+
+async def insert(engine: SqliteEngine, host: Host, count: str, batch: str) -> None:
+    """Insert so many jobs; say each id once it is acknowledged."""
+    left = int(count)
+    while left > 0:
+        now = host.clock.now()
+        spec = Spec(task="work", created_at=now)
+        jobs = [submit(host.dice.new_id(now), spec, '{"text":"abc"}', now) for _ in range(min(left, int(batch)))]
+        await engine.insert(jobs, now)
+        for job in jobs:
+            say(job.id)
+        left -= len(jobs)
+
+
+async def drain(engine: SqliteEngine, host: Host, total: str) -> None:
+    """Claim and complete until so many jobs have ended in all; say each id completed here."""
+    now = host.clock.now()
+    worker = host.dice.new_id(now)
+    await engine.register(WorkerInfo(id=worker, host="child", pid=host.pid, started_at=now, concurrency=9), now)
+    while (await engine.ledger()).ended < int(total):
+        now = host.clock.now()
+        profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+        claimed = await engine.claim(worker, Ask(n=9, free=9, profiles=profiles), host.dice.token(), now)
+        assert isinstance(claimed, Claimed)
+        changes = [finish(job, Completed("1"), now, 0.5, engine.rules, now) for job in claimed.jobs]
+        verdicts = await engine.apply([replace(change, id=host.dice.token()) for change in changes], now)
+        assert all(isinstance(verdict, Applied) for verdict in verdicts)
+        for job in claimed.jobs:
+            say(job.id)
+
+
+async def begin(engine: SqliteEngine, host: Host) -> None:
+    """Only open the file."""
+    say("open")
+
+
+async def main(verb: str, path: str, *words: str) -> None:
+    """Open a session and do it."""
+    verbs: dict[str, Callable[..., Awaitable[None]]] = {"insert": insert, "drain": drain, "open": begin}
+    host = Host()
+    engine = SqliteEngine(Path(path), rules=Rules(), host=host)
+    await engine.open()
+    await verbs[verb](engine, host, *words)
+    await engine.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
