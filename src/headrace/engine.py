@@ -213,7 +213,8 @@ class Engine(Protocol):
         """Store new jobs, in one commit, in the order given; answers in the same order.
 
         An id that is here already is answered ``Inserted`` with the job as it stands: repeating is harmless. A dedup
-        key held by a live job (or taken by an earlier job of the batch) is answered ``Duplicated``.
+        key held by a live job (or taken by an earlier job of the batch) is answered ``Duplicated``. A pair of
+        task and requirements beyond ``MAX_PROFILES`` with live jobs is ``Refused``.
         """
         ...
 

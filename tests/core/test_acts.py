@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from headrace.core import acts
 from headrace.core.change import Key
-from headrace.core.job import ErrorInfo, Event
+from headrace.core.job import ErrorInfo, Event, Streak
 from headrace.core.rules import Retention
-from headrace.core.status import ENDED, LIVE, Reason, Status
+from headrace.core.status import ENDED, LIVE, Outcome, Reason, Status
 from headrace.errors import TransitionRefused
 from tests.core.stand import NOW, OTHER, RULES, asked, at, running, stand, submitted
 
@@ -59,6 +59,7 @@ def test_a_second_cancel_is_a_no_op() -> None:
 @pytest.mark.parametrize("status", [Status.FAILED, Status.CANCELLED])
 def test_retry_gives_a_new_budget(status: Status) -> None:
     job = replace(stand(status, dedup="k"), charged=4, unstarted_losses=3, redrives=1, cancel_requested_at=NOW)
+    job = replace(job, streak=Streak(1, Outcome.SNOOZED))
     change = acts.retry(job, at(100), by="bob")
     after = change.job
     assert (after.id, after.charged, after.unstarted_losses, after.redrives) == (job.id, 0, 0, 2)

@@ -283,7 +283,7 @@ def test_errors_are_retried_as_the_policy_says_and_deny_wins(
 
 
 def test_retry_later_overrides_backoff_and_policy_but_not_the_budget() -> None:
-    ending = Failed(error=OOPS, delay=77.0, names=("ValueError",))
+    ending = Failed(error=OOPS, delay=77.0, names=error_names(ValueError))
     job = end(running(retry=Retry(1, give_up_on=[ValueError])), ending).job
     assert (job.status, job.available_at, job.charged) == (Status.RETRYING, at(77), 1)
     job = end(again(job, 80), ending).job

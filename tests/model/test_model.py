@@ -45,7 +45,7 @@ def test_the_same_story(subject: Make | None) -> None:
     run_state_machine_as_test(
         Story,
         settings=settings(
-            max_examples=2000 if LONG else 40,
+            max_examples=2000 if LONG else 150,
             stateful_step_count=100 if LONG else 50,
             deadline=None,
             derandomize=not LONG,

@@ -270,11 +270,11 @@ class Claiming(Part):
     async def test_a_repeated_request_gives_only_what_is_still_held_unstarted(self, lab: Lab) -> None:
         worker, other = await lab.worker(), await lab.worker()
         await lab.put_all(*(lab.job() for _ in range(5)))
-        started, lost, kept, accepted = await lab.claim(worker, 4, request=5, accept=False)
+        started, lost, accepted, kept = await lab.claim(worker, 4, request=5, accept=False)
         await lab.start(started)
         await lose(lab, lost)
         accepted = await lab.do(lifecycle.accept(accepted, lab.now, lab.rules))
-        assert await lab.claim(worker, 4, request=5) == [kept, accepted]
+        assert await lab.claim(worker, 4, request=5) == [accepted, kept]
         assert [job.id for job in await lab.claim(other, 1, request=5)] == [lost.id], "requests are a worker's own"
 
     # -- the worker

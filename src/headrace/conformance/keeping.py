@@ -6,8 +6,11 @@ import asyncio
 
 from headrace.conformance.lab import Lab, Part
 from headrace.conformance.records import STRANGE
+from headrace.core import acts
+from headrace.core.claim import Ask
 from headrace.core.match import Profile
-from headrace.engine import Claimed, Setting
+from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
+from headrace.errors import HeadraceError
 
 __all__ = ["Keeping"]
 
@@ -71,6 +74,28 @@ class Keeping(Part):
         assert {job.id for job in await lab.claim(worker)} == {plain.id, special.id}
         ids = {tuple(profile.requires): profile.id for profile in (await lab.engine.profiles()).profiles}
         assert ids.keys() == {(), ("gpu",)}
+
+    async def test_a_profile_too_many_is_refused_until_one_is_free(self, lab: Lab) -> None:
+        for first in range(0, MAX_PROFILES, MAX_BATCH):
+            jobs = await lab.put_all(*(lab.job("a", requires={"n": first + n}) for n in range(MAX_BATCH)))
+        before, odd, after = await lab.insert(lab.job("a", requires={"n": 1}), lab.job("new"), lab.job("a"))
+        assert isinstance(before, Inserted)
+        assert isinstance(odd, Refused)
+        assert isinstance(odd.error, HeadraceError)
+        assert isinstance(after, Refused), "no requirements are a profile too"
+        assert (await lab.engine.ledger()).accepted == MAX_PROFILES + 1
+        ended = [await lab.cancel(job) for job in jobs[:2]]
+        fresh = await lab.put("new")
+        worker = await lab.worker()
+        assert [job.id for job in await lab.claim(worker, tasks=("new",))] == [fresh.id]
+        for job in ended:  # its profile may have been collected meanwhile
+            back = await lab.do(acts.retry(job, lab.now))
+            assert back.requires == job.requires
+        profiles = await lab.engine.profiles()
+        wanted = {profile.id for profile in profiles.profiles if profile.requires in [job.requires for job in ended]}
+        claimed = await lab.engine.claim(worker, Ask(n=9, free=9, profiles=frozenset(wanted)), 99, lab.now)
+        assert isinstance(claimed, Claimed)
+        assert {job.id for job in claimed.jobs} == {job.id for job in ended}
 
     # -- settings
 
