@@ -18,6 +18,7 @@ from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.rules import Rules
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
+from headrace.core.table import check
 
 __all__ = ["accept", "admit", "finish", "lose", "may_ride", "progress", "release", "start", "submit", "unblock"]
 
@@ -115,8 +116,8 @@ def finish(
     """What the run of a handler came to; a start not yet recorded (``started_at``) is written along."""
     seen = job
     if job.status is not Status.RUNNING and started_at is not None:
-        start_change = change(job, Verb.START, started_at, _started(job, started_at, rules), owner=True)
-        seen = start_change.job
+        check(job, Verb.START, Status.RUNNING)
+        seen = replace(job, rev=job.rev + 1, **_started(job, started_at, rules))
     match ending:
         case Completed(result_text):
             decided = _complete(seen, result_text, now)

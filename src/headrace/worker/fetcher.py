@@ -102,7 +102,8 @@ class Fetcher(Service):
             unlisten()
 
     def _hinted(self, hint: Hint) -> None:
-        if hint.topic is Topic.SETTINGS or self._queues is None or not set(self._queues).isdisjoint(hint.names):
+        everybody = hint.topic is Topic.SETTINGS or self._queues is None or not hint.names
+        if everybody or not set(self._queues or ()).isdisjoint(hint.names):
             self._wake.set()
 
     async def _claim(self, n: int, free: int) -> Claimed | None:

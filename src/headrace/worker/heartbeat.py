@@ -63,6 +63,7 @@ class Heartbeat:
         self._pulse, self._engine, self._host, self._loop = pulse, engine, host, loop
         self._rules = engine.rules
         self._acked = (host.clock.monotonic(), host.clock.now())
+        self._mute_from = self._look_from = 0.0
         self._stop: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -86,6 +87,18 @@ class Heartbeat:
     def acknowledged(self) -> None:
         """The store just heard of the worker."""
         self._acked = (self._host.clock.monotonic(), self._host.clock.now())
+        self._mute_from = self._acked[0] + self._rules.silence
+
+    @property
+    def silent(self) -> bool:
+        """Whether nothing new may be started, because the store has not heard of the worker for too long."""
+        # Asked before every start: the wall clock, which tells of a suspended machine, is looked at twice a second.
+        monotonic = self._host.clock.monotonic()
+        if monotonic >= self._look_from:
+            self._look_from = monotonic + 0.5
+            if self.silence > self._rules.silence:
+                self._mute_from = monotonic
+        return monotonic >= self._mute_from
 
     @property
     def silence(self) -> float:

@@ -24,6 +24,8 @@ __all__ = ["Place", "Run"]
 _log = logging.getLogger("headrace.worker")
 
 PROGRESS_EVERY = 0.25
+SHORT = 10.0
+"""Seconds; a timer for each of many thousand jobs a second, nearly all of them cancelled, would be most of the cost."""
 STOP_PATIENCE = 5.0
 """How long a cancelled coroutine may take to end after its time ran out, before its attempt ends without it."""
 
@@ -55,6 +57,7 @@ class Run:
         self._why: Stopping | None = None
         self._calling = False
         self._timers: list[asyncio.TimerHandle] = []
+        self._time_up_at = float("inf")
         self._report: Progress | None = None
         self._reported_at = float("-inf")
 
@@ -84,8 +87,7 @@ class Run:
             report=self._reports,
             flush=self._flush,
         )
-        if job.spec.timeout is not None:
-            self._later(job.spec.timeout, lambda: self.stop("timed_out"))
+        self._set_time(job.spec.timeout)
         self._calling = True
         try:
             ending = await call(hold.handler, ctx, job, place.threads, place.children)
@@ -124,6 +126,20 @@ class Run:
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
         return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
 
+    def _set_time(self, timeout: float | None) -> None:
+        """A short time-out gets a timer of its own; a long one, as most are, is looked at now and then."""
+        if timeout is None:
+            return
+        if timeout <= SHORT:
+            self._later(timeout, lambda: self.stop("timed_out"))
+        else:
+            self._time_up_at = self._place.host.clock.monotonic() + timeout
+
+    def check_time(self, monotonic: float) -> None:
+        """Stop the handler if its time is up."""
+        if monotonic >= self._time_up_at:
+            self.stop("timed_out")
+
     # -- being stopped
 
     def stop(self, why: Stopping) -> None:
@@ -156,9 +172,9 @@ class Run:
     def conclude(self, ending: Ending) -> None:
         """End the attempt, once."""
         if self.ending is None:
-            self.ending = ending
             if self._report is not None and isinstance(ending, Failed | TimedOut):
                 self._write_progress()  # how far it came is worth keeping
+            self.ending = ending
             self.hold.write_finish(ending, self._place.concluded(self, ending))
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
@@ -181,7 +197,7 @@ class Run:
 
     def _write_progress(self) -> None:
         report, self._report = self._report, None
-        if report is None or self.hold.over:
+        if report is None or self.ending is not None:
             return
         self._reported_at = self._loop.time()
         clock = self._place.host.clock

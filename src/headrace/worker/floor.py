@@ -1,0 +1,199 @@
+"""The shop floor: the jobs in a worker's hands, from the claim until what came of them is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+from headrace.core.claim import order
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.outcome import Ending, Failed, TimedOut
+from headrace.handler import Handler
+from headrace.host import Host
+from headrace.runtime.lanes import Lanes
+from headrace.worker.buffer import Buffer, Pace
+from headrace.worker.children import Children
+from headrace.worker.hold import Hold
+from headrace.worker.pools import ThreadPool
+from headrace.worker.run import Run
+
+__all__ = ["Floor"]
+
+_log = logging.getLogger("headrace.worker")
+
+START_WITHIN = 0.5
+"""A start that was left out is written when its handler has run for so long: well within the promised second."""
+BUFFERED_TOO_LONG = 1.0
+UNACKNOWLEDGED_MOST = 1000
+"""Finishes on their way to the store; beyond this nothing new is started."""
+
+
+class Floor:
+    """Buffers, starts and finishes jobs; ``may_start`` is asked before each start, ``hungry`` is told of room."""
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        lanes: Lanes,
+        host: Host,
+        *,
+        concurrency: int,
+        may_start: Callable[[], bool],
+        hungry: Callable[[], None],
+    ) -> None:
+        self.host, self.concurrency = host, concurrency
+        self.threads, self.children = ThreadPool("headrace-handler"), Children()
+        self.cancel_grace = lanes.engine.rules.cancel_grace
+        self.buffer = Buffer()
+        self.runs: dict[UUID, Run] = {}
+        """Handlers being executed, also those whose attempt is over already."""
+        self.holds: dict[UUID, Hold] = {}
+        """Everything in our hands: buffered, running, or with its end on the way to the store."""
+        self.done = self.failed = self.stale = 0
+        self.settled = asyncio.Event()
+        """Set whenever a job leaves our hands."""
+        self._handlers, self._lanes = handlers, lanes
+        self._may_start, self._hungry = may_start, hungry
+        self._pace = Pace(concurrency)
+        self._unacknowledged = 0
+        self._ahead = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in our hands or on its way to the store."""
+        return not self.holds and not self._unacknowledged
+
+    @property
+    def stuck(self) -> int:
+        """Handlers that go on although their attempts are over."""
+        return sum(run.stuck for run in list(self.runs.values()))
+
+    # -- in
+
+    def room(self) -> tuple[int, int]:
+        """How many jobs to ask for, and how many of them could be started at once."""
+        if not self._may_start():
+            return 0, 0
+        buffered = len(self.buffer)
+        free = max(0, self.concurrency - len(self.runs) - buffered)
+        open_end = self._unacknowledged < UNACKNOWLEDGED_MOST
+        ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
+        if free > 0:
+            return free + ahead, free
+        # Half-empty before asking again: many small claims would cost more than they bring.
+        return (ahead - buffered, 0) if buffered * 2 <= ahead else (0, 0)
+
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+        """Buffer what was claimed and start what there is room for."""
+        for job in jobs:
+            hold = Hold(job, self._handlers[job.spec.task], self._lanes)
+            self.holds[job.id] = hold
+            self.buffer.push(order(job, queue_priorities.get(job.spec.queue, 0)), hold)
+        self.dispatch()
+
+    def _busy_since(self) -> float | None:
+        """How long the running handlers have been at it, on average."""
+        now = self.host.clock.now()
+        spans = [(now - run.started_at).total_seconds() for run in self.runs.values() if run.started_at is not None]
+        return sum(spans) / len(spans) if spans else None
+
+    # -- through
+
+    def dispatch(self) -> None:
+        """Start buffered jobs while there are free slots."""
+        while len(self.runs) < self.concurrency and self._unacknowledged < UNACKNOWLEDGED_MOST and self._may_start():
+            hold = self.buffer.pop()
+            if hold is None:
+                break
+            run = Run(hold, self)
+            self.runs[hold.job.id] = run
+            run.task = asyncio.create_task(self._execute(run))
+
+    async def _execute(self, run: Run) -> None:
+        began = self.host.clock.monotonic()
+        try:
+            await run.go()
+        except Exception as error:  # a fault of ours, not the handler's: it must not leave the job in our hands
+            _log.exception("job %s: the run broke down", run.hold.job.id)
+            run.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {error}")))
+        finally:
+            self._pace.ran(self.host.clock.monotonic() - began)
+            del self.runs[run.hold.job.id]
+            if run.hold.over:
+                self.forget(run.hold)
+            self.dispatch()
+            if len(self.buffer) * 2 <= self._ahead or len(self.runs) < self.concurrency:
+                self._hungry()
+
+    def tick(self) -> None:
+        """What cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
+        now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
+        for run in list(self.runs.values()):
+            run.check_time(monotonic)
+            started = run.started_at
+            if started is not None and run.hold.start_due and (now - started).total_seconds() >= START_WITHIN:
+                run.hold.write_start()
+        oldest = self.buffer.oldest()
+        if oldest is not None and len(self.runs) >= self.concurrency:
+            waited = (now - (oldest.job.assigned_at or now)).total_seconds()
+            if waited > BUFFERED_TOO_LONG:  # the slots have turned slow: let others have these jobs
+                self.hand_back_buffer()
+        self.dispatch()
+
+    # -- out
+
+    def concluded(self, run: Run, ending: Ending) -> Callable[[bool], None]:
+        """A run has an end to write."""
+        self._unacknowledged += 1
+
+        def settled(stored: bool) -> None:
+            self._unacknowledged -= 1
+            if not stored:
+                self.stale += 1
+            elif isinstance(ending, Failed | TimedOut):
+                self.failed += 1
+            else:
+                self.done += 1
+            self.forget(run.hold)
+            if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
+                self.dispatch()
+
+        return settled
+
+    def forget(self, hold: Hold) -> None:
+        """It is no longer in our hands."""
+        self.holds.pop(hold.job.id, None)
+        self.settled.set()
+        if not self.holds:
+            self._hungry()
+
+    def hand_back_buffer(self) -> None:
+        """Give back what was claimed ahead."""
+        for hold in self.buffer.empty():
+            self._hand_back(hold)
+
+    def drop_buffer(self) -> list[Hold]:
+        """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
+        holds = self.buffer.empty()
+        for hold in holds:
+            self.holds.pop(hold.job.id, None)
+        return holds
+
+    def _hand_back(self, hold: Hold) -> None:
+        hold.hand_back(lambda stored: self.forget(hold))
+
+    def cancel(self, id: UUID) -> None:
+        """A cancel of this job was requested."""
+        run = self.runs.get(id)
+        if run is not None:
+            run.stop("cancelled")
+            return
+        for hold in self.buffer.remove(id):
+            self._hand_back(hold)  # decided again from the stored job, this ends it cancelled
+
+    def close(self) -> None:
+        """Let go of threads and child processes."""
+        self.threads.close()
+        self.children.close()
