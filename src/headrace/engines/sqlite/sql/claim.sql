@@ -104,8 +104,9 @@ RETURNING (
     EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive), lines_rev, profiles_rev, settings_rev,
     (SELECT min(available_at) FROM jobs WHERE stage = 1))
   FROM books
-), (
+), iif(
+  -- Otherwise nothing was picked, and what is there is what an earlier claim picked.
+  EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive) AND ?4 = (SELECT lines_rev FROM books),
   -- In the order of pos, because picked is scanned first and by its key.
-  SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']'
-  FROM picked p CROSS JOIN record r ON r.seq = p.seq
-)
+  (SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']' FROM picked p CROSS JOIN record r ON r.seq = p.seq),
+  '[]')

@@ -1,0 +1,83 @@
+"""Apply: what a change meets when it comes late, twice, or for a key that is taken."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from headrace.conformance.lab import Lab
+from headrace.core import acts, lifecycle
+from headrace.core.change import Applied, Conflict, Key
+from headrace.core.outcome import Completed
+from headrace.core.status import Status
+from headrace.engines.sqlite import SqliteEngine
+
+
+async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> None:
+    job = await lab.running(await lab.worker())
+    first = lifecycle.progress(job, lab.now, lifecycle._DONE)
+    assert first.id == 0
+    done = lab.end(job, Completed())
+    assert await lab.engine.apply([done], lab.now) == [Applied(done.job)]
+    [verdict] = await lab.engine.apply([replace(done, worker=None)], lab.now)
+    assert verdict == Conflict(done.job)
+
+
+async def test_a_job_that_does_not_know_its_order_number_is_found_by_its_id(lab: Lab) -> None:
+    stored = await lab.put()
+    change = acts.cancel(replace(stored, seq=0), lab.now, lab.rules)
+    assert change is not None
+    [verdict] = await lab.apply(change)
+    assert isinstance(verdict, Applied)
+    assert (await lab.get(stored)).status is Status.CANCELLED
+    assert (await lab.get(stored)).seq == stored.seq
+
+
+async def test_a_key_freed_earlier_in_the_batch_can_be_taken_later_in_it(lab: Lab) -> None:
+    first = await lab.cancel(await lab.put(dedup="k"))
+    second = await lab.put(dedup="k")
+    third = await lab.put("other")
+    cancel, other = (acts.cancel(job, lab.now, lab.rules) for job in (second, third))
+    assert cancel is not None
+    assert other is not None
+    retry = acts.retry(first, lab.now)
+    assert retry.key is Key.TAKE
+    verdicts = await lab.apply(cancel, retry, other)
+    assert [type(verdict) for verdict in verdicts] == [Applied] * 3
+
+
+async def test_of_two_takers_in_one_batch_the_second_is_told_who_holds_it(lab: Lab) -> None:
+    one, two = [await lab.cancel(await lab.put(dedup="k")) for _ in range(2)]
+    verdicts = await lab.apply(acts.retry(one, lab.now), acts.retry(two, lab.now))
+    assert isinstance(verdicts[0], Applied)
+    assert verdicts[1] == Conflict(two, verdicts[0].job)
+    history = await lab.engine.history(two.id)
+    assert [event.verb for event in history.events] == ["cancel"]
+
+
+async def test_a_batch_in_which_nothing_is_refused_is_one_statement(lab: Lab) -> None:
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job() for _ in range(50)))
+    held = await lab.claim(worker)
+    engine = lab.engine
+    assert isinstance(engine, SqliteEngine)
+    seen: list[str] = []
+
+    def note(cursor: object, text: str, values: object) -> bool:
+        seen.append(text)
+        return True
+
+    await engine._writer.run(lambda connection: connection.set_exec_trace(note))
+    await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in held))
+    await engine._writer.run(lambda connection: connection.set_exec_trace(None))
+    assert len(seen) == 1
+
+
+async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab: Lab) -> None:
+    worker = await lab.worker()
+    job = await lab.held(worker)
+    start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
+    await lab.engine.apply([start], lab.now)
+    report = lifecycle.progress(start.job, lab.at(1), lifecycle._DONE)
+    assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
+    assert [type(verdict) for verdict in await lab.engine.apply([start], lab.now)] == [Applied]
+    assert await lab.get(job) == report.job

@@ -1,0 +1,132 @@
+"""Claim in SQL equals the core's: the same jobs, whatever mixture of lines, priorities, fragile and expired jobs."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from headrace.conformance.lab import Lab
+from headrace.core.claim import Ask, order, pick
+from headrace.core.job import Job
+from headrace.core.outcome import Completed
+from headrace.core.query import as_seen
+from headrace.core.status import Status
+from headrace.engine import Claimed
+from headrace.engines.sqlite import SqliteEngine
+
+PRIORITIES = {"a": 5, "b": 0, "c": -3, "d": 0}
+
+
+def odd_jobs(lab: Lab, dice: random.Random, count: int, tasks: int) -> list[Job]:
+    jobs = []
+    for _ in range(count):
+        job = lab.job(
+            f"task{dice.randrange(tasks)}",
+            queue=dice.choice("abcd"),
+            priority=dice.choice((10, 50, 50, 90)),
+            not_after=dice.choice((None, None, None, 30.0, 90.0)),
+            delay=dice.choice((0.0, 0.0, 20.0, 40.0, 500.0)),
+        )
+        jobs.append(replace(job, unstarted_losses=dice.choice((0, 0, 0, 0, 2, 3))))
+    return jobs
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("tasks", [1, 6])
+async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -> None:
+    dice = random.Random(seed)
+    worker = await lab.worker()
+    for queue, priority in PRIORITIES.items():
+        rule = msgspec.json.encode({"priority": priority, "paused": queue == "d"}).decode()
+        await lab.engine.put_setting(f"queue:{queue}", rule, 0)
+    jobs = await lab.put_all(*odd_jobs(lab, dice, 80, tasks))
+    now = lab.later(60)
+    profiles = (await lab.engine.profiles()).profiles
+    served = frozenset(profile.id for profile in profiles if dice.random() < 0.8)
+    tasks_served = {profile.task for profile in profiles if profile.id in served}
+    queues = dice.choice((None, ("a", "b", "d"), ("c",)))
+    ids = [job.id for job in jobs]
+    for request in range(1, 8):
+        n = dice.choice((0, 1, 5, 40))
+        ask = Ask(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
+        stored = [as_seen(job, now) for job in await lab.engine.get(ids) if job is not None]
+        line = [
+            job
+            for job in stored
+            if job.status is Status.QUEUED
+            and job.task in tasks_served
+            and job.queue != "d"
+            and (queues is None or job.queue in queues)
+        ]
+        line.sort(key=lambda job: order(job, PRIORITIES[job.queue]))
+        expected = [job.id for job in pick(line, ask, now, lab.rules)]
+        claimed = await lab.engine.claim(worker, ask, request, now)
+        assert isinstance(claimed, Claimed)
+        assert [job.id for job in claimed.jobs] == expected
+
+
+async def test_many_fragile_jobs_that_expired_do_not_shorten_a_claim(lab: Lab) -> None:
+    worker = await lab.worker()
+    gone = [replace(lab.job(not_after=1, priority=90), unstarted_losses=5) for _ in range(30)]
+    await lab.put_all(*gone, *(lab.job() for _ in range(10)))
+    lab.later(10)
+    assert len(await lab.claim(worker, 10, free=10)) == 10
+
+
+async def test_lines_made_by_another_session_are_served_at_once(lab: Lab) -> None:
+    worker = await lab.worker()
+    await lab.put("work", queue="here")
+    assert len(await lab.claim(worker)) == 1
+    twin = lab.engine.twin()
+    await twin.open()
+    await twin.insert([lab.job("work", queue="there")], lab.now)
+    # The same profile, so the ask is the same; only the line is new.
+    assert [job.queue for job in await lab.claim(worker)] == ["there"]
+    await twin.close()
+
+
+async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job(queue=f"q{at}") for at in range(150)))
+    for _ in range(2):
+        for at in range(150):
+            assert len(await lab.claim(worker, 1, queues=(f"q{at}",))) in (0, 1)
+    assert (await lab.engine.ledger()).live == 150
+    assert await lab.claim(worker) == []
+
+
+@pytest.mark.parametrize("lines", [1, 4])
+async def test_a_claim_costs_the_same_behind_a_long_history(lab: Lab, lines: int) -> None:
+    """Counted in steps of SQLite's machine, which do not depend on how busy this one is."""
+    worker = await lab.worker()
+    engine = lab.engine
+    assert isinstance(engine, SqliteEngine)
+
+    async def cost() -> int:
+        await lab.put_all(*(lab.job(f"mine{at % lines}") for at in range(40)))
+        steps = 0
+
+        def count() -> bool:
+            nonlocal steps
+            steps += 1
+            return False
+
+        await engine._writer.run(lambda connection: connection.set_progress_handler(count, 10))
+        assert len(await lab.claim(worker, 20, tasks=tuple(f"mine{at}" for at in range(lines)))) == 20
+        await engine._writer.run(lambda connection: connection.set_progress_handler(None, 10))
+        for job in await lab.claim(worker):  # nothing of this round is left for the next
+            assert job is not None
+        return steps
+
+    before = await cost()
+    for _ in range(5):
+        done = await lab.put_all(*(lab.job("old") for _ in range(300)))
+        held = await lab.claim(worker, tasks=("old",))
+        assert len(held) == len(done)
+        await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in held))
+    await lab.put_all(*(lab.job("not mine", delay=at % 2 * 900) for at in range(1000)))
+    # A tenth more for deeper trees.
+    assert await cost() < before * 1.1 + 50

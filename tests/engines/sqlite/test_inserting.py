@@ -1,0 +1,104 @@
+"""Insert: what cannot be stored is refused before anything is written, and lines survive being collected."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.conformance.lab import Lab
+from headrace.core import acts
+from headrace.core.change import Applied
+from headrace.core.job import ErrorInfo
+from headrace.core.outcome import Completed, Failed
+from headrace.core.status import Status
+from headrace.engine import Duplicated, Inserted, Refused
+from headrace.engines.sqlite import lines
+from headrace.errors import ConfigError, Unstorable
+
+
+@pytest.mark.parametrize("where", ["task", "queue", "tags", "dedup", "schedule", "customer"])
+async def test_half_a_surrogate_pair_is_unstorable_and_spoils_nothing(lab: Lab, where: str) -> None:
+    bad = "x\ud800"
+    value = (bad,) if where == "tags" else bad
+    with pytest.raises(Unstorable):
+        await lab.insert(lab.job(), replace(lab.job(), spec=replace(lab.job().spec, **{where: value})))
+    assert (await lab.engine.ledger()).accepted == 0
+    await lab.put()
+
+
+async def test_half_a_surrogate_pair_in_an_error_is_unstorable(lab: Lab) -> None:
+    worker = await lab.worker()
+    job = await lab.running(worker)
+    with pytest.raises(Unstorable):
+        await lab.apply(lab.end(job, Failed(error=ErrorInfo("E", "\udfff"))))
+    assert await lab.get(job) == job
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\x00", "'\"\\", "\U0001f702", "\\ud800"])
+async def test_odd_text_comes_back_to_the_letter(lab: Lab, text: str) -> None:
+    job = await lab.put(f"task{text}", queue=text, tags=(text,), dedup=text, payload=f'"{text}"', schedule=text)
+    assert await lab.get(job) == job
+    (answer,) = await lab.insert(lab.job(f"task{text}", dedup=text))
+    assert answer == Duplicated(job)
+    worker = await lab.worker()
+    (held,) = await lab.claim(worker)
+    done = await lab.do(lab.end(held, Completed(f'"{text}"'), started_at=lab.now))
+    assert await lab.get(job) == done
+
+
+async def test_json_nested_deeper_than_sqlite_reads_is_kept(lab: Lab) -> None:
+    deep = "[" * 3000 + "]" * 3000
+    job = await lab.put(payload=deep)
+    (held,) = await lab.claim(await lab.worker())
+    assert held.payload_text == deep
+    done = await lab.do(lab.end(held, Completed(deep), started_at=lab.now))
+    assert (await lab.get(job)).result_text == deep == done.result_text
+
+
+async def test_a_job_that_went_far_elsewhere_is_kept_whole(lab: Lab) -> None:
+    worker = await lab.worker()
+    job = await lab.running(worker)
+    ended = lab.end(job, Failed(error=ErrorInfo("E", "m"), delay=5.0)).job
+    copy = replace(ended, id=lab.new_id(), streak=None)
+    (answer,) = await lab.insert(copy)
+    assert isinstance(answer, Inserted)
+    assert await lab.get(copy.id) == replace(copy, seq=answer.job.seq) == answer.job
+
+
+async def test_lines_that_were_collected_are_made_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_PROFILES", 3)
+    twin = lab.engine.twin()
+    await twin.open()
+    worker = await lab.worker()
+    for task in ("a", "b", "c"):
+        await twin.insert([lab.job(task)], lab.now)
+    (answer,) = await lab.insert(lab.job("d"))
+    assert isinstance(answer, Refused)
+    assert isinstance(answer.error, ConfigError)
+    [held] = await lab.claim(worker, tasks=("a",))
+    await lab.do(lab.end(held, Completed(), started_at=lab.now))
+    await lab.put("d")
+    assert {profile.task for profile in (await lab.engine.profiles()).profiles} == {"b", "c", "d"}
+    # The twin remembers the line of a task that no longer counts; the place it needs is taken.
+    assert isinstance((await twin.insert([lab.job("a")], lab.now))[0], Refused)
+    await twin.close()
+
+
+async def test_a_job_that_comes_back_brings_its_profile_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_PROFILES", 1)
+    cancelled = await lab.cancel(await lab.put("old", dedup="k"))
+    await lab.put("new")
+    before = await lab.engine.profiles()
+    assert [profile.task for profile in before.profiles] == ["new"]
+    [verdict] = await lab.apply(acts.retry(cancelled, lab.now))
+    assert isinstance(verdict, Applied)
+    after = await lab.engine.profiles()
+    assert [profile.task for profile in after.profiles] == ["old", "new"]
+    assert after.rev > before.rev
+    assert [job.id for job in await lab.claim(await lab.worker(), tasks=("old",))] == [cancelled.id]
+
+
+async def test_order_numbers_are_not_given_again_after_a_delete(lab: Lab) -> None:
+    job = await lab.cancel(await lab.put())
+    assert await lab.engine.delete({Status.CANCELLED: lab.now}) == 1
+    assert (await lab.put()).seq > job.seq
