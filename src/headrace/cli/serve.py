@@ -30,6 +30,7 @@ __all__ = ["serve", "vitals"]
 async def serve(app: App, options: Options, state: State, parent_fd: int | None) -> int:
     """Run a worker until it is done, told to stop, or its supervisor is gone."""
     from headrace.wiring import redact
+    from headrace.worker.tuning import tune_process
 
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
@@ -67,6 +68,7 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             worker=str(worker.id),
             tasks=tasks,
         )
+        tune_process()
         await worker.run()
         stats = worker.stats
         tell("stopped", f"stopped: {stats.done} done, {stats.failed} failed", done=stats.done, failed=stats.failed)

@@ -78,22 +78,22 @@ def accept(job: Job, now: datetime, rules: Rules) -> Change:
     return change(job, Verb.ACCEPT, now, fields, owner=True)
 
 
-def _started(job: Job, now: datetime, rules: Rules) -> dict[str, Any]:
-    timeout = job.spec.timeout
-    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
+def _started(job: Job, at: datetime) -> dict[str, Any]:
     return {
         "status": Status.RUNNING,
         "attempt": job.attempt + 1,
-        "started_at": now,
-        "first_started_at": job.first_started_at or now,
+        "started_at": at,
+        "first_started_at": job.first_started_at or at,
         "unstarted_losses": 0,
-        "act_by": soonest(job, overdue, rules),
     }
 
 
 def start(job: Job, now: datetime, rules: Rules) -> Change:
     """The handler is being called."""
-    return change(job, Verb.START, now, _started(job, now, rules), owner=True)
+    timeout = job.spec.timeout
+    overdue = None if timeout is None else now + timedelta(seconds=timeout + rules.timeout_slack)
+    fields = _started(job, now) | {"act_by": soonest(job, overdue, rules)}
+    return change(job, Verb.START, now, fields, owner=True)
 
 
 def may_ride(job: Job) -> bool:
@@ -117,10 +117,10 @@ def finish(
     seen = job
     if job.status is not Status.RUNNING and started_at is not None:
         check(job, Verb.START, Status.RUNNING)
-        seen = replace(job, rev=job.rev + 1, **_started(job, started_at, rules))
+        seen = replace(job, rev=job.rev + 1, **_started(job, started_at))
     match ending:
-        case Completed(result_text):
-            decided = _complete(seen, result_text, now)
+        case Completed():
+            decided = _complete(seen, ending.result_text, now)
         case Failed():
             decided = _fail(seen, ending, now, chance)
         case TimedOut(error):

@@ -159,10 +159,10 @@ class Batcher(Generic[T, A]):
             if groups and (rows + len(group.items) > MAX_ROWS or weight + group.weight > MAX_BYTES):
                 break
             if self._distinct is not None:
-                keys = {self._distinct(item) for item in group.items}
-                if groups and not seen.isdisjoint(keys):
+                keys = [self._distinct(item) for item in group.items]
+                if not seen.isdisjoint(keys):
                     break
-                seen |= keys
+                seen.update(keys)
             self._queue.popleft()
             self._waiting -= len(group.items)
             if not group.wanted():

@@ -1,0 +1,42 @@
+"""The App whose workers the crash tests kill; its store comes from HEADRACE_URL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from headrace import App, Context, Retry
+from tests.support.until import until
+
+app = App()
+
+QUICK = Retry(20, backoff="fixed", initial=0.05)
+
+
+@app.task(retry=QUICK)
+async def work(seconds: float = 0.05) -> int:
+    """Take a moment."""
+    await asyncio.sleep(seconds)
+    return os.getpid()
+
+
+def _add(note: str, line: str) -> None:
+    with Path(note).open("a") as file:
+        file.write(line)
+
+
+@app.task(retry=Retry(2, backoff="fixed", initial=0.1))
+async def poison(note: str) -> None:
+    """Note the start, then take the whole process along."""
+    _add(note, "started\n")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task(retry=QUICK)
+async def waits_for(ctx: Context, path: str, note: str) -> int:
+    """Note the attempt and its process, then wait for a file to appear."""
+    _add(note, f"{ctx.attempt} {os.getpid()}\n")
+    await until(Path(path).exists, within=120)
+    return ctx.attempt

@@ -1,0 +1,76 @@
+"""Real worker processes on one store: started, killed, frozen and thawed by a test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Crew:
+    """The worker processes of one test; whatever is left at its end is killed."""
+
+    def __init__(self, url: str, folder: Path, module: str, settings: dict[str, str]) -> None:
+        self.url, self._folder, self._module = url, folder, module
+        self._env = os.environ | {"HEADRACE_URL": url, "PYTHONPATH": str(ROOT)} | settings
+        self.members: list[subprocess.Popen[bytes]] = []
+
+    def hire(self, *flags: str) -> subprocess.Popen[bytes]:
+        """Start one more worker process."""
+        with self.log(len(self.members)).open("wb") as log:
+            member = subprocess.Popen(
+                [sys.executable, "-m", "headrace", "worker", self._module, *flags],
+                cwd=ROOT,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.members.append(member)
+        return member
+
+    def log(self, index: int) -> Path:
+        """What the process of this number printed."""
+        return self._folder / f"worker-{index}.log"
+
+    def said(self, member: subprocess.Popen[bytes]) -> str:
+        """What it has printed so far."""
+        return self.log(self.members.index(member)).read_text()
+
+    def kill(self, member: subprocess.Popen[bytes]) -> None:
+        """End it without warning."""
+        member.kill()
+        member.wait()
+
+    def freeze(self, member: subprocess.Popen[bytes]) -> None:
+        """Stop it in its tracks."""
+        member.send_signal(signal.SIGSTOP)
+
+    def thaw(self, member: subprocess.Popen[bytes]) -> None:
+        """Let it go on."""
+        member.send_signal(signal.SIGCONT)
+
+    def dismiss(self) -> None:
+        """Kill whatever still runs."""
+        for member in self.members:
+            if member.poll() is None:
+                member.send_signal(signal.SIGCONT)
+                self.kill(member)
+
+
+@contextmanager
+def crew(
+    url: str, folder: Path, module: str = "tests.crash.app:app", *, beat: float = 0.4, lease: float = 1.5
+) -> Iterator[Crew]:
+    """Worker processes with short leases."""
+    made = Crew(url, folder, module, {"HEADRACE_BEAT": str(beat), "HEADRACE_LEASE": str(lease)})
+    try:
+        yield made
+    finally:
+        made.dismiss()
