@@ -37,7 +37,7 @@ async def pair(file: Path) -> AsyncIterator[tuple[SocketBus, SocketBus]]:
 
 
 def sockets(file: Path) -> list[str]:
-    return sorted(entry.name for entry in room_of(file).iterdir())
+    return sorted(entry.name for entry in room_of(file).glob("*"))
 
 
 def test_every_topic_has_a_letter_of_its_own() -> None:
@@ -186,3 +186,20 @@ async def test_a_hint_may_be_sent_from_another_thread(pair: tuple[SocketBus, Soc
     pair[0].listen(ALL, heard.append)
     await asyncio.to_thread(pair[0].send, Hint(Topic.READY))
     await until(lambda: bool(heard))
+
+
+async def test_the_last_to_leave_takes_the_room_away_and_the_next_to_listen_makes_it_again(file: Path) -> None:
+    one, two = SocketBus(file, Host()), SocketBus(file, Host())
+    one.open()
+    two.open()
+    one.close()
+    assert not list(room_of(file).parent.glob(room_of(file).name))
+    heard: list[Hint] = []
+    two.listen(ALL, heard.append)
+    one.open()
+    one.send(Hint(Topic.READY))
+    await until(lambda: bool(heard))
+    one.close()
+    assert len(sockets(file)) == 1
+    two.close()
+    assert not list(room_of(file).parent.glob(room_of(file).name))

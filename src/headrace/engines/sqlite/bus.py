@@ -76,6 +76,9 @@ class SocketBus:
         self._hang_up()
         if self._voice is not None:
             self._voice.close()
+        if self._room is not None:
+            with contextlib.suppress(OSError):  # others are still in it
+                self._room.rmdir()
         self._loop = self._room = self._voice = None
 
     def send(self, hint: Hint) -> None:
@@ -141,6 +144,7 @@ class SocketBus:
             if not name:
                 self._hang_up()
             elif self._ear is None:
+                _enter(self._room)  # whoever left last took it away
                 self._pick_up(self._room / name, self._loop)
             else:
                 os.rename(self._room / self._name, self._room / name)

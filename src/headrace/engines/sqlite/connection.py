@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -68,19 +68,19 @@ def check_place(path: Path) -> None:
         raise ConfigError(f"{path.parent} cannot be written to, and SQLite keeps its log there: check its permissions")
 
 
-def connect(path: Path, synchronous: Synchronous, *, reads: bool = False) -> apsw.Connection:
-    """A connection as this engine needs it; ``reads``: one that cannot write."""
+def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = ()) -> apsw.Connection:
+    """A connection as this engine needs it, ready for these verbs if the schema is there."""
     connection = apsw.Connection(str(path), statementcachesize=200)
     try:
         connection.set_busy_timeout(1000)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
         connection.pragma("temp_store", "memory")
-        connection.pragma("cache_size", -8000 if reads else -16000)
+        connection.pragma("cache_size", -16000)
         connection.wal_autocheckpoint(_LOG_PAGES)
         connection.pragma("journal_size_limit", 64 * 1024 * 1024)
-        if reads:
-            connection.pragma("query_only", True)
+        for verb in verbs:
+            connection.execute(setup(verb))
     except BaseException:
         connection.close()
         raise

@@ -168,8 +168,7 @@ class SqliteEngine:
         return connection
 
     def _connect_reader(self) -> apsw.Connection:
-        connection = connect(self._path, self._synchronous)
-        connection.execute(setup("record"))
+        connection = connect(self._path, self._synchronous, ["record"])
         connection.pragma("query_only", True)
         finding.prepare(connection)
         return connection
