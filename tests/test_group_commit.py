@@ -1,0 +1,69 @@
+"""Submits and finishes are coalesced: what comes at one moment costs a handful of commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import App
+from headrace.core.change import Change, Verdict
+from headrace.core.job import Job
+from headrace.engine import InsertAnswer
+from headrace.engines.sqlite import SqliteEngine
+
+
+@pytest.fixture
+def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the store was written, by verb."""
+    counted: Counter[str] = Counter()
+    insert, apply = SqliteEngine.insert, SqliteEngine.apply
+
+    async def counting_insert(
+        self: SqliteEngine, jobs: Sequence[Job], now: datetime, via: Any = None
+    ) -> list[InsertAnswer]:
+        counted["insert"] += 1
+        return await insert(self, jobs, now, via)
+
+    async def counting_apply(
+        self: SqliteEngine, changes: Sequence[Change], now: datetime, via: Any = None
+    ) -> list[Verdict]:
+        counted["apply"] += 1
+        return await apply(self, changes, now, via)
+
+    monkeypatch.setattr(SqliteEngine, "insert", counting_insert)
+    monkeypatch.setattr(SqliteEngine, "apply", counting_apply)
+    return counted
+
+
+async def test_a_thousand_concurrent_submits_cost_a_handful_of_commits(commits: Counter[str], tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with app:
+        handles = await asyncio.gather(*(add.submit(n, n) for n in range(1000)))
+        assert commits["insert"] <= 5
+        async with app.worker(concurrency=100):
+            assert [await handle.result(timeout=30) for handle in handles] == [2 * n for n in range(1000)]
+        assert commits["apply"] <= 100
+
+
+async def test_one_submit_is_one_commit(commits: Counter[str], tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    @app.task
+    async def noop() -> None:
+        return None
+
+    async with app:
+        for _ in range(3):
+            await noop.submit()
+    assert commits["insert"] == 3
