@@ -57,7 +57,7 @@ def submit(path: Path, how: How, count: int, per_second: float) -> float:
     connection = _open(path)
     size = {"one": 1, "concurrent": SUBMITTERS}.get(how, CHUNK)
     if how != "fill":
-        _insert(connection, WARM, size)
+        _insert(connection, WARM, 1)
     began = time.perf_counter()
     _insert(connection, count, size)
     return time.perf_counter() - began

@@ -1,0 +1,51 @@
+"""The benchmark runs as it stands: real processes, small numbers."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import __main__ as program
+from bench import plan as plans
+from bench.harness import steps
+from bench.plan import SIDES, Plan
+
+
+def _tiny() -> Plan:
+    few = dict.fromkeys(SIDES, 100)
+    return replace(plans.quick(), one=few, concurrent=few, bulk={"headrace": 100}, drain=few, paced=3, per_second=500.0)
+
+
+def test_every_side_takes_every_place() -> None:
+    plan = replace(_tiny(), repeat=len(SIDES), measures=("one",))
+    order = [step.side for step in steps(plan)]
+    assert {order[turn * len(SIDES)] for turn in range(len(SIDES))} == set(SIDES)
+
+
+def test_it_measures_and_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tiny = _tiny()
+    monkeypatch.setattr(plans, "quick", lambda: tiny)
+    report, chart = tmp_path / "bench.json", tmp_path / "bench.svg"
+    words = ["--quick", "--only", "headrace,raw", "--measure", "bulk,drain,latency", "--dir", str(tmp_path / "stores")]
+    assert program.main([*words, "--json", str(report), "--svg", str(chart)]) == 0
+    shown = capsys.readouterr().out
+    assert "synchronous FULL" in shown
+    assert "drain, against huey default" in shown
+    rows = {row["key"]: row["samples"] for row in json.loads(report.read_text(encoding="utf-8"))["rows"]}
+    assert rows["drain"]["headrace"][0] > 0
+    assert rows["drain"]["raw"][0] > 0
+    assert rows["p50"]["headrace"][0] < 60_000
+    assert ET.fromstring(chart.read_text(encoding="utf-8")).tag.endswith("svg")
+    assert list((tmp_path / "stores").iterdir()) == []
+
+
+def test_an_unknown_side_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program.main(["--only", "celery"])
+    assert "choose from headrace, huey, huey-off, raw" in capsys.readouterr().err
