@@ -55,7 +55,7 @@ async def test_a_store_frozen_for_forty_seconds_buries_nobody_and_charges_nothin
                 gate.touch()  # handlers end while nothing can be stored
                 await until(lambda: asyncio.get_running_loop().time() - frozen > FROZEN, within=FROZEN + 10)
             finally:
-                await holder.communicate()
+                await holder.communicate(b"")
             late_result = await asyncio.gather(late, return_exceptions=True)
             for handle in (*running, *others):
                 await handle.result(timeout=60)
