@@ -11,16 +11,17 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.errors import EngineError, Overloaded, Unavailable, Unstorable
 from headrace.host import Host
 
-__all__ = ["Batcher"]
+__all__ = ["Batcher", "Ticket"]
 
 T = TypeVar("T")
 A = TypeVar("A")
+A_contra = TypeVar("A_contra", contravariant=True)
 
 _log = logging.getLogger("headrace.batcher")
 
@@ -29,19 +30,49 @@ MAX_BYTES = 4 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
+class Ticket(Protocol[A_contra]):
+    """Who waits for items that are written together or not at all."""
+
+    def wanted(self) -> bool:
+        """Whether the answer is still waited for; asked just before the write."""
+        ...
+
+    def answer(self, answers: Sequence[A_contra]) -> None:
+        """The items are durable; called once, unless ``reject`` is."""
+        ...
+
+    def reject(self, error: BaseException) -> None:
+        """The items were not stored, or nobody knows."""
+        ...
+
+
+class _Waiter(Generic[A]):
+    """A caller that awaits the answers."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[list[A]] = asyncio.get_running_loop().create_future()
+
+    def wanted(self) -> bool:
+        return not self.future.done()
+
+    def answer(self, answers: Sequence[A]) -> None:
+        if not self.future.done():
+            self.future.set_result(list(answers))
+
+    def reject(self, error: BaseException) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
 class _Group(NamedTuple, Generic[T, A]):
     """Items that are written together or not at all, and who waits for them."""
 
     items: Sequence[T]
     weight: int
     since: float
-    answer: Callable[[list[A]], None]
-    reject: Callable[[BaseException], None]
-    wanted: Callable[[], bool]
-
-
-def _always() -> bool:
-    return True
+    ticket: Ticket[A]
 
 
 class Batcher(Generic[T, A]):
@@ -86,32 +117,17 @@ class Batcher(Generic[T, A]):
         """Write these items together, in one commit; their answers."""
         if self._capacity is not None and self._waiting >= self._capacity:
             await self._wait_for_room()
-        future: asyncio.Future[list[A]] = asyncio.get_running_loop().create_future()
+        waiter: _Waiter[A] = _Waiter()
+        self.add(items, waiter)
+        return await waiter.future
 
-        def answer(answers: list[A]) -> None:
-            if not future.done():
-                future.set_result(answers)
-
-        def reject(error: BaseException) -> None:
-            if not future.done():
-                future.set_exception(error)
-
-        self.add(items, answer, reject, lambda: not future.done())
-        return await future
-
-    def add(
-        self,
-        items: Sequence[T],
-        answer: Callable[[list[A]], None],
-        reject: Callable[[BaseException], None],
-        wanted: Callable[[], bool] = _always,
-    ) -> None:
+    def add(self, items: Sequence[T], ticket: Ticket[A]) -> None:
         """Like ``put_many`` for callers that cannot wait; never refused for want of room."""
         if self._closed:
-            reject(self._unavailable(items, "this session is closing", False))
+            ticket.reject(self._unavailable(items, "this session is closing", False))
             return
         weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
-        self._queue.append(_Group(items, weight, self._host.clock.monotonic(), answer, reject, wanted))
+        self._queue.append(_Group(items, weight, self._host.clock.monotonic(), ticket))
         self._waiting += len(items)
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name=f"batcher-{self._name}")
@@ -147,7 +163,7 @@ class Batcher(Generic[T, A]):
             if self._queue:  # cancelled from outside: nobody may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for group in lost:
-                    group.reject(self._unavailable(group.items, "the event loop ended first", False))
+                    group.ticket.reject(self._unavailable(group.items, "the event loop ended first", False))
 
     def _take(self) -> list[_Group[T, A]]:
         """The next write: whole groups, in order, within the limits of one batch."""
@@ -165,7 +181,7 @@ class Batcher(Generic[T, A]):
                 seen.update(keys)
             self._queue.popleft()
             self._waiting -= len(group.items)
-            if not group.wanted():
+            if not group.ticket.wanted():
                 continue  # its caller gave up before anything was written
             groups.append(group)
             rows += len(group.items)
@@ -178,7 +194,7 @@ class Batcher(Generic[T, A]):
             answers = await self._write_surely(groups)
         except Unstorable as error:
             if len(groups) == 1:
-                groups[0].reject(error)
+                groups[0].ticket.reject(error)
             else:  # one bad row must fail alone
                 half = len(groups) // 2
                 await self._settle(groups[:half])
@@ -186,11 +202,11 @@ class Batcher(Generic[T, A]):
         except BaseException as error:
             for group in groups:
                 if isinstance(error, Unavailable):
-                    group.reject(self._unavailable(group.items, str(error), error.outcome == "unknown"))
+                    group.ticket.reject(self._unavailable(group.items, str(error), error.outcome == "unknown"))
                 elif isinstance(error, EngineError):
-                    group.reject(error)
+                    group.ticket.reject(error)
                 else:
-                    group.reject(self._unavailable(group.items, repr(error), True))
+                    group.ticket.reject(self._unavailable(group.items, repr(error), True))
             if not isinstance(error, Exception):
                 raise
             if not isinstance(error, EngineError):
@@ -199,7 +215,7 @@ class Batcher(Generic[T, A]):
             start = 0
             for group in groups:
                 end = start + len(group.items)
-                group.answer(answers[start:end])
+                group.ticket.answer(answers[start:end])
                 start = end
 
     async def _write_surely(self, groups: list[_Group[T, A]]) -> list[A]:

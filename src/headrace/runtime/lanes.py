@@ -15,7 +15,7 @@ from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.errors import Duplicate, JobNotFound, Unavailable
 from headrace.host import Host
-from headrace.runtime.batcher import MAX_ROWS, Batcher
+from headrace.runtime.batcher import MAX_ROWS, Batcher, Ticket
 
 __all__ = ["Lanes"]
 
@@ -104,11 +104,9 @@ class Lanes:
         """Apply an act of a person, a program or the sweeper."""
         return await self._acts.put(self._stamped(change))
 
-    def finish(
-        self, change: Change, answer: Callable[[Verdict], None], reject: Callable[[BaseException], None]
-    ) -> None:
+    def finish(self, change: Change, ticket: Ticket[Verdict]) -> None:
         """Apply a worker's change without waiting; never refused, repeated until the store answers."""
-        self._finishes.add((self._stamped(change),), lambda verdicts: answer(verdicts[0]), reject)
+        self._finishes.add((self._stamped(change),), ticket)
 
     async def decide(self, id: UUID, verb: Callable[[Job, datetime], Change | None]) -> Job:
         """Decide from the job as it stands, apply, and decide again whenever it moved; the job that came of it.

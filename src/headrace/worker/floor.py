@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from uuid import UUID
 
 from headrace.core.claim import order
-from headrace.core.job import ErrorInfo, Job
-from headrace.core.outcome import Ending, Failed, TimedOut
+from headrace.core.job import Job
+from headrace.core.outcome import Failed, TimedOut
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -52,7 +52,7 @@ class Floor:
         self.holds: dict[UUID, Hold] = {}
         """Everything in our hands: buffered, running, or with its end on the way to the store."""
         self.done = self.failed = self.stale = 0
-        self.settled = asyncio.Event()
+        self.freed = asyncio.Event()
         """Set whenever a job leaves our hands."""
         self._handlers, self._lanes = handlers, lanes
         self._may_start, self._hungry = may_start, hungry
@@ -103,29 +103,24 @@ class Floor:
 
     def dispatch(self) -> None:
         """Start buffered jobs while there are free slots."""
+        loop = asyncio.get_running_loop()
         while len(self.runs) < self.concurrency and self._unacknowledged < UNACKNOWLEDGED_MOST and self._may_start():
             hold = self.buffer.pop()
             if hold is None:
                 break
-            run = Run(hold, self)
-            self.runs[hold.job.id] = run
-            run.task = asyncio.create_task(self._execute(run))
+            self.runs[hold.job.id] = Run(hold, self, loop)
 
-    async def _execute(self, run: Run) -> None:
-        began = self.host.clock.monotonic()
-        try:
-            await run.go()
-        except Exception as error:  # a fault of ours, not the handler's: it must not leave the job in our hands
-            _log.exception("job %s: the run broke down", run.hold.job.id)
-            run.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {error}")))
-        finally:
-            self._pace.ran(self.host.clock.monotonic() - began)
-            del self.runs[run.hold.job.id]
-            if run.hold.over:
-                self.forget(run.hold)
-            self.dispatch()
-            if len(self.buffer) * 2 <= self._ahead or len(self.runs) < self.concurrency:
-                self._hungry()
+    def left(self, run: Run) -> None:
+        """A handler is done; there is a free slot."""
+        hold = run.hold
+        if hold.started_at is not None:
+            self._pace.ran((self.host.clock.now() - hold.started_at).total_seconds())
+        del self.runs[hold.job.id]
+        if hold.over:
+            self.forget(hold)
+        self.dispatch()
+        if len(self.buffer) * 2 <= self._ahead or len(self.runs) < self.concurrency:
+            self._hungry()
 
     def tick(self) -> None:
         """What cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
@@ -144,28 +139,27 @@ class Floor:
 
     # -- out
 
-    def concluded(self, run: Run, ending: Ending) -> Callable[[bool], None]:
-        """A run has an end to write."""
+    def concluded(self, run: Run) -> None:
+        """The end of an attempt is on its way to the store."""
         self._unacknowledged += 1
 
-        def settled(stored: bool) -> None:
-            self._unacknowledged -= 1
-            if not stored:
-                self.stale += 1
-            elif isinstance(ending, Failed | TimedOut):
-                self.failed += 1
-            else:
-                self.done += 1
-            self.forget(run.hold)
-            if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
-                self.dispatch()
-
-        return settled
+    def settled(self, run: Run, stored: bool) -> None:
+        """The end of an attempt is stored, or never will be."""
+        self._unacknowledged -= 1
+        if not stored:
+            self.stale += 1
+        elif isinstance(run.ending, Failed | TimedOut):
+            self.failed += 1
+        else:
+            self.done += 1
+        self.forget(run.hold)
+        if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
+            self.dispatch()
 
     def forget(self, hold: Hold) -> None:
         """It is no longer in our hands."""
         self.holds.pop(hold.job.id, None)
-        self.settled.set()
+        self.freed.set()
         if not self.holds:
             self._hungry()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from headrace.core.change import Applied, Change, Conflict, Verdict
@@ -43,7 +43,7 @@ class Hold:
         self.kept = True
         """False once the store said that it has another owner."""
         self._lanes = lanes
-        self._flying = False
+        self._flying: tuple[Decide, Then | None, Change] | None = None
         self._queue: deque[tuple[Decide, Then | None]] | None = None
 
     @property
@@ -54,7 +54,7 @@ class Hold:
     @property
     def start_due(self) -> bool:
         """Whether a start that was left out so far still has to be written."""
-        return self.started_at is not None and self.job.status is not Status.RUNNING and not self._flying
+        return self.started_at is not None and self.job.status is not Status.RUNNING and self._flying is None
 
     def write_start(self, then: Then | None = None) -> None:
         """Record the start, unless it is recorded; a job that was cancelled meanwhile is handed back instead."""
@@ -77,11 +77,7 @@ class Hold:
         def decide(job: Job) -> Change | None:
             return finish(job, ending, host.clock.now(), chance, rules, self.started_at)
 
-        def settled(stored: bool) -> None:
-            self.over = True
-            then(stored)
-
-        self.write(decide, settled)
+        self.write(decide, then)
 
     def hand_back(self, then: Then | None = None) -> None:
         """Give an unstarted job back."""
@@ -91,37 +87,42 @@ class Hold:
 
     def write(self, decide: Decide, then: Then | None = None) -> None:
         """Write the decided change after those before it; ``then`` learns whether it was stored."""
-        if self._flying:
-            if self._queue is None:
-                self._queue = deque()
-            self._queue.append((decide, then))
-        else:
+        if self._flying is None:
             self._send(decide, then)
+        elif self._queue is None:
+            self._queue = deque([(decide, then)])
+        else:
+            self._queue.append((decide, then))
 
     def _send(self, decide: Decide, then: Then | None) -> None:
-        if not self.kept:
-            if then is not None:
-                then(False)
-            return
-        try:
-            change = decide(self.job)
-        except TransitionRefused as error:
-            # Somebody ended or took the job between our changes: there is nothing left to say about it.
-            _log.warning("dropped: %s", error)
-            change, self.kept = None, False
-        if change is None:
-            if then is not None:
-                then(self.kept)
-            return
-        self._flying = True
-        self._lanes.finish(
-            change,
-            lambda verdict: self._answered(verdict, decide, then),
-            lambda error: self._rejected(error, change, then),
-        )
+        change = None
+        if self.kept:
+            try:
+                change = decide(self.job)
+            except TransitionRefused as error:
+                # Somebody ended or took the job between our changes: there is nothing left to say about it.
+                _log.warning("dropped: %s", error)
+                self.kept = False
+        if change is not None:
+            self._flying = (decide, then, change)
+            self._lanes.finish(change, self)
+        elif then is not None:
+            then(self.kept)
 
-    def _answered(self, verdict: Verdict, decide: Decide, then: Then | None) -> None:
-        self._flying = False
+    def _next(self) -> None:
+        while self._queue and self._flying is None:
+            self._send(*self._queue.popleft())
+
+    # -- the ticket of the change on its way
+
+    def wanted(self) -> bool:
+        """Always: a worker does not take back what it said."""
+        return True
+
+    def answer(self, verdicts: Sequence[Verdict]) -> None:
+        """The store's verdict on the change."""
+        (verdict,) = verdicts
+        decide, then, _ = self._landed()
         if isinstance(verdict, Conflict):
             self.job = verdict.job
             self._send(decide, then)
@@ -135,8 +136,9 @@ class Hold:
                 then(self.kept)
         self._next()
 
-    def _rejected(self, error: BaseException, change: Change, then: Then | None) -> None:
-        self._flying = False
+    def reject(self, error: BaseException) -> None:
+        """The change could not be stored."""
+        _, then, change = self._landed()
         if isinstance(error, Unstorable) and change.job.result_text is not None:
             # What the handler returned cannot be stored; that is an end too, and a final one.
             info = ErrorInfo(type(error).__name__, str(error))
@@ -150,6 +152,7 @@ class Hold:
                 then(False)
         self._next()
 
-    def _next(self) -> None:
-        while self._queue and not self._flying:
-            self._send(*self._queue.popleft())
+    def _landed(self) -> tuple[Decide, Then | None, Change]:
+        assert self._flying is not None, "an answer without a question"
+        landed, self._flying = self._flying, None
+        return landed

@@ -38,28 +38,51 @@ class Place(Protocol):
     children: Children
     cancel_grace: float
 
-    def concluded(self, run: Run, ending: Ending) -> Callable[[bool], None]:
-        """The run has an end to write; what is returned learns whether it was stored."""
+    def concluded(self, run: Run) -> None:
+        """The attempt is over and its end is on the way to the store."""
+        ...
+
+    def settled(self, run: Run, stored: bool) -> None:
+        """The end of the attempt is stored, or never will be."""
+        ...
+
+    def left(self, run: Run) -> None:
+        """The handler is done."""
         ...
 
 
 class Run:
     """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
 
-    def __init__(self, hold: Hold, place: Place) -> None:
+    __slots__ = (
+        "_calling",
+        "_ctx",
+        "_loop",
+        "_place",
+        "_report",
+        "_reported_at",
+        "_time_up_at",
+        "_timers",
+        "_why",
+        "ending",
+        "hold",
+        "task",
+    )
+
+    def __init__(self, hold: Hold, place: Place, loop: asyncio.AbstractEventLoop) -> None:
         self.hold = hold
         self.ending: Ending | None = None
         """What the attempt came to; set once, by whoever is first."""
-        self.task: asyncio.Task[None] | None = None
-        self._place = place
-        self._loop = asyncio.get_running_loop()
+        self._place, self._loop = place, loop
         self._ctx: Context | None = None
         self._why: Stopping | None = None
         self._calling = False
-        self._timers: list[asyncio.TimerHandle] = []
+        self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
         self._report: Progress | None = None
         self._reported_at = float("-inf")
+        self.task: asyncio.Task[None] | None = asyncio.Task(self._go(), loop=loop, name="headrace-job")
+        """Runs the handler, until that is done."""
 
     @property
     def stuck(self) -> bool:
@@ -71,35 +94,43 @@ class Run:
         """When the handler was called."""
         return self.hold.started_at
 
-    async def go(self) -> None:
+    async def _go(self) -> None:
         """Execute the job and write what came of it."""
         hold, place = self.hold, self._place
-        if hold.must_start_first and not await self._started_first():
-            return
-        if hold.started_at is None:
-            hold.started_at = place.host.clock.now()
-        job = hold.job
-        recorded = job.status is Status.RUNNING
-        self._ctx = ctx = Context(
-            job,
-            attempt=job.attempt if recorded else job.attempt + 1,
-            started_at=hold.started_at,
-            report=self._reports,
-            flush=self._flush,
-        )
-        self._set_time(job.spec.timeout)
-        self._calling = True
         try:
-            ending = await call(hold.handler, ctx, job, place.threads, place.children)
-            if self._why == "timed_out":
-                ending = TimedOut()
-        except asyncio.CancelledError:
-            ending = self._cancelled()
+            if hold.must_start_first and not await self._started_first():
+                return
+            if hold.started_at is None:
+                hold.started_at = place.host.clock.now()
+            job = hold.job
+            attempt = job.attempt if job.status is Status.RUNNING else job.attempt + 1
+            self._ctx = Context(
+                job, attempt=attempt, started_at=hold.started_at, report=self._reports, flush=self._flush
+            )
+            self._set_time(job.spec.timeout)
+            self._calling = True
+            ending = await self._call()
+            self._calling = False
+            self.conclude(ending)
+        except Exception as error:  # a fault of ours, not the handler's: it must not leave the job in our hands
+            _log.exception("job %s: the run broke down", hold.job.id)
+            self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {error}")))
         finally:
             self._calling = False
-            for timer in self._timers:
-                timer.cancel()
-        self.conclude(ending)
+            if self._timers is not None:
+                for timer in self._timers:
+                    timer.cancel()
+            # Else every job would leave a circle of references for the garbage collector: task, context, run.
+            self._ctx = self.task = self._timers = None
+            place.left(self)
+
+    async def _call(self) -> Ending:
+        assert self._ctx is not None
+        try:
+            ending = await call(self.hold.handler, self._ctx, self.hold.job, self._place.threads, self._place.children)
+        except asyncio.CancelledError:
+            return self._cancelled()
+        return TimedOut() if self._why == "timed_out" else ending
 
     async def _started_first(self) -> bool:
         """Make the start durable; False if the job turned out to be no longer ours to run."""
@@ -144,7 +175,7 @@ class Run:
 
     def stop(self, why: Stopping) -> None:
         """Have the handler stop: a coroutine is cancelled, a child asked and then killed, a thread can only be told."""
-        if self._why is not None or not self._calling or self._ctx is None:
+        if self._why is not None or self._ctx is None or not self._calling:
             return
         self._why = self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
@@ -175,10 +206,19 @@ class Run:
             if self._report is not None and isinstance(ending, Failed | TimedOut):
                 self._write_progress()  # how far it came is worth keeping
             self.ending = ending
-            self.hold.write_finish(ending, self._place.concluded(self, ending))
+            self._place.concluded(self)
+            self.hold.write_finish(ending, self._settled)
+
+    def _settled(self, stored: bool) -> None:
+        self.hold.over = True
+        self._place.settled(self, stored)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        self._timers.append(self._loop.call_later(seconds, act))
+        timer = self._loop.call_later(seconds, act)
+        if self._timers is None:
+            self._timers = [timer]
+        else:
+            self._timers.append(timer)
 
     # -- reporting
 

@@ -102,7 +102,7 @@ class Worker(Service):
         """Stop gracefully; called a second time, stop at once."""
         if self.stopping.is_set():
             self._hurry.set()
-            self._floor.settled.set()
+            self._floor.freed.set()
         self.stopping.set()
 
     async def run(self) -> None:
@@ -208,8 +208,8 @@ class Worker(Service):
             left = deadline - self.host.clock.monotonic()
             if left <= 0 or self._hurry.is_set():
                 return False
-            floor.settled.clear()
-            await self.host.wait(floor.settled, left)
+            floor.freed.clear()
+            await self.host.wait(floor.freed, left)
         return True
 
     async def _leave(self) -> None:
