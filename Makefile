@@ -19,7 +19,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fix bench clean
+.PHONY: help run test check fix bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,7 +33,7 @@ test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary src tests bench
+	@$(BIN)/mypy --strict --no-error-summary src tests bench docs
 	@$(BIN)/basedpyright
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
@@ -44,9 +44,12 @@ fix: $(VENV)/.dev ## format, and repair what lint can repair
 bench: $(VENV)/.dev ## run the benchmarks; options in ARGS
 	@$(BIN)/python -m bench $(ARGS)
 
+docs: $(VENV)/.dev ## write docs/reference anew from the code
+	@$(BIN)/python docs/generate.py
+
 clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps, renewed when pyproject.toml changes: the demo needs the package only, all else needs the tools too.
 $(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg
