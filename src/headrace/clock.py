@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
+import weakref
 from datetime import UTC, datetime
 from typing import Protocol
 from uuid import UUID
@@ -55,9 +57,10 @@ class SystemDice:
     """The machine's randomness, or a seeded one."""
 
     def __init__(self, seed: int | None = None) -> None:
-        self._random = random.SystemRandom() if seed is None else random.Random(seed)
-        self._fast = random.Random(self._random.getrandbits(128))
+        self._fast = random.Random(seed)
         self._last = 0
+        if seed is None:
+            _unseeded.add(self)
 
     def chance(self) -> float:
         """A number in [0, 1)."""
@@ -75,3 +78,21 @@ class SystemDice:
         head = ((stamp >> 12) << 16) | 0x7000 | (stamp & 0xFFF)
         tail = (0b10 << 62) | self._fast.getrandbits(62)
         return UUID(int=(head << 64) | tail)
+
+    def renew(self) -> None:
+        """Go on with fresh randomness."""
+        self._fast.seed()
+
+
+_unseeded: weakref.WeakSet[SystemDice] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # A server that forks after loading its App would hand out the same ids in every child, and the store would take
+    # the job of one for a repeat of the other's.
+    for dice in _unseeded:
+        dice.renew()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_after_fork)
