@@ -66,8 +66,8 @@ class Draft(Generic[R_co]):
         options = self.options
         return Spec(task=self.task, created_at=now, **{name: options[name] for name in _SPEC if name in options})
 
-    def job(self, now: datetime) -> Job:
-        """The job as of now; ``delay`` counts from here."""
+    def job(self, now: datetime, spec: Spec | None = None) -> Job:
+        """The job as of now, from which ``delay`` counts; ``spec`` if it was made already."""
         delay: float | None = self.options.get("delay")
         due: datetime | None = self.options.get("not_before")
         if delay is not None:
@@ -76,7 +76,7 @@ class Draft(Generic[R_co]):
             except OverflowError:
                 raise ConfigError(f"delay of {delay:g} s ends after the last day of the calendar") from None
         not_after: datetime | None = self.options.get("not_after")
-        return submit(self.id, self.spec(now), self.payload_text, now, available_at=due, not_after=not_after)
+        return submit(self.id, spec or self.spec(now), self.payload_text, now, available_at=due, not_after=not_after)
 
     def refuse_times(self, why: str) -> None:
         """Refuse options that speak of a moment, for a draft that will be used at other moments."""

@@ -13,7 +13,7 @@ from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.codec import Codec, Misfit
 from headrace.core.explain import explain as tell
-from headrace.core.job import ErrorInfo, Job
+from headrace.core.job import ErrorInfo, Job, Spec
 from headrace.core.query import Filter, Page, as_seen
 from headrace.core.rules import Rules
 from headrace.core.status import Status
@@ -71,10 +71,23 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     if via is not None:
         handles = await _within(session, unique, now, via)
     else:
-        answers = await session.lanes.insert_many([draft.job(now) for draft in unique])
+        answers = await session.lanes.insert_many(_jobs_of(unique, now))
         handles = [_handle(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id] for draft in drafts]
+
+
+def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:
+    """The jobs as of now; those of one task and one set of options ask for the same, so they share what is asked."""
+    specs: dict[tuple[str, int], Spec] = {}
+    jobs = []
+    for draft in drafts:
+        key = (draft.task, id(draft.options))
+        spec = specs.get(key)
+        if spec is None:
+            spec = specs[key] = draft.spec(now)
+        jobs.append(draft.job(now, spec))
+    return jobs
 
 
 async def _within(session: Session, drafts: Sequence[Draft[R]], now: datetime, via: Any) -> list[JobHandle[R]]:

@@ -76,7 +76,7 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = ()) -> 
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
         connection.pragma("temp_store", "memory")
-        connection.pragma("cache_size", -16000)
+        connection.pragma("cache_size", -4000)
         connection.wal_autocheckpoint(_LOG_PAGES)
         connection.pragma("journal_size_limit", 64 * 1024 * 1024)
         for verb in verbs:
