@@ -87,6 +87,7 @@ def work(path: Path, count: int, threads: int) -> None:
 async def _work(bench: _Bench, count: int) -> None:
     async with bench.app:
         worker = bench.app.worker()
+        tune_process()  # as the command ``headrace worker`` does
         say(ready=True)
         await asyncio.to_thread(await_word)
         began = time.perf_counter()
