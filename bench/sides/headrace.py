@@ -15,6 +15,7 @@ from bench.profiling import profiled
 from bench.sides import How
 from bench.wire import await_word, say
 from headrace import App, Status, Task
+from headrace.worker.tuning import tune_process
 
 __all__ = ["remaining", "settings", "submit", "work"]
 
