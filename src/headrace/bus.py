@@ -43,6 +43,10 @@ class Bus(Protocol):
         """Pass it on; never blocks, never fails."""
         ...
 
+    def wanted(self, topic: Topic) -> bool:
+        """Whether anybody may be listening; False spares making the hint."""
+        ...
+
     def listen(self, topics: frozenset[Topic], listener: Listener) -> Callable[[], None]:
         """Call ``listener`` on this session's loop for each hint of these topics; the returned function ends that."""
         ...

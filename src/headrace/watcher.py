@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from uuid import UUID
 
@@ -21,6 +21,8 @@ __all__ = ["Watcher"]
 FIRST = 0.02
 LONGEST = 1.0
 GROWTH = 1.6
+LINGER = 5.0
+"""Seconds a subscription outlasts the last wait: many callers wait again at once."""
 TOGETHER = 0.01
 """Questions that fall due so soon after one another are asked at once."""
 
@@ -60,7 +62,8 @@ class Watcher:
         self._time = 0.0
         self._closed = False
         self._loop: asyncio.Task[None] | None = None
-        self._unlisten = engine.bus.listen(_TOPICS, self._hear)
+        self._unlisten: Callable[[], None] | None = None
+        """Ends the subscription, which lasts only while somebody waits: hints nobody wants are not even made."""
 
     async def ended(self, id: UUID, timeout: float | None = None) -> Job | None:
         """The job once it has ended; None if that takes longer than the timeout.
@@ -93,7 +96,7 @@ class Watcher:
     async def close(self) -> None:
         """End every wait with an error, and listen no more."""
         self._closed = True
-        self._unlisten()
+        self._leave()
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
@@ -106,6 +109,8 @@ class Watcher:
         if self._closed:
             raise NotOpen("the App is closed")
         self._waits.setdefault(wait.id, []).append(wait)
+        if self._unlisten is None:
+            self._unlisten = self._engine.bus.listen(_TOPICS, self._hear)
         self._next = min(self._next, wait.due)
         # A loop that has just seen its last wait go is done before its callback says so.
         if self._loop is None or self._loop.done():
@@ -123,9 +128,20 @@ class Watcher:
             raise wait.error
         return wait.job
 
+    def _leave(self) -> None:
+        unlisten, self._unlisten = self._unlisten, None
+        if unlisten is not None:
+            unlisten()
+
+    def _leave_idle(self) -> None:
+        if not self._waits:
+            self._leave()
+
     def _over(self, loop: asyncio.Task[None]) -> None:
         if self._loop is loop:
             self._loop = None
+            if not self._closed:
+                loop.get_loop().call_later(LINGER, self._leave_idle)
         if not loop.cancelled() and (error := loop.exception()) is not None:
             for waits in self._waits.values():
                 for wait in waits:

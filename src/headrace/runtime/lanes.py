@@ -140,24 +140,23 @@ class Lanes:
 
     async def _apply(self, changes: list[Change]) -> list[Verdict]:
         verdicts = await self.engine.apply(changes, self.host.clock.now())
-        ended: list[str] = []
-        others: dict[Topic, set[str]] = {}
+        bus, news = self.engine.bus, dict[Topic, set[str]]()
+        tell_ends = bus.wanted(Topic.ENDED)
         for change, verdict in zip(changes, verdicts, strict=True):
             if not isinstance(verdict, Applied):
                 continue
             job = change.job
             if job.finished_at is not None:
-                ended.append(str(job.id))
+                if tell_ends:
+                    news.setdefault(Topic.ENDED, set()).add(str(job.id))
             elif job.status is Status.QUEUED:
-                others.setdefault(Topic.READY, set()).add(job.spec.queue)
+                news.setdefault(Topic.READY, set()).add(job.spec.queue)
             elif change.verb is Verb.CANCEL:
-                others.setdefault(Topic.CANCEL, set()).add(str(job.id))
+                news.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):
-                others.setdefault(Topic.PROGRESS, set()).add(str(job.id))
-        if ended:
-            others[Topic.ENDED] = set(ended)
-        for topic, names in others.items():
-            self.engine.bus.send(Hint(topic, tuple(names)))
+                news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
+        for topic, names in news.items():
+            bus.send(Hint(topic, tuple(names)))
         return verdicts
 
 

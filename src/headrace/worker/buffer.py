@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections import deque
+from collections.abc import Sequence
 from uuid import UUID
 
 from headrace.core.claim import Order
@@ -19,45 +21,48 @@ class Buffer:
     """Claimed, not yet started; the heartbeat thread may empty it when the loop is blocked."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[Order, Hold]] = []
+        self._line: deque[tuple[Order, Hold]] = deque()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._line)
 
-    def push(self, order: Order, hold: Hold) -> None:
-        """Add a job where its order puts it, before what is buffered if it is more urgent."""
+    def add(self, claimed: Sequence[tuple[Order, Hold]]) -> None:
+        """Add what one claim brought, in its order; what is more urgent than what is buffered goes before it."""
         with self._lock:
-            heapq.heappush(self._heap, (order, hold))
+            if claimed and self._line and claimed[0][0] < self._line[-1][0]:
+                self._line = deque(heapq.merge(self._line, claimed, key=_order))
+            else:
+                self._line.extend(claimed)
 
     def pop(self) -> Hold | None:
         """The next job to start."""
         with self._lock:
-            return heapq.heappop(self._heap)[1] if self._heap else None
+            return self._line.popleft()[1] if self._line else None
 
     def empty(self) -> list[Hold]:
         """Take everything out."""
         with self._lock:
-            holds, self._heap = [hold for _, hold in self._heap], []
+            holds, self._line = [hold for _, hold in self._line], deque()
         return holds
 
     def remove(self, id: UUID) -> list[Hold]:
         """Take one job out, if it is here."""
         with self._lock:
-            found = [hold for _, hold in self._heap if hold.job.id == id]
+            found = [hold for _, hold in self._line if hold.job.id == id]
             if found:
-                self._heap = [(order, hold) for order, hold in self._heap if hold.job.id != id]
-                heapq.heapify(self._heap)
+                self._line = deque((order, hold) for order, hold in self._line if hold.job.id != id)
         return found
 
     def oldest(self) -> Hold | None:
         """The one that was claimed first, if any."""
         with self._lock:
-            return min(
-                (hold for _, hold in self._heap),
-                key=lambda hold: hold.job.assigned_at or hold.job.updated_at,
-                default=None,
-            )
+            holds = [hold for _, hold in self._line]
+        return min(holds, key=lambda hold: hold.job.assigned_at or hold.job.updated_at, default=None)
+
+
+def _order(entry: tuple[Order, Hold]) -> Order:
+    return entry[0]
 
 
 class Pace:

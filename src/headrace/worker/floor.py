@@ -87,10 +87,11 @@ class Floor:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Buffer what was claimed and start what there is room for."""
+        claimed = []
         for job in jobs:
-            hold = Hold(job, self._handlers[job.spec.task], self._lanes)
-            self.holds[job.id] = hold
-            self.buffer.push(order(job, queue_priorities.get(job.spec.queue, 0)), hold)
+            hold = self.holds[job.id] = Hold(job, self._handlers[job.spec.task], self._lanes)
+            claimed.append((order(job, queue_priorities.get(job.spec.queue, 0)), hold))
+        self.buffer.add(claimed)
         self.dispatch()
 
     def _busy_since(self) -> float | None:

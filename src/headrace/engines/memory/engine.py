@@ -71,6 +71,10 @@ class _Bus:
         for bus in buses:
             bus.receive(hint)
 
+    def wanted(self, topic: Topic) -> bool:
+        with self._shared.lock:
+            return any(topic in bus._local.topics for bus in self._shared.buses)
+
     def receive(self, hint: Hint) -> None:
         if self._loop is None:
             return

@@ -95,6 +95,17 @@ class SocketBus:
             with contextlib.suppress(OSError, UnicodeError):
                 self._speak(self._room, self._voice, hint)
 
+    def wanted(self, topic: Topic) -> bool:
+        """Whether anybody may be listening."""
+        if topic in self._local.topics:
+            return True
+        if self._room is None:
+            return False
+        try:
+            return bool(self._listening(self._room, topic))
+        except OSError:
+            return True
+
     def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
         """Call ``listener`` on this session's loop for each hint of these topics."""
         unlisten = self._local.listen(topics, listener)
@@ -109,8 +120,7 @@ class SocketBus:
     # -- speaking
 
     def _speak(self, room: Path, voice: socket.socket, hint: Hint) -> None:
-        letter = LETTERS[hint.topic]
-        others = [name for name in self._list(room) if letter in name.partition(".")[2]]
+        others = self._listening(room, hint.topic)
         if not others:
             return
         for data in _split(hint):
@@ -122,6 +132,10 @@ class SocketBus:
                     _remove(room / name)
                 except OSError:  # too slow to listen: it will look by itself
                     pass
+
+    def _listening(self, room: Path, topic: Topic) -> list[str]:
+        letter = LETTERS[topic]
+        return [name for name in self._list(room) if letter in name.partition(".")[2]]
 
     def _list(self, room: Path) -> list[str]:
         stamp, now = room.stat().st_mtime_ns, self._host.clock.monotonic()
