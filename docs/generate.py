@@ -97,7 +97,7 @@ def _settings() -> Iterator[str]:
     yield ""
     yield "`App(...)` itself takes `url`, `namespace` and `imports`; the rest is set by file or environment."
     yield "Settings of an engine are parameters of its URL: see [engines](../engines/index.md)."
-    yield "`HEADRACE_DEBUG=1` makes the command line show tracebacks."
+    yield "`HEADRACE_IMPORTS` is a list with commas. `HEADRACE_DEBUG=1` makes the command line show tracebacks."
 
 
 def _default(value: object) -> str:
