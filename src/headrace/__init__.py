@@ -1,27 +1,33 @@
 """A durable job system: one lifecycle, any engine."""
 
-from headrace.app import App
-from headrace.core.job import Job
-from headrace.core.retry import Retry
-from headrace.core.schedule import Cron, Every
-from headrace.core.status import Status
-from headrace.draft import Draft
-from headrace.errors import (
-    Duplicate,
-    GiveUp,
-    HeadraceError,
-    InvalidPayload,
-    JobCancelled,
-    JobFailed,
-    ResultTimeout,
-    RetryLater,
-    Snooze,
-)
-from headrace.handle import JobHandle
-from headrace.options import JobOptions
-from headrace.task import Task
-from headrace.tasks import Tasks
-from headrace.worker.context import Context
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.core.job import Job
+    from headrace.core.retry import Retry
+    from headrace.core.schedule import Cron, Every
+    from headrace.core.status import Status
+    from headrace.draft import Draft
+    from headrace.errors import (
+        Duplicate,
+        GiveUp,
+        HeadraceError,
+        InvalidPayload,
+        JobCancelled,
+        JobFailed,
+        ResultTimeout,
+        RetryLater,
+        Snooze,
+    )
+    from headrace.handle import JobHandle
+    from headrace.options import JobOptions
+    from headrace.task import Task
+    from headrace.tasks import Tasks
+    from headrace.worker.context import Context
 
 __all__ = [
     "App",
@@ -46,3 +52,35 @@ __all__ = [
     "Task",
     "Tasks",
 ]
+
+_ELSEWHERE = {
+    "App": "app",
+    "Context": "worker.context",
+    "Cron": "core.schedule",
+    "Draft": "draft",
+    "Every": "core.schedule",
+    "Job": "core.job",
+    "JobHandle": "handle",
+    "JobOptions": "options",
+    "Retry": "core.retry",
+    "Status": "core.status",
+    "Task": "task",
+    "Tasks": "tasks",
+}
+"""Where an export lives, if not among the errors."""
+
+
+if not TYPE_CHECKING:  # to a checker a module with __getattr__ has every name, also those that are not there
+
+    def __getattr__(name: str) -> object:
+        # Importing any part of headrace imports this module: eager exports would make `headrace --help` and every child
+        # process of a worker pay for all of it.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(f"{__name__}.{_ELSEWHERE.get(name, 'errors')}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
