@@ -104,7 +104,7 @@ async def test_pruning_keeps_to_the_retention() -> None:
 
 async def test_the_doctor_finds_what_is_wrong(sums: Sums) -> None:
     healthy = await sums.app.doctor()
-    assert {check.name for check in healthy} >= {"books", "workers"}
+    assert {check.name for check in healthy} >= {"ledger", "workers"}
     assert all(check.level != "fail" for check in healthy)
     await sums.add.submit(1)
     await sums.app.pause_queue("default")

@@ -166,18 +166,9 @@ async def doctor(session: Session) -> list[Check]:
     """Look for what is wrong, each finding with its remedy."""
     engine, now = session.engine, session.host.clock.now()
     checks = await engine.check(now)
-    for examine in (_books, _workers, _orphans):
+    for examine in (_workers, _orphans):
         checks += await examine(engine, now)
     return checks
-
-
-async def _books(engine: Engine, now: datetime) -> list[Check]:
-    ledger = await engine.ledger()
-    if ledger.unaccounted:
-        message = f"{ledger.unaccounted} jobs are unaccounted for: accepted {ledger.accepted}, live {ledger.live}"
-        message += f", ended {ledger.ended}, pruned {ledger.pruned}"
-        return [Check("books", "fail", message, "keep a copy of the store and report this: it must never happen")]
-    return [Check("books", "ok", f"{ledger.accepted} jobs accepted, every one accounted for")]
 
 
 async def _workers(engine: Engine, now: datetime) -> list[Check]:

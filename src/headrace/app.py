@@ -6,6 +6,7 @@ import importlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
 from typing import Any, Unpack
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, Unavailable
-from headrace.handle import JobHandle
+from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.lifetime import Lifetime
 from headrace.maintenance import schedules, services
@@ -144,6 +145,7 @@ class App(Lifetime):
             grace=seconds(grace, "grace"),
             services=lambda id: services(session.engine, session.lanes, session.host, id),
             announce=self._announce_at_start,
+            version=version("headrace"),
         )
 
     async def _announce_at_start(self) -> None:
@@ -186,16 +188,16 @@ class App(Lifetime):
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
-        return JobHandle(self, id if isinstance(id, UUID) else UUID(id))
+        return JobHandle(self, as_id(id))
 
-    async def get(self, id: UUID) -> Job:
+    async def get(self, id: UUID | str) -> Job:
         """The job as it stands; :raises JobNotFound:"""
-        return await jobs.get(self.session, id)
+        return await jobs.get(self.session, as_id(id))
 
-    async def history(self, id: UUID) -> History:
+    async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
         await self.get(id)
-        return await self.engine.history(id)
+        return await self.engine.history(as_id(id))
 
     async def jobs(
         self,
@@ -213,35 +215,35 @@ class App(Lifetime):
         found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
         return await jobs.jobs(self.session, status=status, limit=limit, cursor=cursor, **found)
 
-    def watch(self, id: UUID) -> AsyncIterator[Job]:
+    def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
-        return self.session.watcher.follow(id)
+        return self.session.watcher.follow(as_id(id))
 
-    async def explain(self, id: UUID) -> str:
+    async def explain(self, id: UUID | str) -> str:
         """Why the job stands where it stands; :raises JobNotFound:"""
-        return await jobs.explain(self.session, id)
+        return await jobs.explain(self.session, as_id(id))
 
-    async def cancel(self, id: UUID, *, by: str | None = None) -> Job:
+    async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
         """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.act(self.session, id, "cancel", by)
+        return await jobs.act(self.session, as_id(id), "cancel", by)
 
-    async def retry(self, id: UUID, *, by: str | None = None) -> Job:
+    async def retry(self, id: UUID | str, *, by: str | None = None) -> Job:
         """Give an ended job a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
-        return await jobs.act(self.session, id, "retry", by)
+        return await jobs.act(self.session, as_id(id), "retry", by)
 
-    async def discard(self, id: UUID, *, by: str | None = None) -> Job:
+    async def discard(self, id: UUID | str, *, by: str | None = None) -> Job:
         """Put an ended job away; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.act(self.session, id, "discard", by)
+        return await jobs.act(self.session, as_id(id), "discard", by)
 
-    async def rerun(self, id: UUID, *, by: str | None = None) -> JobHandle[Any]:
+    async def rerun(self, id: UUID | str) -> JobHandle[Any]:
         """Do the work of an ended job again, as a new one; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.rerun(self, id)
+        return await jobs.rerun(self, as_id(id))
 
     async def resolve(
-        self, id: UUID, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
+        self, id: UUID | str, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
     ) -> Job:
         """Set the end of a job by hand: an error fails it, else the result completes it."""
-        return await jobs.resolve(self.session, id, result, error, by)
+        return await jobs.resolve(self.session, as_id(id), result, error, by)
 
     # -- everything else
 

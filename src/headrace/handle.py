@@ -9,13 +9,13 @@ from uuid import UUID
 from headrace.core.job import Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
-from headrace.errors import JobCancelled, JobFailed, ResultTimeout
+from headrace.errors import ConfigError, JobCancelled, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.handler import Handler
 
-__all__ = ["JobHandle"]
+__all__ = ["JobHandle", "as_id"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -115,9 +115,9 @@ class JobHandle(Generic[R_co]):
         self.last = await self._app.retry(self.id, by=by)
         return self.last
 
-    async def rerun(self, *, by: str | None = None) -> JobHandle[R_co]:
+    async def rerun(self) -> JobHandle[R_co]:
         """Do the same work again as a new job."""
-        again = await self._app.rerun(self.id, by=by)
+        again = await self._app.rerun(self.id)
         return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
 
     async def discard(self, *, by: str | None = None) -> Job:
@@ -128,3 +128,13 @@ class JobHandle(Generic[R_co]):
     async def explain(self) -> str:
         """Why it stands where it stands, in a few lines."""
         return await self._app.explain(self.id)
+
+
+def as_id(id: UUID | str) -> UUID:
+    """A job's id, also from text; :raises ConfigError:"""
+    if isinstance(id, UUID):
+        return id
+    try:
+        return UUID(id)
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(f"not a job id: {id!r}") from None

@@ -32,6 +32,7 @@ from headrace.handle import JobHandle
 from headrace.options import TEMPLATE, check_options, fill_template, merged
 from headrace.registry import check_payload, warn_unregistered
 from headrace.session import Session
+from headrace.worker.context import Context
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -52,6 +53,7 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     """Store one job."""
     now = session.host.clock.now()
     via = draft.options.get("connection")
+    _tell_parent()
     if via is not None:
         return (await _within(session, [draft], now, via))[0]
     return _handle(draft, await session.lanes.insert(draft.job(now)))
@@ -68,6 +70,7 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     if len(connections) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
     via = next(iter(connections.values()), None)
+    _tell_parent()
     if via is not None:
         handles = await _within(session, unique, now, via)
     else:
@@ -75,6 +78,13 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = [_handle(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id] for draft in drafts]
+
+
+def _tell_parent() -> None:
+    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once."""
+    ctx = Context.current_or_none()
+    if ctx is not None:
+        ctx.acted()
 
 
 def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:

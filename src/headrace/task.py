@@ -15,7 +15,7 @@ from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.draft import Draft
 from headrace.errors import EngineError, InvalidPayload, JobNotFound, TransitionRefused
-from headrace.handle import JobHandle
+from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.options import TEMPLATE, JobOptions, check_options, fill_template, merged
@@ -161,7 +161,7 @@ class Task(Generic[P, R_co]):
 
     def handle(self, id: UUID | str) -> JobHandle[R_co]:
         """A job of this task by its id; nothing is looked up yet."""
-        return JobHandle(self.app, _uuid(id), handler=self.handler)
+        return JobHandle(self.app, as_id(id), handler=self.handler)
 
     # -- calling
 
@@ -195,7 +195,3 @@ class PlainTask(Task[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function here, with a Context that leads nowhere if it takes one."""
         return cast("R_co", super().__call__(*args, **kwargs))
-
-
-def _uuid(id: UUID | str) -> UUID:
-    return id if isinstance(id, UUID) else UUID(id)

@@ -507,3 +507,22 @@ async def test_jobs_given_to_this_worker_that_never_arrived_are_handed_back(shop
         await shop.engine.claim(worker.id, ask, 12345, shop.host.clock.now())
         job = await shop.ended(id)
     assert job.status is Status.COMPLETED
+
+
+async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop) -> None:
+    gate, acted = asyncio.Event(), asyncio.Event()
+
+    async def acts(ctx: Context) -> None:
+        ctx.acted()  # as submitting a job does
+        acted.set()
+        await gate.wait()
+
+    shop.task(acts)
+    id = await shop.submit("acts")
+    async with shop.worker():
+        await asyncio.wait_for(acted.wait(), 10)
+        job = await shop.reaches(id, Status.RUNNING)
+        assert job.started_at is not None
+        assert (job.updated_at - job.started_at).total_seconds() < 0.4  # not by the tick that looks for late ones
+        gate.set()
+        await shop.ended(id)

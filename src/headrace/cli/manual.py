@@ -12,7 +12,7 @@ from headrace.cli.root import cli
 __all__ = ["page"]
 
 
-SHARED = frozenset({"url", "app", "json", "debug", "help"})
+SHARED = frozenset({"--url", "--app", "--json", "--debug", "--help"})
 """Options that every command has; explained once."""
 
 
@@ -43,7 +43,9 @@ def _body(command: click.Command, ctx: click.Context) -> Iterator[str]:
     options = [
         param
         for param in command.get_params(ctx)
-        if isinstance(param, click.Option) and not param.hidden and (ctx.parent is None or param.name not in SHARED)
+        if isinstance(param, click.Option)
+        and not param.hidden
+        and (ctx.parent is None or SHARED.isdisjoint(param.opts))
     ]
     if options:
         yield from ("| option | meaning |", "|---|---|")

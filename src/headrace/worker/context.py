@@ -35,6 +35,7 @@ class Context:
         started_at: datetime,
         report: Callable[[Progress], None] = lambda report: None,
         flush: Callable[[], Awaitable[None]] = _nothing,
+        acted: Callable[[], None] = lambda: None,
     ) -> None:
         self.job = job
         """The stored record, as it was when the run began."""
@@ -45,6 +46,8 @@ class Context:
         self.started_at = started_at
         """When the handler was called."""
         self.report, self._flush = report, flush
+        self.acted = acted
+        """Called when the handler did what others can see: that it was started must then be on record, too."""
 
     @classmethod
     def current(cls) -> Context:
@@ -56,6 +59,11 @@ class Context:
             return _current.get()
         except LookupError:
             raise NoContext("Context.current() was called outside a handler") from None
+
+    @classmethod
+    def current_or_none(cls) -> Context | None:
+        """The Context of the handler this code runs in, if it runs in one."""
+        return _current.get(None)
 
     @classmethod
     def detached(cls, job: Job) -> Context:

@@ -105,7 +105,12 @@ class Run:
             job = hold.job
             attempt = job.attempt if job.status is Status.RUNNING else job.attempt + 1
             self._ctx = Context(
-                job, attempt=attempt, started_at=hold.started_at, report=self._reports, flush=self._flush
+                job,
+                attempt=attempt,
+                started_at=hold.started_at,
+                report=self._reports,
+                flush=self._flush,
+                acted=self._acted,
             )
             self._set_time(job.spec.timeout)
             self._calling = True
@@ -221,6 +226,14 @@ class Run:
             self._timers.append(timer)
 
     # -- reporting
+
+    def _acted(self) -> None:
+        """From the handler, on whatever thread."""
+        self._loop.call_soon_threadsafe(self._write_start)
+
+    def _write_start(self) -> None:
+        if self.ending is None:
+            self.hold.write_start()
 
     def _reports(self, report: Progress) -> None:
         """From the handler, on whatever thread: the newest report waits for the loop to write it."""

@@ -21,7 +21,10 @@ from tests.support.until import until
 async def hand(file: Path) -> AsyncIterator[Hand]:
     hand = Hand("hand", file, Host(), lambda: connect(file, "full"))
     await hand.open()
-    await hand.run(lambda connection: connection.execute("CREATE TABLE t (x INTEGER UNIQUE)"))
+    # A file without migrations would be somebody else's, and refused when it is opened again.
+    await hand.run(
+        lambda connection: connection.execute("CREATE TABLE migrations (x); CREATE TABLE t (x INTEGER UNIQUE)")
+    )
     yield hand
     await hand.close()
 

@@ -13,7 +13,7 @@ import apsw
 
 from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
 
-__all__ = ["Synchronous", "ask", "connect", "setup", "sql", "translate"]
+__all__ = ["Synchronous", "ask", "connect", "refuse_foreign", "setup", "sql", "translate"]
 
 Synchronous = Literal["full", "normal"]
 
@@ -68,11 +68,22 @@ def check_place(path: Path) -> None:
         raise ConfigError(f"{path.parent} cannot be written to, and SQLite keeps its log there: check its permissions")
 
 
+def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
+    """Keep away from a database that is somebody else's.
+
+    :raises ConfigError:
+    """
+    tables, ours = connection.execute("SELECT count(*), total(name = 'migrations') FROM sqlite_schema").get
+    if tables and not ours:
+        raise ConfigError(f"{path} is a database of something else: name another file")
+
+
 def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = ()) -> apsw.Connection:
     """A connection as this engine needs it, ready for these verbs if the schema is there."""
     connection = apsw.Connection(str(path), statementcachesize=200)
     try:
         connection.set_busy_timeout(1000)
+        refuse_foreign(connection, path)  # before anything in it is changed, be it the journal mode
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
         connection.pragma("temp_store", "memory")

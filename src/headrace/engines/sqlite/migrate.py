@@ -11,8 +11,9 @@ from pathlib import Path
 import apsw
 import msgspec
 
+from headrace.engines.sqlite.connection import refuse_foreign
 from headrace.engines.sqlite.rows import micros
-from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
+from headrace.errors import SchemaTooNew, SchemaTooOld
 
 __all__ = ["APPLICATION_ID", "Migration", "applied", "apply", "available", "pending"]
 
@@ -70,8 +71,7 @@ def is_empty(connection: apsw.Connection) -> bool:
 
 def check(connection: apsw.Connection, path: Path) -> None:
     """Refuse a file that is somebody else's or needs to be migrated first."""
-    if not is_empty(connection) and not applied(connection):
-        raise ConfigError(f"{path} is a database of something else: name another file")
+    refuse_foreign(connection, path)
     if applied(connection) and (missing := pending(connection, path)):
         raise SchemaTooOld(f"{path} needs {', '.join(step.name for step in missing)}: run `headrace migrate`")
 
