@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
+from headrace.cli import signals
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system")
 
@@ -58,6 +61,23 @@ def test_each_signal_is_one_step() -> None:
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "second\n"
         assert child.wait(10) == 130
+
+
+async def test_the_same_signal_again_at_once_is_an_echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def heard(*numbers: int) -> list[str]:
+        steps: list[str] = []
+        told = signals.Signals(lambda: steps.append("first"), lambda: steps.append("second"))
+        for number in numbers:
+            told(number)
+        await asyncio.sleep(0)
+        told.rest()
+        return steps
+
+    monkeypatch.setattr(signals, "ECHO", 3600)
+    assert await heard(signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == ["first"]
+    assert await heard(signal.SIGTERM, signal.SIGINT) == ["first", "second"]
+    monkeypatch.setattr(signals, "ECHO", 0)
+    assert await heard(signal.SIGTERM, signal.SIGTERM) == ["first", "second"]
 
 
 def test_a_blocked_loop_is_left_after_the_second_signal() -> None:

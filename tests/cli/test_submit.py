@@ -77,10 +77,11 @@ def test_run_says_why_nothing_happens(shell: Shell, monkeypatch: pytest.MonkeyPa
     assert len(result.stderr.splitlines()) >= 2
 
 
-def test_an_interrupted_run_takes_its_job_along(shell: Shell) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_takes_its_job_along(shell: Shell, number: signal.Signals) -> None:
     child = shell.start("run", "add", "a=1", "--app", "quick")
     until_sync(lambda: bool(shell.json("jobs", "--url", shell.url)["items"]))
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, said = child.communicate(timeout=20)
     assert child.returncode == 130
     [job] = shell.json("jobs", "--url", shell.url)["items"]

@@ -101,9 +101,9 @@ def test_the_second_signal_stops_at_once(shell: Shell) -> None:
     worker.send_signal(signal.SIGTERM)
     assert worker.stderr is not None
     until_line(worker, "stopping")
-    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(signal.SIGINT)
     worker.communicate(timeout=20)
-    assert worker.returncode == 128 + signal.SIGTERM
+    assert worker.returncode == 128 + signal.SIGINT
 
 
 def until_line(child: subprocess.Popen[str], word: str) -> str:

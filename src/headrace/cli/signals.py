@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -17,6 +18,10 @@ __all__ = ["Signals", "on_signals"]
 PATIENCE = 5.0
 """Seconds that stopping at once may take; a blocked loop takes longer, and is not waited for."""
 
+ECHO = 0.3
+"""Seconds within which the same signal again is the same wish. `timeout` signals its child and then the child's whole
+group, systemd every process of a unit while their supervisor passes the signal on: nobody has lost patience there."""
+
 
 class Signals:
     """Which signals have come; called by the interpreter, not by the loop: a blocked loop cannot ignore them."""
@@ -25,11 +30,16 @@ class Signals:
         self._loop = asyncio.get_running_loop()
         self._steps = [first, second]
         self._timer: threading.Timer | None = None
+        self._last = (0, float("-inf"))
         self.code = DONE
         """The exit code they ask for: a stop in good order is no failure."""
 
     def __call__(self, number: int, frame: FrameType | None = None) -> None:
         """One more signal."""
+        (before, at), now = self._last, time.monotonic()
+        if number == before and now - at < ECHO:
+            return
+        self._last = number, now
         if not self._steps:
             os._exit(128 + number)
         step = self._steps.pop(0)

@@ -78,7 +78,8 @@ class Supervisor:
         """Let every child hand back what it holds and end at once; kill those that do not."""
         self._stopping.set()
         self._hurrying.set()
-        self._signal(signal.SIGTERM)
+        # Of the other kind than the first: the same again could be taken for its echo.
+        self._signal(signal.SIGINT)
 
     def kill(self) -> None:
         """End every child now."""
