@@ -104,6 +104,40 @@ def test_a_bad_url_ends_with_2(shell: Shell, url: str) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--url", "jobs.db"], "--url must be a URL such as sqlite:///jobs.db, not 'jobs.db'"),
+        (["--url", "jobs.db", "--app", "quick"], "--url must be a URL such as sqlite:///jobs.db, not 'jobs.db'"),
+        (["--url", ""], "--url must be a URL such as sqlite:///jobs.db, not ''"),
+        (["--app", ""], "'' names no App"),
+    ],
+)
+def test_a_flag_that_names_nothing_is_not_taken_for_one_left_out(shell: Shell, words: list[str], said: str) -> None:
+    assert said in shell("jobs", *words, code=2).stderr
+    assert not (shell.folder / "headrace.db").exists()
+
+
+def test_sigterm_ends_a_command_though_interrupts_are_ignored(shell: Shell) -> None:
+    # A shell starts what it puts in the background with SIGINT ignored.
+    command = 'trap \'\' INT; exec "$0" -m headrace watch "$1" --app quick'
+    with subprocess.Popen(
+        ["/bin/sh", "-c", command, sys.executable, shell.submit("add", "a=1")], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert "queued" in child.stdout.readline()
+        child.terminate()
+        assert child.wait(20) == 130
+
+
+def test_a_stream_that_cannot_show_a_sign_is_shown_the_rest(shell: Shell) -> None:
+    command = [sys.executable, "-m", "headrace", "show", shell.submit("add", "a=1"), "--app", "quick"]
+    ascii = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ascii)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "priority 50" in done.stdout
+
+
 def test_debug_shows_the_traceback(shell: Shell) -> None:
     assert "Traceback" in shell("jobs", "--url", "nonsense", "--debug", code=2).stderr
     assert "Traceback" in shell("--debug", "jobs", "--url", "nonsense", code=2).stderr

@@ -27,14 +27,15 @@ def make_importable() -> None:
 def import_module(name: str) -> ModuleType:
     """Import a module by name; every failure is a ConfigError that says what is wrong with it."""
     make_importable()
+    if "/" in name:
+        raise ConfigError(f"no module named {name!r}: {_not_the_file(name)}")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         missing = error.name or name
         if name == missing or name.startswith(f"{missing}."):
-            hint = f"is it in this directory ({os.getcwd()}) or installed?"
-            if name.endswith(".py") or "/" in name:
-                hint = f"name the module, not the file: {name.removesuffix('.py').strip('./').replace('/', '.')}"
+            here = f"is it in this directory ({os.getcwd()}) or installed?"
+            hint = _not_the_file(name) if name.endswith(".py") else here
             raise ConfigError(f"no module named {missing!r}: {hint}") from error
         raise ConfigError(f"importing {name!r} failed: it needs {missing!r}, which is not installed") from error
     except Exception as error:
@@ -42,6 +43,10 @@ def import_module(name: str) -> ModuleType:
         raise ConfigError(
             f"importing {name!r} failed: {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
         ) from error
+
+
+def _not_the_file(name: str) -> str:
+    return f"name the module, not the file: {name.removesuffix('.py').strip('./').replace('/', '.')}"
 
 
 def find_app(where: str) -> App:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import io
+import signal
 import sys
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import click
@@ -95,4 +98,17 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point of the ``headrace`` command."""
+    signal.signal(signal.SIGTERM, _terminated)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A bar or an arrow that a stream cannot show is no reason to show nothing.
+        sys.stdout.reconfigure(errors="replace")
     cli.main(prog_name="headrace")
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    """Take SIGTERM for an interrupt: a command cleans up, and cancels what it owns; a worker has its own ways."""
+    interrupt = signal.getsignal(signal.SIGINT)
+    if callable(interrupt):
+        interrupt(signal.SIGINT, frame)
+    else:  # ignored, as in the background of a shell
+        raise KeyboardInterrupt

@@ -37,9 +37,11 @@ def choose(state: State) -> tuple[App, str | None]:
     from headrace.config import Settings
 
     make_importable()
-    if state.app:
+    if state.url is not None and "://" not in state.url:
+        raise ConfigError(f"--url must be a URL such as sqlite:///{state.url or 'jobs.db'}, not {state.url!r}")
+    if state.app is not None:
         return find_app(state.app), state.url
-    if state.url:
+    if state.url is not None:
         return App(state.url), None
     named = Settings.load().app
     return (find_app(named), None) if named else (App(), None)
