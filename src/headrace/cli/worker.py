@@ -98,6 +98,7 @@ def worker(
 def _serve(state: State, options: Options, parent_fd: int | None) -> int:
     from headrace.cli.find import import_module
     from headrace.cli.serve import serve
+    from headrace.worker.tuning import fast_loop
 
     found, url = choose(state)
     with ExitStack() as stack:
@@ -106,7 +107,8 @@ def _serve(state: State, options: Options, parent_fd: int | None) -> int:
         for module in (*found.settings.imports, *options.imports):
             import_module(module)
         _check_tasks(found)
-        return asyncio.run(serve(found, options, state, parent_fd))
+        with asyncio.Runner(loop_factory=fast_loop()) as runner:
+            return runner.run(serve(found, options, state, parent_fd))
 
 
 def _check_tasks(app: App) -> None:

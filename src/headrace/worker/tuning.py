@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import importlib
 import sys
+from collections.abc import Callable
 
-__all__ = ["tune_process"]
+__all__ = ["fast_loop", "tune_process"]
+
+
+def fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop of a worker process: uvloop where it is installed, else Python's own."""
+    try:
+        uvloop = importlib.import_module("uvloop")
+    except ImportError:
+        return None
+    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return make
 
 
 def tune_process() -> None:
