@@ -51,6 +51,15 @@ async def test_a_delay_counts_from_the_submit() -> None:
         sums.add.options(delay=1e300).draft(1).job(before)
 
 
+async def test_what_is_no_draft_is_named_by_its_index() -> None:
+    sums = Sums()
+    async with sums.app:
+        drafts: list[Any] = [sums.add.draft(1), (1, 2)]
+        with pytest.raises(TypeError, match=r"submit_many: item 1 must be a draft, .* not tuple"):
+            await sums.app.submit_many(drafts)
+        assert (await sums.app.stats()).ledger.accepted == 0
+
+
 async def test_a_draft_submitted_twice_is_one_job() -> None:
     sums = Sums()
     draft = sums.add.draft(1, b=2)

@@ -63,8 +63,7 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
     now = session.host.clock.now()
-    if any(draft.app is not app for draft in drafts):
-        raise ConfigError("submit_many: a draft belongs to a task of another App")
+    _check_drafts(app, drafts)
     unique = list({draft.id: draft for draft in drafts}.values())
     connections = {id(draft.options.get("connection")): draft.options.get("connection") for draft in unique}
     if len(connections) > 1:
@@ -78,6 +77,16 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = [_handle(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id] for draft in drafts]
+
+
+def _check_drafts(app: App, items: Sequence[object]) -> None:
+    for index, item in enumerate(items):
+        if not isinstance(item, Draft):
+            raise TypeError(
+                f"submit_many: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}"
+            )
+        if item.app is not app:
+            raise ConfigError(f"submit_many: item {index} belongs to a task of another App")
 
 
 def _tell_parent() -> None:

@@ -37,6 +37,14 @@ def test_prune_and_migrate_say_what_they_did(shell: Shell) -> None:
     assert "up to date" in shell("migrate", "--url", shell.url).stderr
 
 
+def test_migrating_what_is_no_store_ends_like_every_command_there(shell: Shell) -> None:
+    (shell.folder / "folder").mkdir()
+    said = shell("jobs", "--url", "sqlite:///folder", code=5).stderr
+    assert shell("migrate", "--url", "sqlite:///folder", code=5).stderr == said
+    assert shell("migrate", "--plan", "--url", "sqlite:///folder", code=5).stderr == said
+    shell("migrate", "--url", "sqlite:///jobs.db?speed=11", code=2)
+
+
 def test_queues_are_paused_resumed_and_set(shell: Shell) -> None:
     shell.submit("resize", "image=x")
     shell("queues", "pause", "images", "--url", shell.url)

@@ -8,8 +8,9 @@ import click
 
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
-from headrace.cli.run import choose, with_app
+from headrace.cli.run import StoreUnusable, choose, with_app
 from headrace.cli.state import State
+from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -95,7 +96,11 @@ def migrate(state: State, plan: bool) -> None:
     # An App whose store needs a migration cannot be opened, so this one command works on a closed one.
     app, url = choose(state)
     with app.override(url=url) if url else nullcontext():
-        names = asyncio.run(app.migrate(plan=plan))
+        app.new_engine()
+        try:
+            names = asyncio.run(app.migrate(plan=plan))
+        except ConfigError as error:
+            raise StoreUnusable(str(error)) from error
     if state.json:
         document({"pending" if plan else "applied": names})
         return
