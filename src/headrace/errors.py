@@ -251,10 +251,14 @@ class Directive(HeadraceError):
     """Raised by a handler to steer its own job."""
 
 
+LONGEST = 100 * 365.25 * 86400
+"""Seconds; no duration is longer, so that no moment is beyond the calendar."""
+
+
 def _seconds(delay: float | timedelta) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if not 0 <= seconds < float("inf"):
-        raise ValueError(f"delay must be a finite number of seconds, not negative: {delay!r}")
+    if not 0 <= seconds <= LONGEST:
+        raise ValueError(f"delay must be seconds, not negative and at most a century: {delay!r}")
     return seconds
 
 

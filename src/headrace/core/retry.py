@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from headrace.errors import ConfigError
+from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["Retry", "Seconds", "error_names", "seconds"]
 
@@ -15,12 +15,12 @@ Seconds = float | timedelta
 
 
 def seconds(value: Seconds, what: str) -> float:
-    """A duration in seconds; refuses negatives, NaN and infinities by name."""
+    """A duration in seconds; refuses negatives, NaN and more than a century by name."""
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         raise ConfigError(f"{what} must be seconds or a timedelta, not {value!r}")
     number = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if not 0 <= number < float("inf"):
-        raise ConfigError(f"{what} must be finite and not negative, not {value!r}")
+    if not 0 <= number <= LONGEST:
+        raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {value!r}")
     return number
 
 
