@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
@@ -209,3 +209,22 @@ async def test_close_gives_up_on_a_silent_store() -> None:
         await batcher.close(patience=0.05)
         with pytest.raises(Unavailable):
             await waiting
+
+
+async def test_one_who_stumbles_over_the_answer_does_not_keep_the_others_from_theirs() -> None:
+    class Clumsy:
+        def wanted(self) -> bool:
+            return True
+
+        def answer(self, answers: Sequence[str]) -> None:
+            raise ZeroDivisionError
+
+        def reject(self, error: BaseException) -> None:
+            raise AssertionError
+
+    store = Store()
+    async with lane(store) as batcher:
+        batcher.add((1,), Clumsy())
+        assert await batcher.put(2) == "stored 2"
+        assert await batcher.put(3) == "stored 3"
+    assert store.batches == [[1, 2], [3]]

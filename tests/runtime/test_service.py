@@ -72,3 +72,34 @@ async def test_it_survives_being_hammered() -> None:
     for _ in range(50):
         await asyncio.gather(*(act() for _ in range(5) for act in (service.start, service.stop)))
         await service.stop()
+
+
+async def test_a_stop_asked_for_before_the_start_still_counts() -> None:
+    service = Ticking()
+    service.stopping.set()
+    await service.start()
+    await asyncio.wait_for(service.done(), 10)
+    assert service.runs == 1
+
+
+async def test_what_broke_down_may_start_again() -> None:
+    service = Broken()
+    for _ in range(2):
+        await service.start()
+        with pytest.raises(ZeroDivisionError):
+            await service.stop()
+
+
+async def test_work_is_left_undone_when_a_stop_comes_first() -> None:
+    service, ended = Ticking(), []
+
+    async def work(seconds: float) -> None:
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            ended.append(seconds)
+
+    assert await service.unless_stopped(work(0))
+    service.stopping.set()
+    assert not await service.unless_stopped(work(60))
+    assert ended == [0, 60]

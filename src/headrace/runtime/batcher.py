@@ -215,7 +215,10 @@ class Batcher(Generic[T, A]):
             start = 0
             for group in groups:
                 end = start + len(group.items)
-                group.ticket.answer(answers[start:end])
+                try:
+                    group.ticket.answer(answers[start:end])
+                except Exception:  # one who stumbles over the answer must not keep the others from theirs
+                    _log.exception("an answer of the %s lane was not understood", self._name)
                 start = end
 
     async def _write_surely(self, groups: list[_Group[T, A]]) -> list[A]:

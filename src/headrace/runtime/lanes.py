@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from uuid import UUID
@@ -132,8 +133,8 @@ class Lanes:
 
     async def close(self) -> None:
         """Write what is waiting and answer everybody."""
-        for lane in (self._plain, self._keyed, self._acts, self._finishes):
-            await lane.close()
+        # All at once: a store that is away is waited for once, not once for each lane.
+        await asyncio.gather(*(lane.close() for lane in (self._plain, self._keyed, self._acts, self._finishes)))
 
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 __all__ = ["Service"]
 
@@ -16,6 +17,7 @@ class Service(ABC):
     def __init__(self) -> None:
         self.stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._ran = False
 
     @abstractmethod
     async def main(self) -> None:
@@ -23,8 +25,11 @@ class Service(ABC):
 
     async def start(self) -> None:
         """Begin; a service that runs already is left alone."""
-        if self._task is None:
-            self.stopping = asyncio.Event()
+        if self._task is None or self._task.done():
+            # Only a service that ran before is over its stopping: a stop asked for before the start still counts.
+            if self._ran:
+                self.stopping = asyncio.Event()
+            self._ran = True
             self._task = asyncio.create_task(self.main(), name=type(self).__name__)
 
     async def stop(self) -> None:
@@ -40,6 +45,19 @@ class Service(ABC):
             await asyncio.shield(task)
             if self._task is task:
                 self._task = None
+
+    async def unless_stopped(self, work: Coroutine[Any, Any, object]) -> bool:
+        """Do this, unless asked to stop before it is done; whether it was done."""
+        asked, doing = asyncio.create_task(self.stopping.wait()), asyncio.create_task(work)
+        try:
+            await asyncio.wait({asked, doing}, return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                await doing
+            return doing.done()
+        finally:
+            asked.cancel()
+            doing.cancel()
+            await asyncio.gather(asked, doing, return_exceptions=True)
 
     async def __aenter__(self) -> Self:
         await self.start()
