@@ -12,7 +12,7 @@ from headrace.bus import Hint, Topic
 from headrace.core.rules import Retention
 from headrace.core.schedule import CATCH_UP_CAP, SKIP_GRACE, ScheduleDoc, due_fires, latest_fires
 from headrace.engine import Engine, Inserted, Setting
-from headrace.errors import ConfigError, HeadraceError, Overloaded, Unavailable
+from headrace.errors import ConfigError, Overloaded, Unavailable
 from headrace.host import Host
 from headrace.maintenance.elector import Duty
 from headrace.maintenance.schedules import PREFIX, fire, read
@@ -79,9 +79,9 @@ class Planner(Duty):
                 made, doc = await self._fire(setting, doc)
             except (Unavailable, Overloaded):
                 raise
-            except HeadraceError as error:
-                # One schedule whose jobs the store refuses must not stop the others; it is tried again next time.
-                self._complain(setting, f"schedule {doc.name!r} could not submit its job: {error}")
+            except Exception as error:
+                # One schedule that cannot be served must not stop the others; it is tried again next time.
+                self._complain(setting, f"schedule {doc.name!r} could not submit its job: {error!r}")
                 continue
             total += made
             if doc.next_fire is not None:
