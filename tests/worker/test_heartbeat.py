@@ -114,3 +114,20 @@ async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Sh
         assert worker is not None
         await until(lambda: worker.stats.stale == 1)  # what the handler came to in the end has no say any more
     assert (await shop.get(id)).status is Status.FAILED
+
+
+async def test_the_time_of_a_blocked_worker_runs_out_also_when_its_start_was_left_out(shop: Shop) -> None:
+    gate = threading.Event()
+
+    async def blocks() -> None:
+        gate.wait(30)
+
+    shop.task(blocks)
+    async with Elsewhere(shop):
+        id = await shop.submit("blocks", timeout=1.0, retry=Retry(3, backoff="fixed", initial=100))
+        # First the start is written for the loop, which does not learn of it; the end is decided from what is stored.
+        await shop.reaches(id, Status.RUNNING)
+        await shop.reaches(id, Status.RETRYING)
+        assert not gate.is_set()
+        gate.set()
+    assert await shop.outcomes(id) == ["timed_out"]

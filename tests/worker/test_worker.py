@@ -509,6 +509,68 @@ async def test_jobs_given_to_this_worker_that_never_arrived_are_handed_back(shop
     assert job.status is Status.COMPLETED
 
 
+async def test_a_worker_may_be_started_again_and_is_somebody_else_then(shop: Shop) -> None:
+    def plain() -> str:
+        return "done"
+
+    shop.task(plain)
+    worker, ids = shop.worker(), []
+    for _ in range(2):
+        async with worker:
+            assert (await shop.ended(await shop.submit("plain"))).result == "done"
+            ids.append(worker.id)
+    assert ids[0] != ids[1]
+
+
+async def test_a_stop_asked_for_before_the_start_is_not_forgotten(shop: Shop) -> None:
+    worker = shop.worker()
+    worker.request_stop()
+    await asyncio.wait_for(worker.run(), 20)
+    assert await shop.engine.workers() == []
+
+
+async def test_a_worker_stops_although_the_store_does_not_hear_what_it_can_do(shop: Shop) -> None:
+    async def announce() -> None:
+        await asyncio.Event().wait()
+
+    worker = shop.worker(announce=announce)
+    await worker.start()
+    await until(shop.engine.workers)
+    await asyncio.wait_for(worker.stop(), 20)
+    assert await shop.engine.workers() == []
+
+
+async def test_a_worker_that_cannot_say_what_it_can_do_leaves_nothing_behind(shop: Shop) -> None:
+    async def announce() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await shop.worker(announce=announce).run()
+    assert await shop.engine.workers() == []
+
+
+async def test_a_caller_of_run_that_is_cancelled_stops_the_worker(shop: Shop) -> None:
+    worker = shop.worker(grace=0.1)
+    running = asyncio.create_task(worker.run())
+    await until(lambda: worker.stats.state == "running")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert worker.stats.state == "stopped"
+    assert await shop.engine.workers() == []
+
+
+async def test_a_worker_buried_twice_at_once_is_reborn_once(shop: Shop) -> None:
+    async with shop.worker() as worker:
+        await until(lambda: worker.stats.state == "running")
+        before = worker.id
+        (row,) = await shop.engine.workers()
+        assert await shop.engine.bury(before, row.beats) or await shop.engine.bury(before, row.beats + 1)
+        await asyncio.gather(*(worker._died(before) for _ in range(3)))
+        assert [one.info.id for one in await shop.engine.workers() if one.alive] == [worker.id]
+        assert worker.id != before
+
+
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop) -> None:
     gate, acted = asyncio.Event(), asyncio.Event()
 

@@ -95,7 +95,7 @@ class Fetcher(Service):
                     self._kitchen.take(claimed.jobs, self._priorities)
                 fresh = await self._catch_up(claimed)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
-                    if not claimed.jobs:
+                    if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
                         self._kitchen.idle()
                     await self._host.wait(self._wake, self._pause(claimed))
         finally:

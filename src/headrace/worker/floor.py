@@ -17,7 +17,7 @@ from headrace.worker.buffer import Buffer, Pace
 from headrace.worker.children import Children
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
-from headrace.worker.run import Run
+from headrace.worker.run import STOP_PATIENCE, Run
 
 __all__ = ["Floor"]
 
@@ -47,8 +47,8 @@ class Floor:
         self.threads, self.children = ThreadPool("headrace-handler"), Children()
         self.cancel_grace = lanes.engine.rules.cancel_grace
         self.buffer = Buffer()
-        self.runs: dict[UUID, Run] = {}
-        """Handlers being executed, also those whose attempt is over already."""
+        self.runs: dict[Hold, Run] = {}
+        """Handlers being executed, also those whose attempt is over already: one job may be here more than once."""
         self.holds: dict[UUID, Hold] = {}
         """Everything in our hands: buffered, running, or with its end on the way to the store."""
         self.done = self.failed = self.stale = 0
@@ -59,6 +59,8 @@ class Floor:
         self._pace = Pace(concurrency)
         self._unacknowledged = 0
         self._ahead = 0
+        self._stuck_since: dict[Run, float] = {}
+        self._stop_patience = min(STOP_PATIENCE, lanes.engine.rules.beat)
 
     @property
     def empty(self) -> bool:
@@ -69,6 +71,12 @@ class Floor:
     def stuck(self) -> int:
         """Handlers that go on although their attempts are over."""
         return sum(run.stuck for run in list(self.runs.values()))
+
+    @property
+    def hopeless(self) -> int:
+        """Handlers that had time enough to stop after their attempts were over, and did not."""
+        now = self.host.clock.monotonic()
+        return sum(now - since >= self._stop_patience for since in self._stuck_since.values())
 
     # -- in
 
@@ -89,10 +97,18 @@ class Floor:
         """Buffer what was claimed and start what there is room for."""
         claimed = []
         for job in jobs:
+            if job.id in self.holds:
+                self._supersede(self.holds[job.id])
             hold = self.holds[job.id] = Hold(job, self._handlers[job.spec.task], self._lanes)
             claimed.append((order(job, queue_priorities.get(job.spec.queue, 0)), hold))
         self.buffer.add(claimed)
         self.dispatch()
+
+    def _supersede(self, old: Hold) -> None:
+        """The store gave us a job anew that it had taken from us: what we had of it is over."""
+        self.buffer.remove(old.job.id)
+        if old in self.runs:
+            self.runs[old].stop("lost")
 
     def _busy_since(self) -> float | None:
         """How long the running handlers have been at it, on average."""
@@ -109,14 +125,14 @@ class Floor:
             hold = self.buffer.pop()
             if hold is None:
                 break
-            self.runs[hold.job.id] = Run(hold, self, loop)
+            self.runs[hold] = Run(hold, self, loop)
 
     def left(self, run: Run) -> None:
         """A handler is done; there is a free slot."""
         hold = run.hold
         if hold.started_at is not None:
-            self._pace.ran((self.host.clock.now() - hold.started_at).total_seconds())
-        del self.runs[hold.job.id]
+            self._pace.ran(max(0.0, (self.host.clock.now() - hold.started_at).total_seconds()))
+        del self.runs[hold]
         if hold.over:
             self.forget(hold)
         self.dispatch()
@@ -129,8 +145,10 @@ class Floor:
         for run in list(self.runs.values()):
             run.check_time(monotonic)
             started = run.started_at
-            if started is not None and run.hold.start_due and (now - started).total_seconds() >= START_WITHIN:
+            # A clock that was set back must not put the start off until it has caught up.
+            if started is not None and run.hold.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
                 run.hold.write_start()
+        self._stuck_since = {run: self._stuck_since.get(run, monotonic) for run in self.runs.values() if run.stuck}
         oldest = self.buffer.oldest()
         if oldest is not None and len(self.runs) >= self.concurrency:
             waited = (now - (oldest.job.assigned_at or now)).total_seconds()
@@ -158,8 +176,9 @@ class Floor:
             self.dispatch()
 
     def forget(self, hold: Hold) -> None:
-        """It is no longer in our hands."""
-        self.holds.pop(hold.job.id, None)
+        """It is no longer in our hands; its job may be, by a later claim."""
+        if self.holds.get(hold.job.id) is hold:
+            del self.holds[hold.job.id]
         self.freed.set()
         if not self.holds:
             self._hungry()
@@ -181,9 +200,9 @@ class Floor:
 
     def cancel(self, id: UUID) -> None:
         """A cancel of this job was requested."""
-        run = self.runs.get(id)
-        if run is not None:
-            run.stop("cancelled")
+        hold = self.holds.get(id)
+        if hold is not None and hold in self.runs:
+            self.runs[hold].stop("cancelled")
             return
         for hold in self.buffer.remove(id):
             self._hand_back(hold)  # decided again from the stored job, this ends it cancelled

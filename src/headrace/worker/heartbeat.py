@@ -10,17 +10,19 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.change import Change
+from headrace.core.change import Change, Conflict
 from headrace.core.job import Job
-from headrace.core.lifecycle import lose, release, start
-from headrace.core.status import Cause, Status
-from headrace.engine import Alive, Beat, Dead, Engine
+from headrace.core.lifecycle import finish, release, start
+from headrace.core.outcome import TimedOut
+from headrace.core.status import Status
+from headrace.engine import MAX_BATCH, Alive, Beat, Dead, Engine
 from headrace.errors import EngineError, TransitionRefused
 from headrace.host import Host
 from headrace.worker.hold import Hold
@@ -30,6 +32,9 @@ __all__ = ["Heartbeat", "Pulse"]
 _log = logging.getLogger("headrace.heartbeat")
 
 LOOK_EVERY = 1.0
+_TRIES = 5
+
+Decide = Callable[[Job], Change | None]
 
 
 class Pulse(Protocol):
@@ -165,31 +170,44 @@ class Heartbeat:
             await self._stand_in(session)
 
     async def _stand_in(self, session: Engine) -> None:
-        now = self._host.clock.now()
-        changes: list[Change] = []
-        for hold in self._pulse.drop_buffer():
-            changes += self._decided(lambda job: release(job, now), hold.job)
-        for hold in self._pulse.executing():
-            job, started_at = hold.job, hold.started_at
-            if started_at is None or hold.over:
-                continue
-            timeout = job.spec.timeout
-            if timeout is not None and now >= started_at + timedelta(seconds=timeout):
-                changes += self._timed_out(hold, job)
-            elif job.status is Status.ACCEPTED:
-                changes += self._decided(lambda job, at=started_at: start(job, at, self._rules), job)  # type: ignore[misc]
-        if changes:
-            # Verdicts do not matter here: what was applied the loop learns as a conflict or as stale.
-            await session.apply(changes, now)
+        now, chance = self._host.clock.now(), self._host.dice.chance()
+        todo: list[tuple[Job, Decide]] = [
+            (hold.job, lambda job: release(job, now)) for hold in self._pulse.drop_buffer()
+        ]
+        todo += [
+            (hold.job, partial(self._overdue, started_at=hold.started_at, now=now, chance=chance))
+            for hold in self._pulse.executing()
+            if hold.started_at is not None and not hold.over
+        ]
+        tries = _TRIES
+        while todo and tries:
+            again = [await self._apply(session, todo[n : n + MAX_BATCH], now) for n in range(0, len(todo), MAX_BATCH)]
+            todo, tries = [one for part in again for one in part], tries - 1
 
-    def _timed_out(self, hold: Hold, job: Job) -> list[Change]:
-        now, chance, rules = self._host.clock.now(), self._host.dice.chance(), self._rules
-        if job.status is Status.RUNNING:
-            return self._decided(lambda job: lose(job, Cause.TIMEOUT, now, chance, rules, owner=True), job)
-        return self._decided(lambda job: start(job, hold.started_at or now, rules), job)
+    def _overdue(self, job: Job, started_at: datetime, now: datetime, chance: float) -> Change | None:
+        """What the loop would have written by now: the end if its time is up, else the start."""
+        timeout = job.spec.timeout
+        if timeout is not None and now >= started_at + timedelta(seconds=timeout):
+            return finish(job, TimedOut(), now, chance, self._rules, started_at)
+        return None if job.status is Status.RUNNING else start(job, started_at, self._rules)
 
-    def _decided(self, decide: Callable[[Job], Change], job: Job) -> list[Change]:
-        try:
-            return [replace(decide(job), id=self._host.dice.token())]
-        except TransitionRefused:
-            return []  # it moved while we looked
+    async def _apply(self, session: Engine, todo: list[tuple[Job, Decide]], now: datetime) -> list[tuple[Job, Decide]]:
+        """Write what is decided; what must be decided again, because the loop's own view of the job is behind."""
+        changes, decides = list[Change](), list[Decide]()
+        for job, decide in todo:
+            try:
+                change = decide(job)
+            except TransitionRefused:
+                continue  # it moved while we looked
+            if change is not None:
+                changes.append(replace(change, id=self._host.dice.token()))
+                decides.append(decide)
+        if not changes:
+            return []
+        # What was applied, the loop learns as a conflict or as stale.
+        verdicts = await session.apply(changes, now)
+        return [
+            (verdict.job, decide)
+            for verdict, decide in zip(verdicts, decides, strict=True)
+            if isinstance(verdict, Conflict)
+        ]

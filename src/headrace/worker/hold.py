@@ -11,7 +11,7 @@ from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import finish, may_ride, release, start
 from headrace.core.outcome import Ending, Failed
-from headrace.core.status import Reason, Status
+from headrace.core.status import Reason, Status, Verb
 from headrace.errors import TransitionRefused, Unstorable
 from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
@@ -54,7 +54,9 @@ class Hold:
     @property
     def start_due(self) -> bool:
         """Whether a start that was left out so far still has to be written."""
-        return self.started_at is not None and self.job.status is not Status.RUNNING and self._flying is None
+        if self.started_at is None or self.over or self._flying is not None:
+            return False
+        return self.job.status is not Status.RUNNING
 
     def write_start(self, then: Then | None = None) -> None:
         """Record the start, unless it is recorded; a job that was cancelled meanwhile is handed back instead."""
@@ -103,6 +105,9 @@ class Hold:
                 # Somebody ended or took the job between our changes: there is nothing left to say about it.
                 _log.warning("dropped: %s", error)
                 self.kept = False
+            except Exception:  # a fault of ours: the job must not stay in our hands for it
+                _log.exception("job %s: nothing could be decided", self.job.id)
+                self.kept = False
         if change is not None:
             self._flying = (decide, then, change)
             self._lanes.finish(change, self)
@@ -139,11 +144,16 @@ class Hold:
     def reject(self, error: BaseException) -> None:
         """The change could not be stored."""
         _, then, change = self._landed()
-        if isinstance(error, Unstorable) and change.job.result_text is not None:
-            # What the handler returned cannot be stored; that is an end too, and a final one.
-            info = ErrorInfo(type(error).__name__, str(error))
-            ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
+        unstorable = isinstance(error, Unstorable)
+        if unstorable and change.verb is Verb.PROGRESS:
+            _log.warning("job %s: a report of progress was dropped: %s", self.job.id, error)
+            if then is not None:
+                then(True)
+        elif unstorable and change.attempt is not None and not _is_substitute(change):
+            # What the run came to cannot be stored; that is an end too, and a final one.
             now, rules = self._lanes.host.clock.now(), self._lanes.engine.rules
+            info = ErrorInfo(Unstorable.__name__, str(error)).cut(rules.error_limit)
+            ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
         else:
             _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, error)
@@ -156,3 +166,8 @@ class Hold:
         assert self._flying is not None, "an answer without a question"
         landed, self._flying = self._flying, None
         return landed
+
+
+def _is_substitute(change: Change) -> bool:
+    """Whether this already stands in for an end that could not be stored."""
+    return change.job.error is not None and change.job.error.type == Unstorable.__name__

@@ -61,6 +61,7 @@ class Run:
         "_place",
         "_report",
         "_reported_at",
+        "_reporting",
         "_time_up_at",
         "_timers",
         "_why",
@@ -81,6 +82,7 @@ class Run:
         self._time_up_at = float("inf")
         self._report: Progress | None = None
         self._reported_at = float("-inf")
+        self._reporting = False
         self.task: asyncio.Task[None] | None = asyncio.Task(self._go(), loop=loop, name="headrace-job")
         """Runs the handler, until that is done."""
 
@@ -99,6 +101,9 @@ class Run:
         hold, place = self.hold, self._place
         try:
             if hold.must_start_first and not await self._started_first():
+                return
+            if self._why is not None:  # told to stop before it began
+                self.conclude(Released())
                 return
             if hold.started_at is None:
                 hold.started_at = place.host.clock.now()
@@ -180,9 +185,12 @@ class Run:
 
     def stop(self, why: Stopping) -> None:
         """Have the handler stop: a coroutine is cancelled, a child asked and then killed, a thread can only be told."""
-        if self._why is not None or self._ctx is None or not self._calling:
+        if self._why is not None:
             return
-        self._why = self._ctx.stopping = why
+        self._why = why
+        if self._ctx is None or not self._calling:
+            return  # not begun yet: it will not be
+        self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
         mode = self.hold.handler.mode
         patience = self._place.cancel_grace if why == "cancelled" else STOP_PATIENCE
@@ -242,20 +250,27 @@ class Run:
             self._loop.call_soon_threadsafe(self._schedule_progress)
 
     def _schedule_progress(self) -> None:
+        if self._reporting:
+            return  # one at a time: what a slow store has not taken yet must not pile up before the end
         since = self._loop.time() - self._reported_at
         if since >= PROGRESS_EVERY:
             self._write_progress()
         else:
-            self._later(PROGRESS_EVERY - since, self._write_progress)
+            self._loop.call_later(PROGRESS_EVERY - since, self._write_progress)
 
     def _write_progress(self) -> None:
         report, self._report = self._report, None
         if report is None or self.ending is not None:
             return
-        self._reported_at = self._loop.time()
+        self._reported_at, self._reporting = self._loop.time(), True
         clock = self._place.host.clock
         self.hold.write_start()
-        self.hold.write(lambda job: progress(job, clock.now(), report))
+        self.hold.write(lambda job: progress(job, clock.now(), report), self._reported)
+
+    def _reported(self, stored: bool) -> None:
+        self._reporting = False
+        if self._report is not None and stored:
+            self._schedule_progress()
 
     async def _flush(self) -> None:
         future: asyncio.Future[bool] = self._loop.create_future()

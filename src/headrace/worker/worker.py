@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -30,10 +30,6 @@ _log = logging.getLogger("headrace.worker")
 TICK = 0.25
 
 
-def _no_services(worker: UUID) -> Sequence[Service]:
-    return ()
-
-
 class Worker(Service):
     """Runs jobs of the given handlers; a new identity at each start."""
 
@@ -49,25 +45,23 @@ class Worker(Service):
         burst: bool = False,
         grace: float = 15.0,
         offers: Mapping[str, Any] | None = None,
-        services: Callable[[UUID], Sequence[Service]] = _no_services,
-        announce: Callable[[], Awaitable[None]] | None = None,
+        services: Callable[[UUID], Sequence[Service]] = lambda worker: (),
+        announce: Callable[[], Coroutine[Any, Any, None]] | None = None,
         version: str = "",
     ) -> None:
         """``services`` run beside it (maintenance); ``announce`` is awaited before the first claim."""
         super().__init__()
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
-        self.id = host.dice.new_id(host.clock.now())
+        self.id = self._new_id()
         self.ticked_at = host.clock.monotonic()
         self.exhausted = False
         """Whether it stopped because handlers that cannot be stopped hold half its slots."""
         self._queues = None if queues is None else tuple(queues)
         self._burst, self._offers, self._version = burst, dict(offers or {}), version
         self._make_services, self._announce = services, announce
-        self._floor = Floor(
-            handlers, lanes, host, concurrency=concurrency, may_start=self._may_start, hungry=self._wake
-        )
-        self._hurry = asyncio.Event()
+        self._floor = self._new_floor()
+        self._hurry, self._rebirth = asyncio.Event(), asyncio.Lock()
         self._state = "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
@@ -105,20 +99,38 @@ class Worker(Service):
             self._floor.freed.set()
         self.stopping.set()
 
+    async def start(self) -> None:
+        """Begin; what has stopped may begin again, as somebody else."""
+        if self._state == "stopped":
+            self.id, self._floor, self._hurry = self._new_id(), self._new_floor(), asyncio.Event()
+            self._state, self.exhausted = "starting", False
+        await super().start()
+
     async def run(self) -> None:
-        """Start, and return when the worker has stopped."""
-        await self.start()
-        await self.done()
+        """Start, and return when the worker has stopped; a caller that is cancelled stops it."""
+        async with self:
+            await self.done()
 
     # -- the life of a worker
 
+    def _new_id(self) -> UUID:
+        return self.host.dice.new_id(self.host.clock.now())
+
+    def _new_floor(self) -> Floor:
+        means = self.handlers, self.lanes, self.host
+        return Floor(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake)
+
     async def main(self) -> None:
         """Register, work until asked to stop, hand back what is left."""
-        loop = asyncio.get_running_loop()
-        await self._register()
-        if self._announce is not None:
-            await self._announce()
-        self._heartbeat = Heartbeat(self, self.engine, self.host, loop)
+        await self._register(self.id)
+        try:
+            if self._announce is None or await self.unless_stopped(self._announce()):
+                await self._serve()
+        finally:
+            await self._leave()
+
+    async def _serve(self) -> None:
+        self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
         self._fetcher = Fetcher(
             self,
             self.engine,
@@ -131,8 +143,7 @@ class Worker(Service):
         services = [*self._make_services(self.id), self._fetcher]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
-        ticker = asyncio.create_task(self._tick(), name="headrace-tick")
-        self._state = "running"
+        ticker, self._state = asyncio.create_task(self._tick(), name="headrace-tick"), "running"
         try:
             for service in services:
                 await service.start()
@@ -147,7 +158,6 @@ class Worker(Service):
                 for service in services[:-1]:
                     await _stopped(service)
                 ticker.cancel()
-                await self._leave()
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
         """Until asked to stop, or until a part broke down: a worker that only looks alive helps nobody."""
@@ -165,9 +175,9 @@ class Worker(Service):
                 task.cancel()
             await asyncio.gather(asked, *parts, return_exceptions=True)
 
-    async def _register(self) -> None:
+    async def _register(self, id: UUID) -> None:
         info = WorkerInfo(
-            id=self.id,
+            id=id,
             host=self.host.name,
             pid=self.host.pid,
             started_at=self.host.clock.now(),
@@ -226,22 +236,25 @@ class Worker(Service):
 
     async def _died(self, worker: UUID) -> None:
         """The store buried us: nothing we hold is ours any more; go on under a new name."""
-        if worker != self.id:
-            return
-        _log.warning("worker %s was declared dead; its handlers are stopped and it registers anew", worker)
-        self._floor.drop_buffer()
-        for run in list(self._floor.runs.values()):
-            run.stop("lost")
-        self.id = self.host.dice.new_id(self.host.clock.now())
-        await self._register()
-        if self._heartbeat is not None:
-            self._heartbeat.acknowledged()
+        # The fetcher and the heartbeat may both learn of it: whoever comes second waits for the new name.
+        async with self._rebirth:
+            if worker != self.id:
+                return
+            _log.warning("worker %s was declared dead; its handlers are stopped and it registers anew", worker)
+            self._floor.drop_buffer()
+            for run in list(self._floor.runs.values()):
+                run.stop("lost")
+            id = self._new_id()
+            await self._register(id)
+            self.id = id  # only now: who is not registered yet is as good as dead, too
+            if self._heartbeat is not None:
+                self._heartbeat.acknowledged()
 
     async def _tick(self) -> None:
         while True:
             self.ticked_at = self.host.clock.monotonic()
             self._floor.tick()
-            if self._floor.stuck * 2 >= self.concurrency and not self.exhausted:
+            if self._floor.hopeless * 2 >= self.concurrency and not self.exhausted:
                 _log.error("half the slots are held by handlers that cannot be stopped: leaving")
                 self.exhausted = True
                 self.request_stop()
@@ -303,13 +316,12 @@ class Worker(Service):
         for job in answer.unknown:
             if job.id not in self._floor.holds and job.worker == self.id:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
-                self._aside(self._release(job))
+                self._aside(self.lanes.apply(release(job, self.host.clock.now())))
         self._floor.dispatch()
         self._wake()
 
     def _hinted(self, hint: Hint) -> None:
-        ids = [id for id in map(UUID, hint.names) if id in self._floor.holds]
-        if ids:
+        if ids := [id for id in map(UUID, hint.names) if id in self._floor.holds]:
             self._aside(self._cancel_if_asked(ids))
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:
@@ -318,10 +330,7 @@ class Worker(Service):
             if job is not None and job.cancel_requested_at is not None and job.worker == self.id:
                 self._floor.cancel(job.id)
 
-    async def _release(self, job: Job) -> None:
-        await self.lanes.apply(release(job, self.host.clock.now()))
-
-    def _aside(self, work: Awaitable[None]) -> None:
+    def _aside(self, work: Awaitable[object]) -> None:
         async def quietly() -> None:
             try:
                 await work
