@@ -50,3 +50,12 @@ def checks(ctx: Context, note: str) -> None:
 def steers(how: str) -> None:
     """Raise what a handler may raise."""
     raise {"snooze": Snooze(0.01), "give up": GiveUp("enough"), "error": KeyError("x")}[how]
+
+
+@tasks.task(run_in="process")
+def waits(note: str, gate: str) -> str:
+    """Note its process, and work until a file is there."""
+    Path(note).write_text(str(os.getpid()))
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    return "done"

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from datetime import UTC, datetime
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from headrace.core.job import Spec
+from headrace.core.lifecycle import submit
+from headrace.core.outcome import Ending, Released
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
-from tests.support.process_tasks import checks, dies, spins, square, steers
+from headrace.worker.children import Children
+from headrace.worker.context import Context
+from tests.support.process_tasks import checks, dies, spins, square, steers, waits
 from tests.support.shop import Shop
 from tests.support.until import until
 
 ONCE = Retry(0)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def forge(shop: Shop) -> Shop:
     """A shop that knows the process tasks."""
-    for task in (square, dies, spins, checks, steers):
+    for task in (square, dies, spins, checks, steers, waits):
         shop.handlers[task.name] = task.handler
     return shop
 
@@ -28,9 +38,11 @@ def gone(pid: int) -> bool:
     """Whether the process ended."""
     try:
         os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except ProcessLookupError:
         return True
-    return Path(f"/proc/{pid}/stat").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+    except FileNotFoundError:  # gone since, or a system without /proc, where the next look will tell
+        return False
 
 
 async def test_it_runs_in_another_process_which_is_used_again(forge: Shop) -> None:
@@ -110,3 +122,54 @@ async def test_progress_from_a_child_is_stored(forge: Shop) -> None:
         job = await forge.ended(await forge.submit("square", payload={"n": 2}))
     assert job.progress is not None
     assert job.progress.percent == 100
+
+
+async def test_a_signal_to_all_processes_is_the_workers_to_answer(forge: Shop, tmp_path: Path) -> None:
+    note, gate = tmp_path / "pid", tmp_path / "gate"
+    async with forge.worker():
+        id = await forge.submit("waits", payload={"note": str(note), "gate": str(gate)}, retry=ONCE)
+        await until(lambda: note.exists() and note.read_text())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(int(note.read_text()), number)
+        gate.touch()
+        job = await forge.ended(id)
+    assert (job.status, job.result) == (Status.COMPLETED, "done")
+
+
+async def test_an_idle_child_that_died_is_replaced(forge: Shop) -> None:
+    async with forge.worker(concurrency=1) as worker:
+        first = await forge.ended(await forge.submit("square", payload={"n": 7}))
+        await until(lambda: worker.stats.busy == 0)
+        (child,) = worker._floor.children._idle
+        os.kill(first.result["pid"], signal.SIGKILL)
+        await until(lambda: not child.process.is_alive())
+        second = await forge.ended(await forge.submit("square", payload={"n": 8}, retry=ONCE))
+    assert (second.status, second.result["square"]) == (Status.COMPLETED, 64)
+    assert second.result["pid"] != first.result["pid"]
+
+
+def test_a_run_that_is_over_before_its_child_is_there_is_not_begun(tmp_path: Path) -> None:
+    children, note = Children(), tmp_path / "pid"
+    job = submit(UUID(int=1), Spec(task="spins", created_at=NOW), f'{{"note": "{note}"}}', NOW)
+    ctx = Context(job, attempt=1, started_at=NOW)
+    ctx.stopping = "timed_out"
+    try:
+        assert children.run(spins.handler, ctx, job) == Released()
+    finally:
+        children.close()
+    assert not note.exists()
+
+
+def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> None:
+    children, endings = Children(), list[Ending]()
+    job = submit(UUID(int=1), Spec(task="checks", created_at=NOW), f'{{"note": "{tmp_path / "pid"}"}}', NOW)
+    ctx = Context(job, attempt=1, started_at=NOW)
+    thread = threading.Thread(target=lambda: endings.append(children.run(checks.handler, ctx, job)))
+    thread.start()
+    while not children._busy and thread.is_alive():
+        pass
+    ctx.stopping = "cancelled"
+    children.stop(ctx, "cancelled")
+    thread.join(30)
+    children.close()
+    assert endings == [Released()]

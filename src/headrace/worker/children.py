@@ -5,6 +5,7 @@ Requests and answers travel as JSON over a pipe, never as pickles.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import multiprocessing
@@ -21,7 +22,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.job import ErrorInfo, Job, Progress
-from headrace.core.outcome import Ending, Failed
+from headrace.core.outcome import Ending, Failed, Released
 from headrace.errors import HeadraceError
 from headrace.handler import Handler
 from headrace.worker.context import Context, Stopping
@@ -67,6 +68,7 @@ class _Child:
     """The parent's end of one child."""
 
     def __init__(self) -> None:
+        self._sending = threading.Lock()
         # Spawned, not forked: a fork would inherit threads' locks and open connections.
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
@@ -74,14 +76,17 @@ class _Child:
         self.process.start()
         theirs.close()
 
-    def run(self, request: _Run, report: Callable[[Progress], None]) -> Ending:
+    def run(self, request: _Run, ctx: Context) -> Ending:
         """Hand over the job and wait for its end; the death of the child is a failed attempt."""
         try:
-            self._pipe.send_bytes(_encode(request))
+            with self._sending:
+                self._pipe.send_bytes(_encode(request))
+            if ctx.stopping is not None:
+                self.stop(ctx.stopping)
             while True:
                 match _to_parent.decode(self._pipe.recv_bytes()):
                     case _Report(progress):
-                        report(progress)
+                        ctx.report(progress)
                     case _End(ending):
                         return ending
         except (EOFError, OSError):
@@ -89,9 +94,14 @@ class _Child:
             return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=("ChildDied",))
 
     def stop(self, why: Stopping) -> None:
-        """Ask the handler to stop by itself."""
-        with contextlib.suppress(OSError):
-            self._pipe.send_bytes(_encode(_Stop(why)))
+        """Ask the handler to stop by itself; never waits."""
+        # While a large job is being sent to a child that is still starting, asking would block: ``run`` does it then.
+        if self._sending.acquire(blocking=False):
+            try:
+                with contextlib.suppress(OSError):
+                    self._pipe.send_bytes(_encode(_Stop(why)))
+            finally:
+                self._sending.release()
 
     def kill(self) -> None:
         """End it now."""
@@ -116,45 +126,72 @@ class Children:
         self._idle: list[_Child] = []
         self._busy: dict[Context, _Child] = {}
         self._lock = threading.Lock()
-        self._closed = False
+        self._closed = self._at_exit = False
 
     def run(self, handler: Handler, ctx: Context, job: Job) -> Ending:
         """Run a job in a child and wait for its end; called on a thread."""
         request = _Run(handler.fn.__module__, handler.fn.__qualname__, job, ctx.attempt, ctx.started_at)
+        child, done = self._hire(), False
         with self._lock:
-            child = self._idle.pop() if self._idle else None
-        if child is None or not child.process.is_alive():
-            child = _Child()
-        with self._lock:
+            # Making a child takes its time: what was asked of the run meanwhile found nobody to ask.
+            if self._closed or ctx.stopping is not None:
+                self._dismiss(child)
+                return Released()
             self._busy[ctx] = child
         try:
-            return child.run(request, ctx.report)
+            ending = child.run(request, ctx)
+            done = True
+            return ending
         finally:
             with self._lock:
                 del self._busy[ctx]
-                if child.process.is_alive() and not self._closed:
-                    self._idle.append(child)
-                else:
-                    child.close()
+                if not done:  # it may be at the job still
+                    child.kill()
+                self._dismiss(child)
+
+    def _hire(self) -> _Child:
+        while True:
+            with self._lock:
+                child = self._idle.pop() if self._idle else None
+            if child is None:
+                self._close_at_exit()
+                return _Child()
+            if child.process.is_alive():
+                return child
+            child.close()
+
+    def _close_at_exit(self) -> None:
+        # Before multiprocessing waits for its children, which wait for their pipes.
+        with self._lock:
+            if not self._at_exit:
+                self._at_exit = True
+                atexit.register(self.close)
+
+    def _dismiss(self, child: _Child) -> None:
+        if child.process.is_alive() and not self._closed:
+            self._idle.append(child)
+        else:
+            child.close()
+
+    # Both under the lock: a child that has gone on to the next job must not be stopped for the one before.
 
     def stop(self, ctx: Context, why: Stopping) -> None:
         """Ask the handler of this run to stop by itself."""
         with self._lock:
-            child = self._busy.get(ctx)
-        if child is not None:
-            child.stop(why)
+            if ctx in self._busy:
+                self._busy[ctx].stop(why)
 
     def kill(self, ctx: Context) -> None:
         """End this run now, with its process."""
         with self._lock:
-            child = self._busy.get(ctx)
-        if child is not None:
-            child.kill()
+            if ctx in self._busy:
+                self._busy[ctx].kill()
 
     def close(self) -> None:
         """End every child."""
         with self._lock:
             self._closed = True
+            atexit.unregister(self.close)
             idle, self._idle, busy = self._idle, [], list(self._busy.values())
         for child in idle:
             child.close()
@@ -167,8 +204,11 @@ class Children:
 
 def _main(pipe: Connection) -> None:
     """Serve jobs until the parent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
-    requests: SimpleQueue[_Run] = SimpleQueue()
+    # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
+    # ignored, which programs started by a handler would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
+    requests: SimpleQueue[tuple[_Run, Context]] = SimpleQueue()
     current: list[Context] = []
     lock = threading.Lock()
 
@@ -181,7 +221,9 @@ def _main(pipe: Connection) -> None:
             while True:
                 match _to_child.decode(pipe.recv_bytes()):
                     case _Run() as request:
-                        requests.put(request)
+                        # Made here, so that a stop right behind it finds what to stop.
+                        current[:] = [_context(request, lambda progress: send(_Report(progress)))]
+                        requests.put((request, current[0]))
                     case _Stop(why):
                         for ctx in current:
                             ctx.stopping = why
@@ -190,17 +232,11 @@ def _main(pipe: Connection) -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     while True:
-        request = requests.get()
-        ctx = Context(
-            request.job,
-            attempt=request.attempt,
-            started_at=request.started_at,
-            report=lambda progress: send(_Report(progress)),
-        )
-        current[:] = [ctx]
-        ending = _perform(request, ctx)
-        current.clear()
-        send(_End(ending))
+        send(_End(_perform(*requests.get())))
+
+
+def _context(request: _Run, report: Callable[[Progress], None]) -> Context:
+    return Context(request.job, attempt=request.attempt, started_at=request.started_at, report=report)
 
 
 def _perform(request: _Run, ctx: Context) -> Ending:
