@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, Self
+from datetime import datetime, timedelta
+from typing import Any, Self, cast
 
+from headrace.clock import SystemClock
 from headrace.core.retry import Retry
 from headrace.core.status import Status
+from headrace.engine import Engine
+from headrace.errors import Unavailable
+from headrace.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -131,3 +137,63 @@ async def test_the_time_of_a_blocked_worker_runs_out_also_when_its_start_was_lef
         assert not gate.is_set()
         gate.set()
     assert await shop.outcomes(id) == ["timed_out"]
+
+
+class Deaf:
+    """A store that hears no beats until it is healed; everything else works."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.healed = engine, False
+
+    def twin(self) -> Any:
+        """The heartbeat's own session."""
+        twin = Deaf(self._engine.twin())
+        twin.__dict__["owner"] = self
+        return twin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def beat(self, *args: Any) -> Any:
+        """Nothing is heard."""
+        if not self.owner.healed:
+            raise Unavailable("hears nothing")
+        return await self._engine.beat(*args)
+
+
+async def test_a_worker_that_is_not_heard_starts_nothing_new(shop: Shop) -> None:
+    async def noop() -> str:
+        return "done"
+
+    shop.task(noop)
+    deaf = Deaf(shop.engine)
+    worker = shop.worker(engine=cast(Engine, deaf))
+    async with worker:
+        await until(lambda: worker.stats.silence > shop.engine.rules.silence)
+        await until(lambda: worker.room() == (0, 0))
+        assert not worker._may_start()
+        id = await shop.submit("noop")
+        assert not (await shop.get(id)).held
+        deaf.healed = True
+        assert (await shop.ended(id)).result == "done"
+    await worker.lanes.close()
+
+
+async def test_a_clock_that_jumps_forward_makes_a_worker_wait_for_its_next_beat(shop: Shop) -> None:
+    class Jumpy(SystemClock):
+        ahead = timedelta()
+
+        def now(self) -> datetime:
+            """As of the last jump."""
+            return super().now() + self.ahead
+
+    clock = Jumpy()
+    heart = Heartbeat(cast(Any, None), shop.engine, Host(clock), asyncio.get_running_loop())
+    heart.acknowledged()
+    silent = [heart.silent]
+    heart._look_from = 0.0
+    clock.ahead = timedelta(seconds=60)  # a machine that slept: its monotonic clock slept, too
+    silent.append(heart.silent)
+    heart.acknowledged()
+    silent.append(heart.silent)
+    assert silent == [False, True, False]

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
-from headrace.engine import Engine
+from headrace.engine import Claimed, Dead, Engine
 from headrace.errors import GiveUp, RetryLater, Snooze, Unstorable
 from headrace.worker.context import Context
 from tests.support.faults import LosesReplies
@@ -588,3 +588,31 @@ async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop) ->
         assert (job.updated_at - job.started_at).total_seconds() < 0.4  # not by the tick that looks for late ones
         gate.set()
         await shop.ended(id)
+
+
+async def test_what_arrives_after_a_stop_was_asked_for_is_not_begun(shop: Shop) -> None:
+    claiming, gate, ran = asyncio.Event(), asyncio.Event(), []
+
+    class Slow(LosesReplies):
+        async def claim(self, *args: Any) -> Claimed | Dead:
+            answer = await shop.engine.claim(*args)
+            claiming.set()
+            await gate.wait()
+            return answer
+
+    async def note() -> None:
+        ran.append(1)
+
+    shop.task(note)
+    ids = await shop.submit_many("note", 5)
+    store = Shop(cast(Engine, Slow(shop.engine, {})), shop.host)
+    store.handlers = shop.handlers
+    worker = store.worker()
+    await worker.start()
+    await asyncio.wait_for(claiming.wait(), 20)
+    worker.request_stop()
+    gate.set()
+    await asyncio.wait_for(worker.done(), 20)
+    await store.lanes.close()
+    assert ran == []
+    assert {(job.status, job.attempt) for job in await shop.engine.get(ids) if job} == {(Status.QUEUED, 0)}

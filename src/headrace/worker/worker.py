@@ -87,8 +87,7 @@ class Worker(Service):
     @property
     def healthy(self) -> bool:
         """Whether it runs, its loop moves, and the store hears it."""
-        heartbeat = self._heartbeat
-        if heartbeat is None or self._state != "running" or heartbeat.blocked:
+        if (heartbeat := self._heartbeat) is None or self._state != "running" or heartbeat.blocked:
             return False
         return heartbeat.silence <= self.engine.rules.lease
 
@@ -276,7 +275,7 @@ class Worker(Service):
             self.stopping.set()
 
     def _may_start(self) -> bool:
-        return self._heartbeat is not None and not self._heartbeat.silent
+        return self._heartbeat is not None and not self._heartbeat.silent and not self.stopping.is_set()
 
     def _wake(self) -> None:
         if self._fetcher is not None:
