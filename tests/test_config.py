@@ -103,3 +103,13 @@ def test_every_setting_says_what_it_is() -> None:
     for name in Settings.__struct_fields__:
         at = next(index for index, line in enumerate(lines) if line.startswith(f"{name}: "))
         assert lines[at + 1].startswith('"""'), name
+
+
+def test_a_relative_store_in_a_file_lies_beside_the_file(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('url = "sqlite:///jobs.db?synchronous=normal"')
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    url = Settings.load(directory=below, environ={}).url
+    assert url == f"sqlite:///{tmp_path.resolve()}/jobs.db?synchronous=normal"
+    # What is typed means the directory it is typed in.
+    assert Settings.load(directory=below, environ={"HEADRACE_URL": "sqlite:///x.db"}).url == "sqlite:///x.db"

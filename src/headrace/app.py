@@ -79,6 +79,8 @@ class App(Lifetime):
         :raises DuplicateTask: a name is taken
         :raises ConfigError: the collection belongs to another App
         """
+        if not isinstance(tasks, Tasks):
+            raise ConfigError(f"include takes a Tasks collection, not {tasks!r}")
         tasks.bind(self, self._register)
 
     @property
@@ -150,12 +152,14 @@ class App(Lifetime):
 
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
+        pause = 0.5
         while True:
             try:
                 return await self.announce()
             except Unavailable as error:
                 _log.warning("the tasks could not be recorded, trying on: %s", error)
-                await self.host.sleep(1.0)
+                await self.host.sleep(pause)
+                pause = min(pause * 2, 30.0)
 
     async def announce(self) -> None:
         """Record the tasks and schedules of this App in the store; a worker does so at its start."""

@@ -10,6 +10,7 @@ from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -92,6 +93,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         file = find_file(directory or Path.cwd())
         if file is not None:
             found |= _checked(_read(file), str(file))
+            if "url" in found:
+                found["url"] = _beside(file, found["url"])
         found |= _from_environment(os.environ if environ is None else environ)
         for values, source in ((code, "App(...)"), (override, "app.override(...)")):
             given = {key: value for key, value in (values or {}).items() if value is not None}
@@ -111,6 +114,14 @@ def find_file(directory: Path) -> Path | None:
         if project.is_file() and "headrace" in _parse(project).get("tool", {}):
             return project
     return None
+
+
+def _beside(file: Path, url: str) -> str:
+    """A relative path in a settings file begins where the file is: it is found from every directory below."""
+    head, path = "sqlite:///", url.removeprefix("sqlite:///")
+    if not url.startswith(head) or not path or path.startswith("/"):
+        return url
+    return f"{head}{quote(str(file.parent.resolve()))}/{path}"
 
 
 def _parse(file: Path) -> dict[str, Any]:

@@ -191,6 +191,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def exists(self) -> bool:
+        """Whether there is a store to open; if not, opening makes one."""
+        ...
+
     async def close(self) -> None:
         """Finish what is under way and disconnect; a closed session may be opened again."""
         ...

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import logging
+import inspect
 import warnings
 from collections.abc import Iterable, Mapping
+from types import FrameType
 from typing import Any
 
 import msgspec
@@ -18,7 +19,6 @@ __all__ = ["PREFIX", "TaskDoc", "UnregisteredTask", "check_payload", "find_task"
 
 PREFIX = "task:"
 
-_log = logging.getLogger("headrace.registry")
 _TRIES = 20
 
 
@@ -96,8 +96,16 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
 def warn_unregistered(name: str) -> None:
     """Tell the caller that nobody has said how this task is to be treated, or that it exists."""
     message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
-    _log.warning("%s", message)
-    warnings.warn(message, UnregisteredTask, stacklevel=3)
+    # The first frame outside this package: the line that submitted, not ours.
+    depth, frame = 2, inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _ours(frame.f_back):
+        depth, frame = depth + 1, frame.f_back
+    warnings.warn(message, UnregisteredTask, stacklevel=depth)
+
+
+def _ours(frame: FrameType) -> bool:
+    name = str(frame.f_globals.get("__name__", ""))
+    return name == "headrace" or name.startswith("headrace.")
 
 
 _KINDS: dict[str, tuple[type, ...]] = {

@@ -131,7 +131,7 @@ class Task(Generic[P, R_co]):
         try:
             return self.draft_bound(self.handler.bind(args, kwargs))
         except InvalidPayload as error:
-            error.add_note(f"item {index} of {self.name}.map")
+            error.args = (f"item {index}: {error}",)
             raise
 
     async def run(self, *args: P.args, **kwargs: P.kwargs) -> R_co:

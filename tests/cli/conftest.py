@@ -86,7 +86,7 @@ class Shell:
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
-    """A folder with quick.py, made the current one."""
+    """A folder with quick.py and an empty store, made the current one."""
     (tmp_path / "quick.py").write_text(QUICK)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -94,6 +94,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     for name in ("HEADRACE_URL", "HEADRACE_APP", "HEADRACE_DEBUG", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     made = Shell(tmp_path)
+    made("migrate", "--url", made.url)
     yield made
     made.end()
     sys.modules.pop("quick", None)

@@ -96,3 +96,10 @@ def test_no_colour_when_nobody_looks(shell: Shell, colour: bool, monkeypatch: py
         monkeypatch.setenv("NO_COLOR", "1")
     shell.submit("add", "a=1")
     assert "\x1b" not in shell("jobs", "--url", shell.url).output
+
+
+@pytest.mark.parametrize("command", ["jobs", "stats", "queues", "workers", "tasks", "schedules"])
+def test_looking_makes_no_store(shell: Shell, command: str) -> None:
+    said = shell(command, "--url", "sqlite:///typo.db", code=5).stderr
+    assert "there is no store at sqlite:///typo.db yet" in said
+    assert not (shell.folder / "typo.db").exists()

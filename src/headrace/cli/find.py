@@ -6,9 +6,11 @@ import importlib
 import os
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from headrace.config import find_file
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,6 +24,10 @@ def make_importable() -> None:
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
+    # A settings file further up may name an App that lies beside it.
+    file = find_file(Path(here))
+    if file is not None and str(file.parent) not in sys.path:
+        sys.path.append(str(file.parent))
 
 
 def import_module(name: str) -> ModuleType:

@@ -54,7 +54,7 @@ def pause(state: State, name: str) -> None:
         await app.pause_queue(name)
         await _one(app, name, state, "is paused: headrace queues resume opens it again")
 
-    with_app(state, work)
+    with_app(state, work, creates=True)
 
 
 @queues.command()
@@ -67,7 +67,7 @@ def resume(state: State, name: str) -> None:
         await app.resume_queue(name)
         await _one(app, name, state, "is open")
 
-    with_app(state, work)
+    with_app(state, work, creates=True)
 
 
 @queues.command("set")
@@ -81,4 +81,4 @@ def set_(state: State, name: str, priority: int) -> None:
         await app.set_queue(name, priority=priority)
         await _one(app, name, state, f"has priority {priority}")
 
-    with_app(state, work)
+    with_app(state, work, creates=True)

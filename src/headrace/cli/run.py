@@ -47,14 +47,17 @@ def choose(state: State) -> tuple[App, str | None]:
     return (find_app(named), None) if named else (App(), None)
 
 
-def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]]) -> T:
-    """Open the chosen App, await the work with it, close it; the work's answer."""
+def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, creates: bool = False) -> T:
+    """Open the chosen App, await the work with it, close it; the work's answer.
+
+    A command that only looks makes no store (``creates``): a mistyped name must not look like an empty one.
+    """
     app, url = choose(state)
     with ExitStack() as stack:
         stack.enter_context(plain_warnings())
         if url:
             stack.enter_context(app.override(url=url))
-        return asyncio.run(_inside(app, work))
+        return asyncio.run(_inside(app, work, creates))
 
 
 @contextmanager
@@ -84,9 +87,14 @@ class StoreUnusable(click.ClickException):
 
 
 @asynccontextmanager
-async def opened(app: App) -> AsyncIterator[App]:
+async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
     """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
-    app.new_engine()
+    from headrace.wiring import redact
+
+    engine = app.new_engine()
+    if not creates and not await engine.exists():
+        where = redact(app.settings.url)
+        raise StoreUnusable(f"there is no store at {where} yet: the first submit or worker makes it")
     try:
         await app.__aenter__()
     except ConfigError as error:
@@ -97,6 +105,6 @@ async def opened(app: App) -> AsyncIterator[App]:
         await app.__aexit__(None, None, None)
 
 
-async def _inside(app: App, work: Callable[[App], Coroutine[Any, Any, T]]) -> T:
-    async with opened(app):
+async def _inside(app: App, work: Callable[[App], Coroutine[Any, Any, T]], creates: bool) -> T:
+    async with opened(app, creates=creates):
         return await work(app)

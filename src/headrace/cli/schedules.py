@@ -77,10 +77,11 @@ def create(
 
     async def work(app: App) -> None:
         draft = await app.draft(task, body, **options)
+        replaced = any(one.name == name for one in await app.schedules())
         await app.schedule(name, when, draft)
-        await _one(app, name, state, f"submits {task}")
+        await _one(app, name, state, f"submits {task}" + (" (it replaces the one of that name)" if replaced else ""))
 
-    with_app(state, work)
+    with_app(state, work, creates=True)
 
 
 def _rule(cron: str | None, every: float | None, tz: str | None, catch_up: str | None) -> Cron | Every:

@@ -71,7 +71,9 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
         tune_process()
         await worker.run()
         stats = worker.stats
-        tell("stopped", f"stopped: {stats.done} done, {stats.failed} failed", done=stats.done, failed=stats.failed)
+        counts = {"done": stats.done, "failed": stats.failed, "released": stats.released}
+        back = f", {stats.released} handed back" if stats.released else ""
+        tell("stopped", f"stopped: {stats.done} done, {stats.failed} failed{back}", **counts)
     # Left because of handlers that cannot be stopped: whoever supervises it should start another.
     return signals.code or (FAILED if worker.exhausted else DONE)
 
@@ -86,7 +88,9 @@ def vitals(worker: Worker) -> Vitals:
     facts: dict[str, Any] = {"worker": str(worker.id), "state": stats.state}
     facts |= {name: getattr(stats, name) for name in ("busy", "buffered", "stuck_threads")}
     facts |= {"concurrency": worker.concurrency, "silence_seconds": round(stats.silence, 3)}
-    return Vitals(worker.healthy, facts, {name: getattr(stats, name) for name in ("done", "failed", "stale")})
+    return Vitals(
+        worker.healthy, facts, {name: getattr(stats, name) for name in ("done", "failed", "released", "stale")}
+    )
 
 
 def _on_orphaned(fd: int, worker: Worker) -> None:

@@ -90,7 +90,7 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
         if handle.duplicate:
             say("already there: a live job holds this key")
 
-    with_app(state, work)
+    with_app(state, work, creates=True)
 
 
 @click.command()
@@ -130,7 +130,7 @@ def run(
             hint.cancel()
         return await _print_result(handle, state)
 
-    return with_app(state, work)
+    return with_app(state, work, creates=True)
 
 
 async def _ended(handle: JobHandle[Any]) -> None:

@@ -7,119 +7,12 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec.structs import replace
 
+from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, Streak
 from headrace.core.retry import Retry
-from headrace.core.status import ENDED, HELD, Outcome, Reason, Status
+from headrace.core.status import ENDED, HELD, Reason, Status
 
 __all__ = ["Attempt", "ErrorInfo", "Event", "History", "Job", "Progress", "Spec", "Streak"]
-
-
-class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong, as kept with the job and the attempt."""
-
-    type: str
-    message: str
-    traceback: str | None = None
-    details: dict[str, Any] | None = None
-
-    def cut(self, limit: int) -> ErrorInfo:
-        """The same error as plain JSON of at most ``limit`` bytes.
-
-        Details go first, then the middle of the traceback, of the message, of the type.
-        """
-        trace = None if self.traceback is None else _plain(self.traceback)
-        kept = ErrorInfo(_plain(self.type), _plain(self.message), trace, _plain_details(self.details))
-        if _size(kept) <= limit:
-            return kept
-        texts = {"traceback": trace or "", "message": kept.message, "type": kept.type}
-        # No text keeps more characters than the whole may have bytes: a huge one is not measured again and again.
-        keep = {name: min(len(text), limit) for name, text in texts.items()}
-        kept = replace(kept, details=None, **{name: _shorten(text, keep[name]) for name, text in texts.items()})
-        for name, text in texts.items():
-            while keep[name] and _size(kept) > limit:
-                keep[name] = keep[name] * 3 // 4
-                kept = replace(kept, **{name: _shorten(text, keep[name])})
-        return replace(kept, traceback=kept.traceback or None)
-
-
-def _size(error: ErrorInfo) -> int:
-    return len(msgspec.json.encode(error))
-
-
-def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The details as JSON values; what is none is shown as ``repr`` shows it, and what fits nowhere is left out."""
-    if details is None:
-        return None
-    try:
-        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=repr), type=dict[str, Any])
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return None
-
-
-def _plain(text: str) -> str:
-    """The text in characters that can be stored: half a surrogate pair, as in odd file names, is spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _shorten(text: str, keep: int) -> str:
-    if len(text) <= keep:
-        return text
-    if keep == 0:
-        return ""
-    head = keep // 3
-    return f"{text[:head]} … {text[len(text) - (keep - head) :]}"
-
-
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How far a running job says it is."""
-
-    percent: float
-    message: str | None = None
-    step: str | None = None
-    estimated_completion: datetime | None = None
-
-
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One execution of a job; ``count`` > 1 is a run of uncharged ones folded together."""
-
-    number: int
-    epoch: int
-    outcome: Outcome
-    finished_at: datetime
-    worker: UUID | None = None
-    assigned_at: datetime | None = None
-    started_at: datetime | None = None
-    error: ErrorInfo | None = None
-    cause: str | None = None
-    count: int = 1
-
-    def fold(self, again: Attempt) -> Attempt:
-        """This record of a run that went on: counting the other too, ended when that did, else as the first was."""
-        return replace(self, count=self.count + again.count, finished_at=again.finished_at)
-
-
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An act of a person or program on a job, kept for the audit."""
-
-    verb: str
-    at: datetime
-    by: str | None = None
-    note: str | None = None
-
-
-class History(msgspec.Struct, frozen=True):
-    """What is kept of a job beside its record, oldest first."""
-
-    attempts: tuple[Attempt, ...] = ()
-    events: tuple[Event, ...] = ()
-
-
-class Streak(msgspec.Struct, frozen=True):
-    """The run of equal uncharged attempts the job is in; the next one folds into attempt ``number``."""
-
-    number: int
-    outcome: Outcome
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -233,6 +126,86 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.spec.dedup
 
     @property
+    def retry(self) -> Retry:
+        """When and how often it is tried again."""
+        return self.spec.retry
+
+    @property
+    def customer(self) -> str | None:
+        """On whose behalf it runs."""
+        return self.spec.customer
+
+    @property
+    def headers(self) -> dict[str, str] | None:
+        """The headers of the request it came from."""
+        return self.spec.headers
+
+    @property
+    def route(self) -> dict[str, Any] | None:
+        """The route parameters of the request it came from."""
+        return self.spec.route
+
+    @property
+    def query(self) -> dict[str, Any] | None:
+        """The query parameters of the request it came from."""
+        return self.spec.query
+
+    @property
+    def request_key(self) -> str | None:
+        """The key under which the request may be repeated."""
+        return self.spec.request_key
+
+    @property
+    def concurrency_key(self) -> str | None:
+        """What it shares a limit with."""
+        return self.spec.concurrency_key
+
+    @property
+    def parent(self) -> UUID | None:
+        """The job whose handler submitted it."""
+        return self.spec.parent
+
+    @property
+    def root(self) -> UUID | None:
+        """The job its family began with."""
+        return self.spec.root
+
+    @property
+    def batch(self) -> UUID | None:
+        """The batch it belongs to."""
+        return self.spec.batch
+
+    @property
+    def after(self) -> tuple[UUID, ...]:
+        """The jobs it waits for."""
+        return self.spec.after
+
+    @property
+    def rerun_of(self) -> UUID | None:
+        """The ended job whose work it does again."""
+        return self.spec.rerun_of
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule that submitted it."""
+        return self.spec.schedule
+
+    @property
+    def fire_at(self) -> datetime | None:
+        """The fire of the schedule it stands for."""
+        return self.spec.fire_at
+
+    @property
+    def webhook(self) -> dict[str, Any] | None:
+        """Whom to tell how it goes."""
+        return self.spec.webhook
+
+    @property
+    def trace(self) -> dict[str, str] | None:
+        """The trace it is part of."""
+        return self.spec.trace
+
+    @property
     def created_at(self) -> datetime:
         """When it was submitted."""
         return self.spec.created_at
@@ -266,7 +239,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self, history: History | None = None) -> dict[str, Any]:
         """The whole record as JSON values, keyed by the field names of the lifecycle page."""
-        spec = {name: getattr(self.spec, name) for name in self.spec.__struct_fields__}
+        spec = {"id": self.id} | {name: getattr(self.spec, name) for name in self.spec.__struct_fields__}
         state = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _INNER}
         record = spec | state
         record |= {"payload": self.payload, "result": self.result, "max_attempts": self.max_attempts}

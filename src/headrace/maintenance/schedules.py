@@ -103,15 +103,28 @@ async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleD
 
 
 async def delete_schedule(engine: Engine, name: str) -> None:
-    """Remove it; its jobs stay. One that code defines comes back when a worker with that code starts."""
+    """Remove it; its jobs stay.
+
+    :raises ConfigError: code defines it, and would bring it back at the next start of a worker.
+    """
     for _ in range(_TRIES):
         setting = await _setting(engine, name)
         if setting is None:
             raise UnknownSchedule(name)
+        if _lives_in_code(setting):
+            raise ConfigError(f"schedule {name!r} is defined in code: pause it, or remove it there")
         if await engine.put_setting(setting.key, None, setting.rev) is not None:
             _tell(engine, name)
             return
     raise _contended(name)
+
+
+def _lives_in_code(setting: Setting) -> bool:
+    try:
+        doc = read(setting)
+    except ConfigError:
+        return False  # nobody can read it, so nobody may keep it from being removed
+    return doc.source == "code" and not doc.retired
 
 
 async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) -> Job:

@@ -116,7 +116,9 @@ def _epitaph(exitcode: int | None) -> str:
     if exitcode is not None and exitcode < 0:
         with contextlib.suppress(ValueError):
             return f"the child process was killed by {signal.Signals(-exitcode).name}"
-    return f"the child process ended with exit code {exitcode}"
+    # What a script without the guard comes to: every child runs it from the top and stumbles.
+    guard = ' (a script that starts workers needs `if __name__ == "__main__":`)' if exitcode == 1 else ""
+    return f"the child process ended with exit code {exitcode}{guard}"
 
 
 class Children:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from headrace.core.claim import order
 from headrace.core.job import Job
-from headrace.core.outcome import Failed, TimedOut
+from headrace.core.outcome import Failed, Released, TimedOut
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -51,7 +51,7 @@ class Floor:
         """Handlers being executed, also those whose attempt is over already: one job may be here more than once."""
         self.holds: dict[UUID, Hold] = {}
         """Everything in our hands: buffered, running, or with its end on the way to the store."""
-        self.done = self.failed = self.stale = 0
+        self.done = self.failed = self.released = self.stale = 0
         self.freed = asyncio.Event()
         """Set whenever a job leaves our hands."""
         self._handlers, self._lanes = handlers, lanes
@@ -169,6 +169,8 @@ class Floor:
             self.stale += 1
         elif isinstance(run.ending, Failed | TimedOut):
             self.failed += 1
+        elif isinstance(run.ending, Released):
+            self.released += 1
         else:
             self.done += 1
         self.forget(run.hold)

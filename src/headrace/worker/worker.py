@@ -79,6 +79,7 @@ class Worker(Service):
             buffered=len(floor.buffer),
             done=floor.done,
             failed=floor.failed,
+            released=floor.released,
             stale=floor.stale,
             stuck_threads=floor.stuck,
             silence=self._heartbeat.silence if self._heartbeat is not None else 0.0,

@@ -108,6 +108,9 @@ class MemoryEngine:
         self._bus.connect()
         self._open = True
 
+    async def exists(self) -> bool:
+        return True
+
     async def close(self) -> None:
         self._bus.disconnect()
         self._open = False

@@ -96,6 +96,9 @@ class SqliteEngine:
         self._bus.open()
         self._open = True
 
+    async def exists(self) -> bool:
+        return self._path.exists()
+
     async def close(self) -> None:
         self._open = False
         self._bus.close()

@@ -1,0 +1,121 @@
+"""What is kept of a run: how it ended, how far it came, who acted; small values that the record is made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.status import Outcome
+
+__all__ = ["Attempt", "ErrorInfo", "Event", "History", "Progress", "Streak"]
+
+
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What went wrong, as kept with the job and the attempt."""
+
+    type: str
+    message: str
+    traceback: str | None = None
+    details: dict[str, Any] | None = None
+
+    def cut(self, limit: int) -> ErrorInfo:
+        """The same error as plain JSON of at most ``limit`` bytes.
+
+        Details go first, then the middle of the traceback, of the message, of the type.
+        """
+        trace = None if self.traceback is None else _plain(self.traceback)
+        kept = ErrorInfo(_plain(self.type), _plain(self.message), trace, _plain_details(self.details))
+        if _size(kept) <= limit:
+            return kept
+        texts = {"traceback": trace or "", "message": kept.message, "type": kept.type}
+        # No text keeps more characters than the whole may have bytes: a huge one is not measured again and again.
+        keep = {name: min(len(text), limit) for name, text in texts.items()}
+        kept = replace(kept, details=None, **{name: _shorten(text, keep[name]) for name, text in texts.items()})
+        for name, text in texts.items():
+            while keep[name] and _size(kept) > limit:
+                keep[name] = keep[name] * 3 // 4
+                kept = replace(kept, **{name: _shorten(text, keep[name])})
+        return replace(kept, traceback=kept.traceback or None)
+
+
+def _size(error: ErrorInfo) -> int:
+    return len(msgspec.json.encode(error))
+
+
+def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The details as JSON values; what is none is shown as ``repr`` shows it, and what fits nowhere is left out."""
+    if details is None:
+        return None
+    try:
+        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=repr), type=dict[str, Any])
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _plain(text: str) -> str:
+    """The text in characters that can be stored: half a surrogate pair, as in odd file names, is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _shorten(text: str, keep: int) -> str:
+    if len(text) <= keep:
+        return text
+    if keep == 0:
+        return ""
+    head = keep // 3
+    return f"{text[:head]} … {text[len(text) - (keep - head) :]}"
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How far a running job says it is."""
+
+    percent: float
+    message: str | None = None
+    step: str | None = None
+    estimated_completion: datetime | None = None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One execution of a job; ``count`` > 1 is a run of uncharged ones folded together."""
+
+    number: int
+    epoch: int
+    outcome: Outcome
+    finished_at: datetime
+    worker: UUID | None = None
+    assigned_at: datetime | None = None
+    started_at: datetime | None = None
+    error: ErrorInfo | None = None
+    cause: str | None = None
+    count: int = 1
+
+    def fold(self, again: Attempt) -> Attempt:
+        """This record of a run that went on: counting the other too, ended when that did, else as the first was."""
+        return replace(self, count=self.count + again.count, finished_at=again.finished_at)
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An act of a person or program on a job, kept for the audit."""
+
+    verb: str
+    at: datetime
+    by: str | None = None
+    note: str | None = None
+
+
+class History(msgspec.Struct, frozen=True):
+    """What is kept of a job beside its record, oldest first."""
+
+    attempts: tuple[Attempt, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+class Streak(msgspec.Struct, frozen=True):
+    """The run of equal uncharged attempts the job is in; the next one folds into attempt ``number``."""
+
+    number: int
+    outcome: Outcome
