@@ -49,6 +49,16 @@ async def test_schedules_are_listed_found_and_deleted() -> None:
         assert [one.name for one in await list_schedules(w.engine)] == ["a.b", "b"]
 
 
+async def test_what_code_defines_is_removed_from_the_code_first() -> None:
+    async with world() as w:
+        await sync(w, doc(w, "nightly", Every(minutes=5), source="code"))
+        with pytest.raises(ConfigError, match="defined in code"):
+            await delete_schedule(w.engine, "nightly")
+        await sync(w)  # the code has it no more
+        await delete_schedule(w.engine, "nightly")
+        assert await list_schedules(w.engine) == []
+
+
 async def test_what_is_not_there_is_named() -> None:
     async with world() as w:
         await create_schedule(w.engine, doc(w, "nightly", Every(minutes=5)))
