@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pytest
 
+from headrace.core import acts
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.retry import Retry
@@ -616,3 +617,41 @@ async def test_what_arrives_after_a_stop_was_asked_for_is_not_begun(shop: Shop) 
     await store.lanes.close()
     assert ran == []
     assert {(job.status, job.attempt) for job in await shop.engine.get(ids) if job} == {(Status.QUEUED, 0)}
+
+
+async def test_a_report_of_any_text_can_be_stored_and_is_kept_short(shop: Shop) -> None:
+    async def talks(ctx: Context) -> None:
+        ctx.progress(10, "half \ud800 and \x00 and " + "x" * 5000)
+        await ctx.flush()
+
+    shop.task(talks)
+    id = await shop.submit("talks")
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert job.progress is not None
+    assert job.progress.message is not None
+    assert job.progress.message.startswith("half \\ud800 and \\x00 and x")
+    assert len(job.progress.message) < 600
+
+
+async def test_a_cancel_the_worker_never_heard_of_is_learned_from_the_store(shop: Shop) -> None:
+    running, stopped = asyncio.Event(), asyncio.Event()
+
+    async def endless() -> None:
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            stopped.set()
+
+    shop.task(endless)
+    id = await shop.submit("endless")
+    async with shop.worker():
+        await asyncio.wait_for(running.wait(), 10)
+        # Written past the lanes, which would have sent a hint.
+        change = acts.cancel(await shop.get(id), shop.host.clock.now(), shop.engine.rules)
+        assert change is not None
+        await shop.engine.apply([change], shop.host.clock.now())
+        job = await shop.ended(id)
+        assert stopped.is_set()
+    assert (job.status, job.reason) == (Status.CANCELLED, Reason.USER)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from headrace.core.status import Outcome
 
-__all__ = ["Attempt", "ErrorInfo", "Event", "History", "Progress", "Streak"]
+__all__ = ["Attempt", "ErrorInfo", "Event", "History", "Progress", "Streak", "storable"]
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -27,8 +27,8 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Details go first, then the middle of the traceback, of the message, of the type.
         """
-        trace = None if self.traceback is None else _plain(self.traceback)
-        kept = ErrorInfo(_plain(self.type), _plain(self.message), trace, _plain_details(self.details))
+        trace = None if self.traceback is None else storable(self.traceback)
+        kept = ErrorInfo(storable(self.type), storable(self.message), trace, _plain_details(self.details))
         if _size(kept) <= limit:
             return kept
         texts = {"traceback": trace or "", "message": kept.message, "type": kept.type}
@@ -56,9 +56,9 @@ def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
         return None
 
 
-def _plain(text: str) -> str:
-    """The text in characters that can be stored: half a surrogate pair, as in odd file names, is spelled out."""
-    return text.encode("utf-8", "backslashreplace").decode()
+def storable(text: str) -> str:
+    """The text in characters every store takes: NULs and halves of surrogate pairs are spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _shorten(text: str, keep: int) -> str:
@@ -77,6 +77,13 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     message: str | None = None
     step: str | None = None
     estimated_completion: datetime | None = None
+
+    def cut(self, limit: int = 500) -> Progress:
+        """The same report with texts that can be stored, and not too long: it lives on the hot row."""
+        message, step = (
+            None if text is None else _shorten(storable(str(text)), limit) for text in (self.message, self.step)
+        )
+        return replace(self, message=message, step=step)
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

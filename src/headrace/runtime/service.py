@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
 __all__ = ["Service"]
+
+_log = logging.getLogger("headrace.service")
 
 
 class Service(ABC):
@@ -58,6 +61,13 @@ class Service(ABC):
             asked.cancel()
             doing.cancel()
             await asyncio.gather(asked, doing, return_exceptions=True)
+
+    async def end(self) -> None:
+        """Stop; having broken down is told in the log, so that it keeps no other service from being stopped."""
+        try:
+            await self.stop()
+        except Exception:
+            _log.exception("%s broke down", type(self).__name__)
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -100,7 +100,7 @@ class Context:
         """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process."""
         if not 0 <= percent <= 100:  # also refuses NaN
             raise ValueError(f"progress must be from 0 to 100, not {percent!r}")
-        self.report(Progress(float(percent), message, step))
+        self.report(Progress(float(percent), message, step).cut())
 
     def check(self) -> None:
         """Stop here if the run should stop: how a thread or process handler co-operates.

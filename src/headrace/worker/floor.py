@@ -144,6 +144,8 @@ class Floor:
         now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
         for run in list(self.runs.values()):
             run.check_time(monotonic)
+            if run.hold.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
+                run.stop("cancelled")
             started = run.started_at
             # A clock that was set back must not put the start off until it has caught up.
             if started is not None and run.hold.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:

@@ -8,14 +8,13 @@ from typing import Any
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.retry import error_names
+from headrace.core.rules import Rules
 from headrace.core.status import Reason
 from headrace.errors import GiveUp, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
 from headrace.handler import Handler
 from headrace.worker.context import Context
 
 __all__ = ["perform", "raised"]
-
-_ERROR_LIMIT = 16 * 1024
 
 
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
@@ -55,14 +54,9 @@ def _info(error: BaseException, *, trace: bool = True, details: dict[str, Any] |
     if trace and error.__traceback__ is not None:
         # The first frame is this module's own call of the handler.
         frames = error.__traceback__.tb_next or error.__traceback__
-        text = _storable("".join(traceback.format_exception(type(error), error, frames)))
+        text = "".join(traceback.format_exception(type(error), error, frames))
     try:
         message = str(error)
     except Exception as unprintable:
         message = f"<the error cannot be shown: {type(unprintable).__name__}>"
-    return ErrorInfo(type(error).__qualname__, _storable(message), text, details or None).cut(_ERROR_LIMIT)
-
-
-def _storable(text: str) -> str:
-    """Without what no store takes: lone surrogates and NULs."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+    return ErrorInfo(type(error).__qualname__, message, text, details or None).cut(Rules().error_limit)

@@ -11,6 +11,7 @@ from uuid import UUID
 from headrace.bus import Hint, Topic
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
+from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.errors import EngineError, TransitionRefused
 from headrace.handler import Handler
@@ -151,12 +152,12 @@ class Worker(Service):
         finally:
             self._state = "draining"
             try:
-                await _stopped(self._fetcher)
+                await self._fetcher.end()
                 await self._drain()
             finally:
                 unlisten()
                 for service in services[:-1]:
-                    await _stopped(service)
+                    await service.end()
                 ticker.cancel()
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
@@ -314,7 +315,8 @@ class Worker(Service):
         for id in answer.cancels:
             self._floor.cancel(id)
         for job in answer.unknown:
-            if job.id not in self._floor.holds and job.worker == self.id:
+            # One that runs in the store but not here ran: left unnamed, the sweeper takes it, and it is charged.
+            if job.id not in self._floor.holds and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))
         self._floor.dispatch()
@@ -340,11 +342,3 @@ class Worker(Service):
         task = asyncio.create_task(quietly())
         self._side.add(task)
         task.add_done_callback(self._side.discard)
-
-
-async def _stopped(service: Service) -> None:
-    """Stop a part; one that broke down must not keep the others from being stopped in good order."""
-    try:
-        await service.stop()
-    except Exception:
-        _log.exception("%s broke down", type(service).__name__)
