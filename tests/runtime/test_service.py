@@ -72,6 +72,10 @@ async def test_it_survives_being_hammered() -> None:
     for _ in range(50):
         await asyncio.gather(*(act() for _ in range(5) for act in (service.start, service.stop)))
         await service.stop()
+    assert service.runs >= 50
+    async with service:
+        await asyncio.sleep(0)
+        assert not service.stopping.is_set()
 
 
 async def test_a_stop_asked_for_before_the_start_still_counts() -> None:
