@@ -130,3 +130,29 @@ async def test_a_claim_costs_the_same_behind_a_long_history(lab: Lab, lines: int
     await lab.put_all(*(lab.job("not mine", delay=at % 2 * 900) for at in range(1000)))
     # A tenth more for deeper trees.
     assert await cost() < before * 1.1 + 50
+
+
+async def test_a_claim_of_several_lines_costs_the_same_in_front_of_a_long_queue(lab: Lab) -> None:
+    worker = await lab.worker()
+    engine = lab.engine
+    assert isinstance(engine, SqliteEngine)
+
+    async def cost() -> int:
+        steps = 0
+
+        def count() -> bool:
+            nonlocal steps
+            steps += 1
+            return False
+
+        await engine._writer.run(lambda connection: connection.set_progress_handler(count, 10))
+        assert len(await lab.claim(worker, 10)) == 10
+        await engine._writer.run(lambda connection: connection.set_progress_handler(None, 10))
+        return steps
+
+    await lab.put_all(*(lab.job(task) for task in "abc" for _ in range(20)))
+    await cost()  # finds out which lines there are
+    before = await cost()
+    for task in "abc":
+        await lab.put_all(*(lab.job(task) for _ in range(1000)))
+    assert await cost() < before * 1.1 + 50

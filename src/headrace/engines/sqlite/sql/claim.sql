@@ -43,12 +43,13 @@ BEGIN
   FROM hop CROSS JOIN lines l ON l.id = hop.ready LEFT JOIN queues q ON q.name = l.queue
   WHERE hop.served = hop.ready AND NOT coalesce(q.paused, 0) AND NOT EXISTS (SELECT 1 FROM picked);
 
-  -- One line: as it stands. Expired jobs (a queued job's act_by is its
-  -- last moment to start) are passed over; a fragile one is kept as a mark even then (see below).
+  -- One line: as it stands. With several there is no line to look in; a condition beside it would be tested on every
+  -- job of the first. Expired jobs (a queued job's act_by is its last moment to start) are passed over; a fragile one is
+  -- kept as a mark even then (see below).
   INSERT INTO picked (seq, fragile, expired)
   SELECT seq, unstarted_losses >= new.fragile_after, coalesce(act_by <= new.now, 0)
   FROM jobs
-  WHERE stage = 2 AND line = (SELECT line FROM heads) AND (SELECT count(*) FROM heads) = 1
+  WHERE stage = 2 AND line = (SELECT iif(count(*) = 1, min(line), NULL) FROM heads)
     AND (act_by IS NULL OR act_by > new.now OR unstarted_losses >= new.fragile_after)
   ORDER BY rank, arrived_at, seq
   LIMIT new.n + (
