@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headrace import App
+from headrace import App, lifetime
 from headrace.clock import SystemClock
+from headrace.engine import Engine
 from headrace.errors import ConfigError, NotOpen
 from headrace.testing import FakeClock
+from headrace.wiring import connect
 from tests.support.apps import ENGINES, Sums, url_of
 
 
@@ -144,3 +147,30 @@ async def test_settings_reach_the_engine(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bad_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         App(**arguments)
+
+
+def test_threads_that_open_it_at_once_share_one_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = Sums()
+    both = threading.Barrier(2, timeout=10)
+
+    def meet(*args: Any, **kwargs: Any) -> Engine:
+        both.wait()
+        return connect(*args, **kwargs)
+
+    monkeypatch.setattr(lifetime, "connect", meet)
+
+    async def submit() -> None:
+        async with sums.app:
+            await sums.add.submit(1)
+
+    threads = [threading.Thread(target=lambda: asyncio.run(submit())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    async def count() -> int:
+        async with sums.app:
+            return (await sums.app.stats()).ledger.accepted
+
+    assert asyncio.run(count()) == 2

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from uuid import UUID
 
 from headrace import sync
@@ -45,8 +45,10 @@ class Lifetime:
         self._override: dict[str, Any] = {}
         self._host = Host(clock)
         self._settings: Settings | None = None
-        self._engine: Engine | None = None
+        self._made: dict[Literal["engine"], Engine] = {}
         self._stays: dict[asyncio.AbstractEventLoop, _Stay] = {}
+        self.waiter: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
+        """What ``wait`` does, where it is not the background loop's business: under a harness."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._override.get('url') or self._code['url'] or '(settings)'}>"
@@ -84,27 +86,30 @@ class Lifetime:
         sync.leave(cast("App", self))
         if self._open_somewhere():
             raise ConfigError("override: this App is open; override it before it is entered")
-        before = (self._override, self._host, self._settings, self._engine)
+        before = (self._override, self._host, self._settings, self._made)
         self._override = self._override | ({"url": url} if url is not None else {})
         self._host = host or (Host(clock) if clock is not None else self._host)
-        self._settings = self._engine = None
+        self._settings, self._made = None, {}
         try:
             yield self
         finally:
             sync.leave(cast("App", self))
-            self._override, self._host, self._settings, self._engine = before
+            self._override, self._host, self._settings, self._made = before
 
     # -- opening
 
     def _open_somewhere(self) -> bool:
-        return any(stay.count and not loop.is_closed() for loop, stay in self._stays.items())
+        return any(stay.count and not loop.is_closed() for loop, stay in list(self._stays.items()))
 
     def new_engine(self) -> Engine:
         """Another session on the one store of this App; opened and closed by its user."""
-        if self._engine is None:
+        if not self._made:
             settings = self.settings
-            self._engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
-        return self._engine.twin()
+            # Loops of several threads may open it at once, and two engines would be two stores: the first one counts.
+            # No lock, which a fork could leave locked: what was made in vain has touched nothing.
+            engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
+            self._made.setdefault("engine", engine)
+        return self._made["engine"].twin()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -174,4 +179,6 @@ class Lifetime:
 
         :raises SyncInAsync: this thread has a running loop
         """
+        if self.waiter is not None:
+            return cast("T", self.waiter(work))
         return sync.wait(cast("App", self), work)

@@ -15,7 +15,7 @@ from headrace.errors import SyncInAsync
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["close", "leave", "wait"]
+__all__ = ["close", "leave", "refuse_in_loop", "run_on", "wait"]
 
 T = TypeVar("T")
 
@@ -41,13 +41,7 @@ class _Background:
         return threading.current_thread() is self._thread
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result(timeout)
-        except BaseException:
-            # An interrupt of the waiting thread: nobody waits for the work any more.
-            future.cancel()
-            raise
+        return run_on(self.loop, work, timeout)
 
     async def inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
         """Open the App here, unless it is, and do the work; the App stays open for the next."""
@@ -99,11 +93,29 @@ _left_behind: list[_Background] = []
 """Kept for ever: connections of the parent process must not be closed by its children."""
 
 
+def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+    """Run the coroutine on the loop of another thread, and wait for what it returns."""
+    future = asyncio.run_coroutine_threadsafe(work, loop)
+    try:
+        return future.result(timeout)
+    except BaseException:
+        # An interrupt of the waiting thread: nobody waits for the work any more.
+        future.cancel()
+        raise
+
+
 def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine on the background loop, with the App open there, and wait for what it returns.
 
     :raises SyncInAsync: this thread has a running loop, which waiting here would stop
     """
+    refuse_in_loop(work)
+    background = _started()
+    return background.run(background.inside(app, work))
+
+
+def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
+    """Refuse to wait on a thread whose loop the waiting would stop; :raises SyncInAsync:"""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -111,8 +123,6 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
     else:
         work.close()
         raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
-    background = _started()
-    return background.run(background.inside(app, work))
 
 
 def leave(app: App) -> None:

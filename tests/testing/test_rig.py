@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -207,3 +209,42 @@ async def test_each_harness_begins_with_nothing(shop: Shop) -> None:
         with pytest.raises(JobNotFound):
             await h.job(job)
         assert await h.drain() == 0
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_plain_handlers_submit_and_wait_as_in_a_worker(shop: Shop, inline: bool) -> None:
+    @shop.app.task(retry=Retry(max_retries=0))
+    def twice(n: int) -> int:
+        child = shop.double.submit_sync(n)
+        return asyncio.run(_plus_one(shop.app.wait(child.result(timeout=5))))
+
+    async with harness(shop.app, inline=inline) as h:
+        job = await twice.submit(4)
+        assert await h.drain() == (0 if inline else 2)
+        assert await job.result(timeout=1) == 9
+        h.assert_submitted(shop.double, 4)
+
+
+async def _plus_one(n: int) -> int:
+    return n + 1
+
+
+async def test_what_other_threads_submit_is_seen(shop: Shop) -> None:
+    async with harness(shop.app) as h:
+        await asyncio.to_thread(shop.double.submit_sync, 7)
+        h.assert_submitted(shop.double, 7)
+        assert await h.drain() == 1
+    assert shop.app.waiter is None
+
+
+async def test_a_plain_handler_at_work_is_waited_for(shop: Shop) -> None:
+    @shop.app.task
+    def dawdle(n: int) -> None:
+        shop.did.append(f"begin {n}")
+        time.sleep(0.05)  # longer than the harness lets a handler wait before it begins the next beside it
+        shop.did.append(f"end {n}")
+
+    async with harness(shop.app) as h:
+        await dawdle.map([(1,), (2,)])
+        await h.drain()
+        assert shop.did == ["begin 1", "end 1", "begin 2", "end 2"]

@@ -1,11 +1,12 @@
-"""A worker for tests: claims what is due and runs it right here, one job after the other."""
+"""A worker for tests: claims what is due and runs it, one job after the other."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from headrace.core.change import Change
@@ -19,7 +20,9 @@ from headrace.errors import NotOpen, TransitionRefused
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.sync import refuse_in_loop, run_on
 from headrace.worker.context import Context
+from headrace.worker.pools import ThreadPool
 from headrace.worker.runner import call
 
 __all__ = ["Inline"]
@@ -31,7 +34,10 @@ _PATIENCE = 0.02
 
 
 class Inline:
-    """Runs jobs on the caller's loop. Plain functions run on it too: a test sees everything in order."""
+    """Runs jobs one after the other: coroutines on the caller's loop, plain functions in a thread it waits for.
+
+    A thread, because that is where a worker runs them: there they may call ``submit_sync`` or start a loop.
+    """
 
     def __init__(self, engine: Engine, lanes: Lanes, host: Host, handlers: Callable[[], Mapping[str, Handler]]) -> None:
         self.engine, self.lanes, self.host = engine, lanes, host
@@ -40,6 +46,30 @@ class Inline:
         self.id = host.dice.new_id(host.clock.now())
         self.next_due: datetime | None = None
         """When the next deferred job falls due, as of the last look."""
+        self._threads = ThreadPool("headrace-harness")
+        self._plain = self._waiting = 0
+        """How many plain functions are under way, and how many handlers wait in them for the loop."""
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._threads.close()
+
+    def waiter(self) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+        """What ``app.wait`` is to do on other threads: run on this loop, where what is submitted is seen."""
+        loop = asyncio.get_running_loop()
+
+        def wait(work: Coroutine[Any, Any, Any]) -> Any:
+            refuse_in_loop(work)
+            return run_on(loop, self._waited(work, Context.current_or_none() is not None))
+
+        return wait
+
+    async def _waited(self, work: Coroutine[Any, Any, Any], inside: bool) -> Any:
+        self._waiting += inside
+        try:
+            return await work
+        finally:
+            self._waiting -= inside
 
     async def register(self) -> None:
         """Make it known to the store."""
@@ -70,6 +100,8 @@ class Inline:
                 elif not running:
                     return total
                 done, running = await asyncio.wait(running, timeout=_PATIENCE)
+                while not done and self._plain > self._waiting:  # at work, not waiting: nothing is begun beside it
+                    done, running = await asyncio.wait(running, timeout=_PATIENCE)
                 for task in done:
                     task.result()
         finally:
@@ -101,14 +133,19 @@ class Inline:
         await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
 
     async def _call(self, ctx: Context, job: Job) -> Ending:
+        handler = self.handlers()[job.task]
+        plain = handler.mode != "async"
+        self._plain += plain
         try:
-            return await call(self.handlers()[job.task], ctx, job)
+            return await call(handler, ctx, job, self._threads)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
             error = ErrorInfo("CancelledError", "the handler cancelled itself")
             return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+        finally:
+            self._plain -= plain
 
     async def _write(self, ours: Job, verb: Callable[[Job, datetime], Change]) -> None:
         """Write a change of a job that is running here; one that was taken away meanwhile is left alone."""

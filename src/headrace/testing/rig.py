@@ -53,6 +53,9 @@ class Harness:
             await stack.enter_async_context(self.app)
             app, engine, lanes, host = self.app, self.app.engine, self.app.lanes, self.app.host
             self._runner = Inline(engine, lanes, host, lambda: app.handlers)
+            stack.callback(self._runner.close)
+            stack.callback(setattr, app, "waiter", None)
+            app.waiter = self._runner.waiter()
             self._planner = Planner(engine, lanes, host, self._runner.id)
             self._sweeper = Sweeper(engine, lanes, host, self._runner.id)
             await self._runner.register()
