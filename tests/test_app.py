@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, Retry, Status, sync
+from headrace import App, Context, Every, Retry, Status, sync
 from headrace.errors import ConfigError, NotOpen, Unavailable
 from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, Sums, url_of
@@ -51,7 +51,16 @@ def test_a_worker_needs_an_open_app() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"concurrency": 0}, {"concurrency": True}, {"queues": "images"}, {"grace": -1}, {"grace": "5s"}]
+    "wrong",
+    [
+        {"concurrency": 0},
+        {"concurrency": True},
+        {"queues": "images"},
+        {"queues": []},
+        {"queues": ["images", ""]},
+        {"grace": -1},
+        {"grace": "5s"},
+    ],
 )
 async def test_bad_arguments_of_a_worker_are_refused(wrong: dict[str, Any]) -> None:
     async with App("memory://") as app:
@@ -171,3 +180,28 @@ async def test_watching_an_app_s_job_shows_its_progress() -> None:
         gate.set()
         await asyncio.wait_for(watching, 20)
     assert percents[-1] == 100.0
+
+
+async def test_a_renamed_task_takes_its_schedule_along(tmp_path: Path) -> None:
+    url = url_of("sqlite", tmp_path)
+    before, after = App(url), App(url)
+
+    @before.task(schedule=Every(minutes=5))
+    async def poll() -> None: ...
+
+    @after.task(name="poll.all", aliases=["poll"], schedule=Every(minutes=5))
+    async def poll_all() -> None: ...
+
+    for app in (before, after):
+        async with app:
+            await app.announce()
+    async with after:
+        fires = {info.name: info.next_fire is not None for info in await after.schedules()}
+        assert fires == {"poll": False, "poll.all": True}
+
+
+async def test_a_schedule_takes_a_draft() -> None:
+    sums = Sums()
+    async with sums.app:
+        with pytest.raises(TypeError, match=r"takes a draft, as of task.draft\(...\), not AsyncTask"):
+            await sums.app.schedule("sums", Every(minutes=5), sums.add)  # type: ignore[arg-type]

@@ -132,8 +132,10 @@ class App(Lifetime):
         """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``."""
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
             raise ConfigError(f"concurrency must be a whole number from 1, not {concurrency!r}")
-        if isinstance(queues, str):
-            raise ConfigError(f"queues must be a sequence of names, not {queues!r}")
+        if queues is not None and (
+            isinstance(queues, str) or not queues or not all(isinstance(one, str) and one for one in queues)
+        ):
+            raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {queues!r}")
         session = self.session
         self.load()
         return Worker(
@@ -171,7 +173,8 @@ class App(Lifetime):
             if (rule := task.handler.policy.schedule) is not None:
                 draft = task.draft_bound({})
                 docs.append(new_schedule(task.name, rule, draft.spec(now), draft.payload_text, now, "code"))
-        await schedules.sync_schedules(session.engine, docs, now, tasks=handlers)
+        # By alias too: the schedule of a task that was renamed would fire on beside the one of its new name.
+        await schedules.sync_schedules(session.engine, docs, now, tasks=self._register.tasks)
 
     # -- jobs
 
@@ -287,6 +290,8 @@ class App(Lifetime):
 
     async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
         """Submit the draft's work whenever the rule fires, until the schedule is deleted."""
+        if not isinstance(draft, Draft):
+            raise TypeError(f"schedule {name!r} takes a draft, as of task.draft(...), not {type(draft).__name__}")
         draft.refuse_times("a schedule says when its jobs run")
         now = self.host.clock.now()
         doc = new_schedule(name, rule, draft.spec(now), draft.payload_text, now)

@@ -232,6 +232,8 @@ async def rerun(app: App, id: UUID) -> JobHandle[Any]:
 
 async def resolve(session: Session, id: UUID, result: Any, error: str | ErrorInfo | None, by: str | None) -> Job:
     """Set the end by hand."""
+    if error is not None and result is not None:
+        raise ConfigError("resolve: a job ends with a result or with an error, not with both")
     info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
     try:
         text = _ANY.encode(result)
