@@ -353,3 +353,42 @@ def test_results_come_back_in_their_type() -> None:
     assert handler.decode_result(handler.encode_result([Model(a=1)])) == [Model(a=1)]
     with pytest.raises(InvalidResult, match="stored"):
         handler.decode_result('"of another version"')
+
+
+def test_text_does_not_pass_for_bytes() -> None:
+    def store(data: bytes | None, name: str) -> None: ...
+
+    handler = Handler(store)
+    with pytest.raises(InvalidPayload, match="data: Expected `bytes`, got `str`"):
+        handler.encode(("abcd",), {"name": "x"})
+    assert handler.decode(handler.encode((b"abcd", "x"), {})) == {"data": b"abcd", "name": "x"}
+    assert handler.decode(handler.encode((None, "x"), {})) == {"data": None, "name": "x"}
+    handler.check('{"data":"YWJjZA==","name":"x"}')  # in JSON it is base64
+
+
+class _Scale:
+    async def __call__(self, n: int) -> int:
+        return n
+
+    def method(self, n: int) -> int:
+        return n
+
+
+def _power(base: int, exponent: int) -> int:
+    return int(base**exponent)
+
+
+def test_what_can_be_called_like_a_function_is_one() -> None:
+    handler = Handler(_Scale(), name="scale")
+    assert handler.mode == "async"
+    with pytest.raises(InvalidPayload, match="Expected `int`"):
+        handler.encode(("1",), {})
+    square = Handler(functools.partial(_power, exponent=2), name="square")
+    with pytest.raises(InvalidPayload, match="Expected `int`"):
+        square.encode(("1",), {})
+    assert Handler(_Scale().method).schema()["required"] == ["n"]
+
+
+def test_a_method_without_its_object_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is a method"):
+        Handler(_Scale.method)

@@ -175,3 +175,8 @@ def test_a_task_looks_like_its_function() -> None:
     assert (documented.__name__, documented.__doc__) == ("documented", "Says what it does.")
     assert documented.fn(3).close() is None
     assert asyncio.run(documented(3)) == 3
+
+
+def test_a_class_is_no_task() -> None:
+    with pytest.raises(ConfigError, match="made of a function"):
+        App("memory://").task(type("Order", (), {}))

@@ -61,6 +61,8 @@ class Handler:
         self.mode = _mode(fn, self.name, run_in)
         hints = _hints(fn)
         parameters = list(inspect.signature(fn).parameters.values())
+        if parameters and parameters[0].name in ("self", "cls") and parameters[0].name not in hints:
+            raise ConfigError(f"task {self.name!r} is a method: a worker has no {parameters[0].name!r} to call it on")
         self.takes_context = bool(parameters) and _is_context(parameters[0], hints)
         self.parameters = tuple(self._parameter(one, hints) for one in parameters[self.takes_context :])
         self._signature = inspect.Signature(parameters[self.takes_context :])
@@ -107,14 +109,21 @@ class Handler:
         if len(bound) == len(args) and bound.keys().isdisjoint(kwargs):
             bound.update(kwargs)
             if self._required <= bound.keys() <= self._names:
-                return bound
+                return self._no_text_for_bytes(bound)
         try:
             # Slow, and right about what is wrong.
-            return dict(self._signature.bind(*args, **kwargs).arguments)
+            return self._no_text_for_bytes(dict(self._signature.bind(*args, **kwargs).arguments))
         except TypeError as error:
             strangers = [name for name in kwargs if name not in self._names]
             missing = [one.name for one in self.parameters if one.required and one.name not in bound]
             raise InvalidPayload(self.name, str(error), next(iter(strangers or missing), None)) from None
+
+    def _no_text_for_bytes(self, bound: dict[str, Any]) -> dict[str, Any]:
+        # In JSON bytes are base64 text, so a string would pass for them and come back as other bytes.
+        for name in self._payload.binary:
+            if isinstance(bound.get(name), str):
+                raise InvalidPayload(self.name, "Expected `bytes`, got `str`", name)
+        return bound
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
         """The payload as JSON text.
@@ -205,7 +214,8 @@ def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, ...]:
 def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:
     if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
         raise NotSupported(f"task {name!r} is a generator: streaming tasks are not in this version")
-    is_async = inspect.iscoroutinefunction(fn)
+    # Of an object that can be called, the method is what may be a coroutine function.
+    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
     if run_in is None:
         return "async" if is_async else "thread"
     if run_in != "process":
@@ -228,7 +238,11 @@ class _Unresolved(str):
 
 def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations as types, each resolved on its own if they cannot be together."""
-    plain = inspect.unwrap(fn)
+    plain: Any = inspect.unwrap(fn)
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    if not inspect.isroutine(plain):
+        plain = type(plain).__call__
     try:
         return typing.get_type_hints(plain, include_extras=True)
     except Exception:  # whatever evaluating an annotation may raise: the others are still good

@@ -143,7 +143,7 @@ class Tasks:
         """Register a function; what the decorator does."""
         if isinstance(fn, Task):
             raise ConfigError(f"{fn!r} is a task already")
-        if not callable(fn):
+        if not callable(fn) or isinstance(fn, type):
             raise ConfigError(f"a task is made of a function, not of {fn!r}")
         job = {name: value for name, value in options.items() if name not in _OWN}
         checked = merged(self._defaults, check_options(job, template=True))

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import inspect
 
-from headrace.core.plain import Misfit, check, customs, find_nan, watched
+from headrace.core.plain import Misfit, binary, check, customs, find_nan, watched
 
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
 
@@ -147,6 +147,8 @@ class RecordCodec:
         self.parameters = tuple(parameters)
         self._nodes = {one.name: self._node(one) for one in parameters}
         self._watched = {one: node for one, node in self._nodes.items() if watched(node)}
+        self.binary = tuple(name for name, node in self._nodes.items() if binary(node))
+        """The parameters that are bytes."""
         # Fields have names of their own, so that no parameter's name can collide with what a struct is made of.
         self._fields = [(f"p{index}", one.name) for index, one in enumerate(parameters)]
         plain = [

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import inspect
 
-__all__ = ["Misfit", "check", "customs", "find_nan", "watched"]
+__all__ = ["Misfit", "binary", "check", "customs", "find_nan", "watched"]
 
 _NATIVE = (str, bool, int, float, type(None))
 _RECORDS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
@@ -61,6 +61,17 @@ def _any_of(node: inspect.Type, test: Callable[[inspect.Type], bool], seen: set[
 def watched(node: inspect.Type) -> bool:
     """Whether values of this type have anything to check here."""
     return _any_of(node, lambda one: _is_any(one) or isinstance(one, (inspect.StrType, *_LISTS)), set())
+
+
+def binary(node: inspect.Type) -> bool:
+    """Whether a value of this type is bytes, written as base64: a string in its place would be taken for that."""
+    match node:
+        case inspect.Metadata():
+            return binary(node.type)
+        case inspect.UnionType():
+            return any(binary(arm) for arm in node.types)
+        case _:
+            return isinstance(node, inspect.BytesType | inspect.ByteArrayType | inspect.MemoryViewType)
 
 
 def customs(node: inspect.Type) -> list[type]:
