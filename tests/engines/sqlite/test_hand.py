@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -103,3 +106,54 @@ async def test_closing_does_what_is_queued_and_can_be_repeated(hand: Hand) -> No
         await hand.run(lambda connection: None)
     await hand.open()
     assert await hand.run(lambda connection: connection.execute("SELECT 1").get) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StopIteration, asyncio.CancelledError])
+async def test_nothing_ends_the_thread_while_others_wait_for_it(hand: Hand, error: type[BaseException]) -> None:
+    def interrupted(connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        raise error
+
+    with pytest.raises(EngineError, match=error.__name__):
+        await asyncio.wait_for(hand.run(interrupted), 10)
+    assert await asyncio.wait_for(hand.run(lambda connection: connection.in_transaction), 10) is False
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+async def test_a_forked_process_is_told_instead_of_waiting_for_a_thread_it_does_not_have(file: Path) -> None:
+    script = f"""
+import asyncio, os, sys, warnings
+from pathlib import Path
+from headrace.engines.sqlite.connection import connect
+from headrace.engines.sqlite.hand import Hand
+from headrace.errors import NotOpen
+from headrace.host import Host
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+path = Path({str(file)!r})
+
+hand = Hand("hand", path, Host(), lambda: connect(path, "full"))
+loop = asyncio.new_event_loop()
+loop.run_until_complete(hand.open())
+
+async def use():
+    try:
+        return await asyncio.wait_for(hand.run(lambda connection: 1), 10)
+    finally:
+        await asyncio.wait_for(hand.close(), 10)
+
+child = os.fork()
+if child == 0:
+    try:
+        asyncio.run(use())
+    except NotOpen:
+        os._exit(7)
+    finally:
+        os._exit(1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert loop.run_until_complete(use()) == 1
+loop.close()
+sys.exit(code)
+"""
+    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script], timeout=60, check=False)
+    assert done.returncode == 7

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from headrace.engines.sqlite.connection import translate
-from headrace.errors import NotOpen
+from headrace.errors import EngineError, NotOpen
 from headrace.host import Host
 
 __all__ = ["Hand"]
@@ -67,13 +67,16 @@ class Hand:
         thread, self._thread = self._thread, None
         if thread is not None and self._over is not None:
             self._work.put(None)
-            await asyncio.shield(self._over)
+            if thread.is_alive():  # it is not in a process that was forked off
+                await asyncio.shield(self._over)
             thread.join()  # it has nothing left to do
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
         """Have this done; its answer or its error."""
         if self._thread is None:
             raise NotOpen("this session of the SQLite engine is not open")
+        if not self._thread.is_alive():
+            raise NotOpen("this session of the SQLite engine was opened before the process forked: open one after it")
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         self._work.put((call, answer, loop))
@@ -93,11 +96,17 @@ class Hand:
                 call, answer, asker = item
                 try:
                     _tell(asker, answer, self._patiently(connection, lambda: call(connection)), None)  # noqa: B023
-                except Exception as error:
-                    _tell(asker, answer, None, translate(error, self._path))
+                except BaseException as error:  # whatever it is, those behind it are waiting
+                    _tell(asker, answer, None, self._mean(error))
                 del item, call, answer
         finally:
             connection.close()
+
+    def _mean(self, error: BaseException) -> Exception:
+        """What to tell whoever asked; a future takes no StopIteration, and a loop would end by a KeyboardInterrupt."""
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            return translate(error, self._path)
+        return EngineError(f"the thread that works on {self._path} was interrupted by {error!r}")
 
     def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T]) -> T:
         """Do it, waiting while another process holds the lock, but not for ever."""
