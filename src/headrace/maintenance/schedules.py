@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import partial
@@ -35,6 +36,7 @@ __all__ = [
 PREFIX = "schedule:"
 
 _TRIES = 20
+_log = logging.getLogger("headrace.schedules")
 
 
 def read(setting: Setting) -> ScheduleDoc:
@@ -52,8 +54,8 @@ def fire(doc: ScheduleDoc, at: datetime, now: datetime) -> Job:
 
 
 async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
-    """Every schedule, by name."""
-    return [read(setting) for setting in await engine.settings(PREFIX)]
+    """Every schedule, by name; one that this version cannot read is told in the log and left out."""
+    return await _readable(engine, _log.warning)
 
 
 async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
@@ -186,14 +188,14 @@ def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:
     return doc
 
 
-async def _readable(engine: Engine) -> list[ScheduleDoc]:
+async def _readable(engine: Engine, tell: Callable[[str, ConfigError], object] = _log.debug) -> list[ScheduleDoc]:
     """The schedules this version can read; those of a newer one are not ours to judge."""
     docs = []
     for setting in await engine.settings(PREFIX):
         try:
             docs.append(read(setting))
-        except ConfigError:
-            continue
+        except ConfigError as error:
+            tell("%s", error)
     return docs
 
 
