@@ -130,6 +130,16 @@ def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> Non
     assert "INDEX finished (status=? AND finished_at<?)" in found
 
 
+@pytest.mark.parametrize("analyzed", [False, True], ids=["never analyzed", "analyzed while empty"])
+def test_jobs_of_a_rare_status_are_found_by_its_index(writer: apsw.Connection, analyzed: bool) -> None:
+    if analyzed:
+        writer.execute("ANALYZE")
+    found = plan(writer, ask("find_by_status") + ask("find_few"))
+    for index in ("ready", "due", "parked", "held", "unlucky"):
+        assert f"USING COVERING INDEX {index}" in found, found
+    assert "rowid<?" not in found, found
+
+
 # Traps
 
 
