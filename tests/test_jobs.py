@@ -131,3 +131,9 @@ async def test_what_is_not_there_is_not_found(sums: Sums) -> None:
     for verb in (sums.app.get, sums.app.history, sums.app.explain, sums.app.cancel, sums.app.rerun):
         with pytest.raises(JobNotFound):
             await verb(nobody)
+
+
+@pytest.mark.parametrize("name", ["", " add", 7])
+async def test_a_name_no_task_can_have_is_refused(sums: Sums, name: Any) -> None:
+    with pytest.raises(ConfigError, match="not a task name"):
+        await sums.app.submit(name, {"a": 1})

@@ -132,6 +132,8 @@ def _handle(draft: Draft[R], answer: Inserted | Duplicated) -> JobHandle[R]:
 
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
     """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
+    if not isinstance(name, str) or not name or name != name.strip():
+        raise ConfigError(f"not a task name: {name!r}")  # no task can have it, so its job would wait for ever
     if not isinstance(payload, Mapping):
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {payload!r}")
     task = app.by_name.get(name)

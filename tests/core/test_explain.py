@@ -196,3 +196,5 @@ def test_where_it_came_from() -> None:
     found = told(new(schedule="nightly", fire_at=NOW, rerun_of=OTHER), NOW, worker())
     assert found.codes == ("schedule", "rerun", "queued", "ready")
     assert "The schedule 'nightly' submitted it for 2026-01-01 12:00:00 UTC." in str(found)
+    by_hand = told(new(schedule="nightly"), NOW, worker())
+    assert "It was triggered by hand, from the schedule 'nightly'." in str(by_hand)

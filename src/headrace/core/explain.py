@@ -90,8 +90,9 @@ def explain(
 def _origin(job: Job) -> Iterator[Fact]:
     if job.spec.schedule is not None:
         at = job.spec.fire_at
-        how = "by hand" if at is None else f"for {_clock(at)}"
-        yield Fact("schedule", f"The schedule {job.spec.schedule!r} submitted it {how}.", {"name": job.spec.schedule})
+        who = f"the schedule {job.spec.schedule!r}"
+        text = f"It was triggered by hand, from {who}." if at is None else f"T{who[1:]} submitted it for {_clock(at)}."
+        yield Fact("schedule", text, {"name": job.spec.schedule})
     if job.spec.rerun_of is not None:
         yield Fact("rerun", f"It is a rerun of job {job.spec.rerun_of}.", {"of": job.spec.rerun_of})
 
