@@ -13,7 +13,7 @@ import apsw
 
 from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
 
-__all__ = ["Synchronous", "ask", "connect", "refuse_foreign", "setup", "sql", "translate"]
+__all__ = ["Synchronous", "ask", "connect", "refuse_foreign", "setup", "sql", "translate", "trim_log"]
 
 Synchronous = Literal["full", "normal"]
 
@@ -22,6 +22,12 @@ _SOUND = (3, 51, 3)
 
 _LOG_PAGES = 4000
 """Pages in the log before they are copied into the file (16 MiB): hot pages are copied once for many writes."""
+
+LOG_MOST = 64 * 1024 * 1024
+"""Bytes; a log that is larger is cut."""
+
+_LOOK_EVERY = 1.0
+"""Seconds."""
 
 _HALVES = "-- ask\n"
 
@@ -86,16 +92,34 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = ()) -> 
         refuse_foreign(connection, path)  # before anything in it is changed, be it the journal mode
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
+        # On macOS alone a plain fsync leaves the last writes in the drive's own cache.
+        connection.pragma("fullfsync", synchronous == "full")
         connection.pragma("temp_store", "memory")
         connection.pragma("cache_size", -4000)
         connection.wal_autocheckpoint(_LOG_PAGES)
-        connection.pragma("journal_size_limit", 64 * 1024 * 1024)
+        connection.pragma("journal_size_limit", LOG_MOST)
         for verb in verbs:
             connection.execute(setup(verb))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def trim_log(connection: apsw.Connection, path: Path) -> float:
+    """Cut the log when it has outgrown itself; after how many seconds to look again.
+
+    Readers that overlap without a gap keep SQLite from ever starting the log anew, and it grows for as long as they do.
+    """
+    try:
+        if os.stat(f"{path}-wal").st_size <= LOG_MOST:
+            return _LOOK_EVERY
+        connection.set_busy_timeout(500)
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+    except (OSError, apsw.Error):
+        busy = True
+    # The readers were not to be interrupted: nobody is made to wait for them again too soon.
+    return _LOOK_EVERY * 10 if busy else _LOOK_EVERY
 
 
 def translate(error: Exception, path: Path) -> Exception:

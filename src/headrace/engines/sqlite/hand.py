@@ -35,8 +35,16 @@ class Hand:
     An asker who leaves changes nothing: what was handed over is done.
     """
 
-    def __init__(self, name: str, path: Path, host: Host, connect: Callable[[], apsw.Connection]) -> None:
-        self._name, self._path, self._host, self._connect = name, path, host, connect
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        host: Host,
+        connect: Callable[[], apsw.Connection],
+        tidy: Callable[[apsw.Connection], float] | None = None,
+    ) -> None:
+        """``tidy`` is called between two pieces of work, now and then; it says after how many seconds again."""
+        self._name, self._path, self._host, self._connect, self._tidy = name, path, host, connect, tidy
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._over: asyncio.Future[None] | None = None
@@ -91,6 +99,7 @@ class Hand:
             ready(translate(error, self._path))
             return
         ready(None)
+        tidy_at = self._host.clock.monotonic()
         try:
             while (item := work.get()) is not None:
                 call, answer, asker = item
@@ -99,6 +108,8 @@ class Hand:
                 except BaseException as error:  # whatever it is, those behind it are waiting
                     _tell(asker, answer, None, self._mean(error))
                 del item, call, answer
+                if self._tidy is not None and self._host.clock.monotonic() >= tidy_at:
+                    tidy_at = self._host.clock.monotonic() + self._tidy(connection)
         finally:
             connection.close()
 

@@ -35,7 +35,15 @@ from headrace.engine import (
 )
 from headrace.engines.sqlite import applying, checks, claiming, finding, migrate, reading
 from headrace.engines.sqlite.bus import SocketBus
-from headrace.engines.sqlite.connection import Synchronous, check_library, check_place, connect, setup, translate
+from headrace.engines.sqlite.connection import (
+    Synchronous,
+    check_library,
+    check_place,
+    connect,
+    setup,
+    translate,
+    trim_log,
+)
 from headrace.engines.sqlite.documents import Documents
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.inserting import Inserting
@@ -69,7 +77,7 @@ class SqliteEngine:
         self._bus = SocketBus(self._path, host)
         self.bus: Bus = self._bus
         self._open = False
-        self._writer = Hand("headrace-sqlite-write", self._path, host, self._connect_writer)
+        self._writer = Hand("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
         self._reader = Hand("headrace-sqlite-read", self._path, host, self._connect_reader)
         self._remember_nothing()
 
@@ -169,6 +177,9 @@ class SqliteEngine:
             connection.close()
             raise
         return connection
+
+    def _trim_log(self, connection: apsw.Connection) -> float:
+        return trim_log(connection, self._path)
 
     def _connect_reader(self) -> apsw.Connection:
         connection = connect(self._path, self._synchronous, ["record"])
