@@ -24,8 +24,8 @@ _counts = msgspec.json.Decoder(list[tuple[str, Status, int, int | None]]).decode
 class Reading:
     """The verbs that only look, for one session."""
 
-    def __init__(self, hand: Hand) -> None:
-        self._hand = hand
+    def __init__(self, hand: Hand, searcher: Hand) -> None:
+        self._hand, self._searcher = hand, searcher
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         wanted = (encode(list(dict.fromkeys(ids))),)
@@ -38,14 +38,14 @@ class Reading:
         return History() if found is None else History(attempts_of(found[0]), _events(found[1]))
 
     async def count(self, now: datetime) -> list[Count]:
-        found = await self._hand.run(lambda connection: connection.execute(ask("count"), (micros(now),)).get)
+        found = await self._searcher.run(lambda connection: connection.execute(ask("count"), (micros(now),)).get)
         return [
             Count(queue, status, jobs, moment(oldest) if status in LIVE and oldest is not None else None)
             for queue, status, jobs, oldest in _counts(found)
         ]
 
     async def ledger(self) -> Ledger:
-        return Ledger(*await self._hand.run(lambda connection: connection.execute(ask("ledger")).get))
+        return Ledger(*await self._searcher.run(lambda connection: connection.execute(ask("ledger")).get))
 
 
 async def delete(hand: Hand, before: Mapping[Status, datetime], limit: int) -> int:

@@ -79,13 +79,15 @@ class SqliteEngine:
         self._open = False
         self._writer = Hand("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
         self._reader = Hand("headrace-sqlite-read", self._path, host, self._connect_reader)
+        # Apart from the reader: whoever waits for a result must not wait for somebody's search through all jobs.
+        self._searcher = Hand("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._remember_nothing()
 
     def _remember_nothing(self) -> None:
         """Begin a session: what an earlier one remembered was bound to its connections."""
         self._inserting = Inserting(self._writer)
         self._claiming = claiming.Claiming(self._writer, self.rules)
-        self._reading = reading.Reading(self._reader)
+        self._reading = reading.Reading(self._reader, self._searcher)
         self._workers = Workers(self._writer, self._reader, self.rules)
         self._documents = Documents(self._writer, self._reader)
 
@@ -95,11 +97,11 @@ class SqliteEngine:
         check_library()
         check_place(self._path)
         self._remember_nothing()
-        await self._writer.open()
         try:
-            await self._reader.open()
+            for hand in (self._writer, self._reader, self._searcher):
+                await hand.open()
         except BaseException:
-            await self._writer.close()
+            await self._put_down()
             raise
         self._bus.open()
         self._open = True
@@ -110,8 +112,11 @@ class SqliteEngine:
     async def close(self) -> None:
         self._open = False
         self._bus.close()
-        await self._writer.close()
-        await self._reader.close()
+        await self._put_down()
+
+    async def _put_down(self) -> None:
+        for hand in (self._writer, self._reader, self._searcher):
+            await hand.close()
 
     def twin(self) -> Engine:
         return SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
@@ -217,7 +222,7 @@ class SqliteEngine:
         return await self._reading.history(id)
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-        return await finding.find(self._reader, filter, now, limit, cursor)
+        return await finding.find(self._searcher, filter, now, limit, cursor)
 
     async def count(self, now: datetime) -> list[Count]:
         return await self._reading.count(now)
