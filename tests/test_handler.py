@@ -392,3 +392,42 @@ def test_what_can_be_called_like_a_function_is_one() -> None:
 def test_a_method_without_its_object_is_refused() -> None:
     with pytest.raises(ConfigError, match="is a method"):
         Handler(_Scale.method)
+
+
+@dataclass
+class Frame:
+    width: int
+    title: str = ""
+
+
+class Bordered(msgspec.Struct):
+    frame: Frame
+    more: list[Frame] = []
+
+
+def paint(frame: Frame | None, borders: dict[str, Bordered] | None = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("payload", "field"),
+    [
+        ('{"frame": {"width": 1, "colour": "red"}}', "frame.colour"),
+        ('{"frame": null, "borders": {"a": {"frame": {"width": 1, "x": 2}}}}', "borders.a.frame.x"),
+        (
+            '{"frame": null, "borders": {"a": {"frame": {"width": 1}, "more": [{"width": 1}, {"width": 2, "y": 0}]}}}',
+            "borders.a.more[1].y",
+        ),
+        ('{"frame": null, "borders": {"a": {"frame": {"width": 1}, "thick": true}}}', "borders.a.thick"),
+    ],
+)
+def test_a_field_that_an_object_within_an_argument_does_not_have_is_refused(payload: str, field: str) -> None:
+    with pytest.raises(InvalidPayload, match="unknown field") as caught:
+        Handler(paint).check(payload)
+    assert caught.value.field == field
+
+
+def test_objects_within_arguments_with_their_own_fields_pass() -> None:
+    handler = Handler(paint)
+    text = handler.encode((Frame(1, "a"),), {"borders": {"b": Bordered(Frame(2), [Frame(3)])}})
+    assert handler.decode(text)["frame"] == Frame(1, "a")
+    handler.check('{"frame": null}')

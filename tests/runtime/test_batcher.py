@@ -228,3 +228,24 @@ async def test_one_who_stumbles_over_the_answer_does_not_keep_the_others_from_th
         assert await batcher.put(2) == "stored 2"
         assert await batcher.put(3) == "stored 3"
     assert store.batches == [[1, 2], [3]]
+
+
+async def test_a_lane_cancelled_while_it_halves_a_batch_leaves_nobody_waiting() -> None:
+    store = Store()
+    tried = asyncio.Event()
+
+    def fault(items: list[int]) -> Exception | None:
+        if len(items) == 4:
+            return Unstorable("one of them is bad")
+        store.open.clear()  # the first half hangs
+        tried.set()
+        return Unavailable("hang on")
+
+    store.fault = fault
+    async with lane(store) as batcher:
+        waiting = [asyncio.create_task(batcher.put(n)) for n in range(4)]
+        await asyncio.wait_for(tried.wait(), 10)
+        assert batcher._pump is not None
+        batcher._pump.cancel()
+        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+    assert [type(answer) for answer in answers] == [Unavailable] * 4

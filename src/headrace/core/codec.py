@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import inspect
 
-from headrace.core.plain import Misfit, binary, check, customs, find_nan, watched
+from headrace.core.plain import Misfit, binary, check, customs, find_nan, find_unknown, has_objects, watched
 
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
 
@@ -147,6 +147,7 @@ class RecordCodec:
         self.parameters = tuple(parameters)
         self._nodes = {one.name: self._node(one) for one in parameters}
         self._watched = {one: node for one, node in self._nodes.items() if watched(node)}
+        self._objects = {one: node for one, node in self._nodes.items() if has_objects(node)}
         self.binary = tuple(name for name, node in self._nodes.items() if binary(node))
         """The parameters that are bytes."""
         # Fields have names of their own, so that no parameter's name can collide with what a struct is made of.
@@ -200,8 +201,18 @@ class RecordCodec:
             record = self._decoder.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise _misfit(error) from None
+        if self._objects:
+            self._check_fields(text)
         pairs = ((name, getattr(record, field)) for field, name in self._fields)
         return {name: value for name, value in pairs if value is not _ABSENT}
+
+    def _check_fields(self, text: str) -> None:
+        """Refuse fields that an object within an argument does not have: the decoder drops them without a word."""
+        plain = msgspec.json.decode(text, type=dict[str, Any])
+        for name, node in self._objects.items():
+            unknown = find_unknown(plain.get(name), node, name)
+            if unknown is not None:
+                raise Misfit(f"Object contains unknown field `{unknown.rpartition('.')[2]}`", unknown)
 
     def schema(self) -> dict[str, Any]:
         """JSON schema of the object."""

@@ -12,10 +12,11 @@ from typing import Any
 
 from msgspec import inspect
 
-__all__ = ["Misfit", "binary", "check", "customs", "find_nan", "watched"]
+__all__ = ["Misfit", "binary", "check", "customs", "find_nan", "find_unknown", "has_objects", "watched"]
 
 _NATIVE = (str, bool, int, float, type(None))
 _RECORDS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType, inspect.NamedTupleType)
+_OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 _LISTS = (inspect.ListType, inspect.VarTupleType)
 _SETS = (inspect.SetType, inspect.FrozenSetType)
 
@@ -172,6 +173,50 @@ def _check_record(value: Any, fields: tuple[inspect.Field, ...], path: str) -> N
                 check(value[field.encode_name], field.type, f"{path}.{field.encode_name}")
         elif hasattr(value, field.name):
             check(getattr(value, field.name), field.type, f"{path}.{field.name}")
+
+
+def has_objects(node: inspect.Type) -> bool:
+    """Whether the type has objects with named fields in it."""
+    return _any_of(node, lambda one: isinstance(one, _OBJECTS), set())
+
+
+def find_unknown(value: Any, node: inspect.Type, path: str) -> str | None:
+    """Where in plain values an object has a field its type does not name (it would be dropped); None if nowhere."""
+    if isinstance(node, inspect.Metadata):
+        return find_unknown(value, node.type, path)
+    if isinstance(node, inspect.UnionType):
+        return _unknown_in_all(value, node, path)
+    steps: list[tuple[Any, inspect.Type, str]] = []
+    if isinstance(value, dict) and isinstance(node, _OBJECTS):
+        known = {field.encode_name: field.type for field in node.fields}
+        tag = getattr(node, "tag_field", None)
+        for key, item in value.items():
+            if key in known:
+                steps.append((item, known[key], f"{path}.{key}"))
+            elif key != tag:
+                return f"{path}.{key}"
+    elif isinstance(value, dict) and isinstance(node, inspect.DictType):
+        steps = [(item, node.value_type, f"{path}.{key}") for key, item in value.items()]
+    elif isinstance(value, list) and isinstance(node, (*_LISTS, *_SETS)):
+        steps = [(item, node.item_type, f"{path}[{index}]") for index, item in enumerate(value)]
+    elif isinstance(value, list) and isinstance(node, inspect.TupleType):
+        pairs = enumerate(zip(value, node.item_types, strict=False))
+        steps = [(item, kind, f"{path}[{index}]") for index, (item, kind) in pairs]
+    return next((found for step in steps if (found := find_unknown(*step)) is not None), None)
+
+
+def _unknown_in_all(value: Any, node: inspect.UnionType, path: str) -> str | None:
+    """One arm that names every field is enough; a class that a hook reads decides for itself."""
+    fitting: tuple[type[inspect.Type], ...] = (*_LISTS, *_SETS, inspect.TupleType)
+    if isinstance(value, dict):
+        fitting = (*_OBJECTS, inspect.DictType)
+    found: str | None = None
+    for arm in node.types:
+        if isinstance(arm, (*fitting, inspect.CustomType)):
+            found = find_unknown(value, arm, path)
+            if found is None:
+                return None
+    return found
 
 
 def find_nan(value: Any, path: str) -> str | None:

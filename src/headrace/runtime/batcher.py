@@ -195,10 +195,8 @@ class Batcher(Generic[T, A]):
         except Unstorable as error:
             if len(groups) == 1:
                 groups[0].ticket.reject(error)
-            else:  # one bad row must fail alone
-                half = len(groups) // 2
-                await self._settle(groups[:half])
-                await self._settle(groups[half:])
+            else:
+                await self._halve(groups)
         except BaseException as error:
             for group in groups:
                 if isinstance(error, Unavailable):
@@ -220,6 +218,17 @@ class Batcher(Generic[T, A]):
                 except Exception:  # one who stumbles over the answer must not keep the others from theirs
                     _log.exception("an answer of the %s lane was not understood", self._name)
                 start = end
+
+    async def _halve(self, groups: list[_Group[T, A]]) -> None:
+        """Write the halves apart, and theirs in turn if need be: one bad row must fail alone."""
+        half = len(groups) // 2
+        try:
+            await self._settle(groups[:half])
+        except BaseException:  # cancelled from outside: those not yet tried must hear of it, too
+            for group in groups[half:]:
+                group.ticket.reject(self._unavailable(group.items, "the event loop ended first", False))
+            raise
+        await self._settle(groups[half:])
 
     async def _write_surely(self, groups: list[_Group[T, A]]) -> list[A]:
         """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
