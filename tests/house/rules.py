@@ -50,6 +50,9 @@ MAY_NAME: Mapping[str, frozenset[str]] = {
 }
 """Engines that are built on another one."""
 
+COMMON = frozenset({"migrations", "record"})
+"""Modules beside the engines that are none: what several of them share."""
+
 MAY_WIRE: Mapping[str, str] = {
     "wiring.py": "turns a URL into an engine, for everyone else",
     "conformance": "compares every engine with the memory engine, the model",
@@ -122,7 +125,7 @@ def stray_wiring(root: Path, allowed: Mapping[str, str] = MAY_WIRE) -> list[str]
 def _engines_named(root: Path, path: Path) -> list[tuple[int, str, str]]:
     """Line, dotted name and engine, for each engine of the tree that a module imports or spells out."""
     home = root / "engines"
-    engines = {entry.stem for entry in home.glob("*") if entry.suffix == ".py" or entry.is_dir()}
+    engines = {entry.stem for entry in home.glob("*") if entry.suffix == ".py" or entry.is_dir()} - COMMON
     tree = _parse(path)
     names = sorted({*_imports(tree, _package(root, path)), *_strings(tree)})
     split = [(line, name, name.split(".")) for line, name in names]

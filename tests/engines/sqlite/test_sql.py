@@ -12,10 +12,10 @@ import pytest
 from headrace.conformance.lab import Lab
 from headrace.core.rules import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
+from headrace.engines.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.finding import GROUPS
-from headrace.engines.sqlite.rows import STAGES
 from headrace.host import Host
 
 PACKAGE = resources.files("headrace.engines.sqlite")

@@ -8,12 +8,12 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
-from headrace.core.job import Job
+from headrace.core.change import Applied, Change, Key, Verdict, WasStale
 from headrace.core.status import Verb
+from headrace.engines.record import Micros, Moments, encode, judge, key_of
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import Micros, Moments, Record, encode, job_of, key_of, row_of_change, row_of_note
+from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_note
 
 __all__ = ["Turn", "apply"]
 
@@ -103,22 +103,9 @@ async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
     for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
         change = turn.changes[place]
         job = None if record is None else job_of(record, moments)
-        verdict = _judge(change, last, job, None if holder is None else job_of(holder, moments))
+        verdict = judge(change, last, job, None if holder is None else job_of(holder, moments))
         if verdict is None and job is not None:
             # It could be applied after all: the key is free by now, or the job did not know its order number.
             (verdict,) = await apply(hand, [replace(change, job=replace(change.job, seq=job.seq))])
         verdicts[place] = verdict or WasStale(None)
     return verdicts
-
-
-def _judge(change: Change, last: int | None, job: Job | None, holder: Job | None) -> Verdict | None:
-    """What to say of a change that did not take; None: try again."""
-    if job is None:
-        return WasStale(None)
-    if change.id != 0 and change.id == last:
-        return Applied(change.job)
-    if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
-        return WasStale(job)
-    if change.rev != job.rev or holder is not None:
-        return Conflict(job, holder if change.rev == job.rev else None)
-    return None

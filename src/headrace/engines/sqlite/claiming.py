@@ -11,10 +11,11 @@ import msgspec
 from headrace.core.claim import Ask, grant
 from headrace.core.rules import Rules
 from headrace.engine import Claimed, Dead
+from headrace.engines.record import micros, moment
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.lines import Served
-from headrace.engines.sqlite.rows import jobs_of, micros, moment
+from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["Claiming", "promote"]
 

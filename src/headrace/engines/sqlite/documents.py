@@ -12,9 +12,9 @@ import msgspec
 from headrace.core.claim import queue_rule
 from headrace.core.match import Profile
 from headrace.engine import Profiles, Setting
+from headrace.engines.record import micros
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import micros
 
 __all__ = ["Documents"]
 

@@ -11,9 +11,10 @@ import msgspec
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.query import Filter, Page, as_seen, cursor_of
 from headrace.core.status import DEFERRED, HELD, Status
+from headrace.engines.record import encode, micros
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import encode, jobs_of, micros
+from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["GROUPS", "find", "prepare"]
 

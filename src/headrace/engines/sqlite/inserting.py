@@ -13,18 +13,27 @@ from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engines.record import (
+    Micros,
+    Moments,
+    Place,
+    encode,
+    is_new,
+    key_of,
+    labels_of,
+    place_of,
+    sort_out,
+    too_many,
+)
 from headrace.engines.sqlite.applying import Turn
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.lines import Place, intern, place_of, too_many
-from headrace.engines.sqlite.rows import Micros, Moments, Record, encode, job_of, key_of, labels_of, row_of_new
+from headrace.engines.sqlite.lines import intern
+from headrace.engines.sqlite.rows import Record, job_of, row_of_new
 
 __all__ = ["Inserting"]
 
 _known = msgspec.json.Decoder(list[tuple[int, str, Record]]).decode
-
-
-_UNSET = (None,) * 6
 
 
 class _Collected(Exception):
@@ -77,7 +86,7 @@ class _Batch:
 
     def __init__(self, jobs: list[Job], lines: list[int], collected: int) -> None:
         self._jobs, self._lines, self._collected = jobs, lines, collected
-        self._plain = all(_is_new(job) for job in jobs)
+        self._plain = all(is_new(job) for job in jobs)
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
@@ -118,17 +127,16 @@ class _Batch:
         return last - args[2]
 
     def _sort_out(self, connection: apsw.Connection) -> list[InsertAnswer]:
-        ids: dict[UUID, Job] = {}
-        keys: dict[str | None, Job] = {}
-        moments = Moments()
+        ids, keys, moments = dict[UUID, Job](), dict[str, UUID](), Moments()
+        here = list[UUID]()
         names = [(job.id, key_of(job)) for job in self._jobs]
         for _, by, record in _known(connection.execute(ask("known"), (encode(names),)).get):
-            job = job_of(record, moments)
+            job = ids[record.id] = job_of(record, moments)
             if by == "id":
-                ids[job.id] = job
-            else:
-                keys[key_of(job)] = job
-        fresh, told = self._decide(ids, keys, names)
+                here.append(job.id)
+            elif (key := key_of(job)) is not None:
+                keys[key] = job.id
+        fresh, told = sort_out(self._jobs, here, keys)
         before = self._insert(connection, self._encode(fresh))
         stored = [replace(self._jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
         ids |= {job.id: job for job in stored}
@@ -136,40 +144,8 @@ class _Batch:
             self._finish(connection, stored)
         return [Inserted(ids[id]) if of is None else Duplicated(ids[of]) for id, of in told]
 
-    def _decide(
-        self, ids: dict[UUID, Job], keys: dict[str | None, Job], names: list[tuple[UUID, str | None]]
-    ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
-        """Which jobs to store, and for each job the id it is answered with or is a duplicate of."""
-        here = set(ids)
-        holders = {key: job.id for key, job in keys.items() if key is not None}
-        ids |= {job.id: job for job in keys.values()}
-        fresh, told = [], list[tuple[UUID, UUID | None]]()
-        for index, (id, key) in enumerate(names):
-            holder = None if key is None or id in here else holders.get(key)
-            told.append((id, holder))
-            if id in here or holder is not None:
-                continue
-            here.add(id)
-            fresh.append(index)
-            if key is not None and not self._jobs[index].ended:
-                holders[key] = id
-        return fresh, told
-
     def _finish(self, connection: apsw.Connection, stored: list[Job]) -> None:
         """Write what a job brings along beyond a new one's fields."""
-        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not _is_new(job)]
+        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
             Turn(rest).write(connection)
-
-
-def _is_new(job: Job) -> bool:
-    """Whether it is as submit makes it: all that ``insert.sql`` writes."""
-    return (
-        job.rev == 1
-        and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
-        and (job.worker, job.claim, job.assigned_at, job.accepted_at, job.started_at, job.first_started_at)
-        == _UNSET[:6]
-        and (job.finished_at, job.cancel_requested_at, job.reason, job.streak, job.progress) == _UNSET[:5]
-        and job.result_text is None
-        and job.error is None
-    )

@@ -5,35 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import apsw
-import msgspec
 
 from headrace.core.claim import Ask
-from headrace.core.job import Job
 from headrace.engine import MAX_PROFILES
+from headrace.engines.record import Place, encode
 from headrace.engines.sqlite.connection import ask as statement
-from headrace.engines.sqlite.rows import encode
-from headrace.errors import ConfigError
 
-__all__ = ["Place", "Served", "intern", "place_of", "too_many"]
-
-Place = tuple[str, str, str]
-"""Queue, task and requirements: what a line is made of."""
-
-_sorted = msgspec.json.Encoder(order="sorted").encode
-
-
-def place_of(job: Job) -> Place:
-    """Where the job stands."""
-    spec = job.spec
-    return (spec.queue, spec.task, encode(spec.requires, _sorted) if spec.requires else "{}")
-
-
-def too_many() -> ConfigError:
-    """Why a job of yet another profile is refused."""
-    return ConfigError(
-        f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store keeps apart:"
-        " require fewer different things"
-    )
+__all__ = ["Served", "intern"]
 
 
 def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, dict[Place, int | None]]:

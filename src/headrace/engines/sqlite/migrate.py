@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cache
-from hashlib import sha256
-from importlib import resources
 from pathlib import Path
 
 import apsw
-import msgspec
 
+from headrace.engines import migrations
+from headrace.engines.migrations import Migration
+from headrace.engines.record import micros
 from headrace.engines.sqlite.connection import refuse_foreign
-from headrace.engines.sqlite.rows import micros
-from headrace.errors import SchemaTooNew, SchemaTooOld
 
 __all__ = ["APPLICATION_ID", "Migration", "applied", "apply", "available", "pending"]
 
@@ -21,24 +18,9 @@ APPLICATION_ID = 0x68656164
 """Marks the file as headrace's ("head")."""
 
 
-class Migration(msgspec.Struct, frozen=True):
-    """One step of the schema."""
-
-    name: str
-    script: str
-
-    @property
-    def checksum(self) -> str:
-        """Tells one text from another."""
-        return sha256(self.script.encode()).hexdigest()
-
-
-@cache
 def available() -> tuple[Migration, ...]:
     """What this version knows, in order."""
-    folder = resources.files(__package__).joinpath("migrations")
-    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
-    return tuple(Migration(file.name.removesuffix(".sql"), file.read_text(encoding="utf-8")) for file in files)
+    return migrations.available(__package__)
 
 
 def applied(connection: apsw.Connection) -> list[str]:
@@ -54,14 +36,7 @@ def pending(connection: apsw.Connection, path: Path) -> list[Migration]:
 
     :raises SchemaTooNew: it went through more than this version knows.
     """
-    done = applied(connection)
-    known = [migration.name for migration in available()]
-    strange = [name for name in done if name not in known]
-    if strange:
-        raise SchemaTooNew(
-            f"{path} has schema {strange[-1]}, this version of headrace knows {known[-1]}: upgrade headrace"
-        )
-    return [migration for migration in available() if migration.name not in done]
+    return migrations.missing(available(), applied(connection), path)
 
 
 def is_empty(connection: apsw.Connection) -> bool:
@@ -72,8 +47,8 @@ def is_empty(connection: apsw.Connection) -> bool:
 def check(connection: apsw.Connection, path: Path) -> None:
     """Refuse a file that is somebody else's or needs to be migrated first."""
     refuse_foreign(connection, path)
-    if applied(connection) and (missing := pending(connection, path)):
-        raise SchemaTooOld(f"{path} needs {', '.join(step.name for step in missing)}: run `headrace migrate`")
+    if applied(connection):
+        migrations.refuse_old(pending(connection, path), path)
 
 
 def apply(connection: apsw.Connection, path: Path, now: datetime) -> list[str]:

@@ -11,9 +11,10 @@ import msgspec
 from headrace.core.job import Event, History, Job
 from headrace.core.query import Count, Ledger
 from headrace.core.status import LIVE, Status
+from headrace.engines.record import attempts_of, encode, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import attempts_of, encode, jobs_of, micros, moment
+from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["Reading", "delete"]
 

@@ -11,9 +11,10 @@ import msgspec
 
 from headrace.core.rules import Rules
 from headrace.engine import Alive, Beat, Dead, Overdue, WorkerInfo, WorkerRow
+from headrace.engines.record import Moments, encode, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import Moments, Record, encode, job_of, jobs_of, micros, moment
+from headrace.engines.sqlite.rows import Record, job_of, jobs_of
 
 __all__ = ["Workers"]
 

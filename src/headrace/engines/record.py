@@ -1,0 +1,266 @@
+"""How an SQL engine writes a job down: what its columns and documents hold, and what an answer to a write must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
+from headrace.core.job import Attempt, ErrorInfo, Job, Streak
+from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
+from headrace.engine import MAX_PROFILES
+from headrace.errors import ConfigError, Unstorable
+
+__all__ = [
+    "STAGES",
+    "Micros",
+    "Moments",
+    "Past",
+    "Place",
+    "State",
+    "attempts_of",
+    "encode",
+    "is_new",
+    "judge",
+    "key_of",
+    "labels_of",
+    "micros",
+    "moment",
+    "past_of",
+    "place_of",
+    "sort_out",
+    "state_of",
+    "too_many",
+]
+
+STAGES: dict[Status, int] = {
+    **dict.fromkeys(DEFERRED, 1),
+    **dict.fromkeys(HELD, 3),
+    Status.PENDING: 0,
+    Status.WAITING: 0,
+    Status.QUEUED: 2,
+    Status.COMPLETED: 4,
+    Status.FAILED: 5,
+    Status.CANCELLED: 5,
+}
+"""What a status comes to for the indexes: a number they can be cut by, where a list of words is slow and brittle."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    """A moment as it is stored."""
+    return (moment - _EPOCH) // _MICRO
+
+
+def moment(stored: int) -> datetime:
+    """A stored moment."""
+    return _EPOCH + timedelta(microseconds=stored)
+
+
+class Micros(dict[datetime | None, int | None]):
+    """Moments as they are stored, each worked out once: the jobs of one batch share most of theirs."""
+
+    def __init__(self) -> None:
+        super().__init__({None: None})
+
+    def __missing__(self, key: datetime) -> int:
+        self[key] = value = micros(key)
+        return value
+
+
+class Moments(dict[int | None, datetime | None]):
+    """Stored moments, each worked out once."""
+
+    def __init__(self) -> None:
+        super().__init__({None: None})
+
+    def __missing__(self, key: int) -> datetime:
+        self[key] = value = moment(key)
+        return value
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(document: Any, by: Callable[[Any], bytes] = _encode) -> str:
+    """JSON text for the store; refuses text that has no place in a database."""
+    try:
+        return by(document).decode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair
+        raise Unstorable(f"text that is not valid Unicode cannot be stored: {error}") from error
+
+
+class State(msgspec.Struct, array_like=True):
+    """What no statement looks at, kept together: taking a row apart costs the store by the column."""
+
+    attempt: int = 0
+    charged: int = 0
+    redrives: int = 0
+    waits: int = 0
+    not_after: int | None = None
+    started_at: int | None = None
+    first_started_at: int | None = None
+    reason: Reason | None = None
+    streak: Streak | None = None
+
+
+class Past(msgspec.Struct, array_like=True):
+    """An attempt as it is kept; the count and the end come first, because folding looks for them."""
+
+    count: int
+    finished_at: int
+    epoch: int
+    outcome: Outcome
+    worker: UUID | None
+    assigned_at: int | None
+    started_at: int | None
+    cause: str | None
+    error: ErrorInfo | None
+
+
+_pasts = msgspec.json.Decoder(list[tuple[int, Past]]).decode
+
+
+def attempts_of(document: str) -> tuple[Attempt, ...]:
+    """The attempts in a JSON array of numbers and records."""
+    at = Moments()
+    return tuple(
+        Attempt(
+            number=number,
+            epoch=past.epoch,
+            outcome=past.outcome,
+            finished_at=at[past.finished_at],  # type: ignore[arg-type]  # always known
+            worker=past.worker,
+            assigned_at=at[past.assigned_at],
+            started_at=at[past.started_at],
+            error=past.error,
+            cause=past.cause,
+            count=past.count,
+        )
+        for number, past in _pasts(document)
+    )
+
+
+def key_of(job: Job) -> str | None:
+    """The dedup key as the store keeps it: unique over all tasks."""
+    return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
+
+
+def state_of(job: Job, at: Micros) -> str:
+    """What no statement looks at, as it is kept."""
+    return encode(
+        (
+            job.attempt,
+            job.charged,
+            job.redrives,
+            job.waits,
+            at[job.not_after],
+            at[job.started_at],
+            at[job.first_started_at],
+            job.reason,
+            job.streak,
+        )
+    )
+
+
+def past_of(attempt: Attempt, at: Micros) -> str:
+    """An attempt as it is kept."""
+    return encode(
+        (
+            attempt.count,
+            at[attempt.finished_at],
+            attempt.epoch,
+            attempt.outcome,
+            attempt.worker,
+            at[attempt.assigned_at],
+            at[attempt.started_at],
+            attempt.cause,
+            attempt.error,
+        )
+    )
+
+
+def labels_of(job: Job) -> Iterable[str]:
+    """What the job is found by beside its line and status."""
+    labels = {f"t{tag}" for tag in job.spec.tags}
+    if job.spec.schedule is not None:
+        labels.add(f"s{job.spec.schedule}")
+    return labels
+
+
+_UNSET = (None,) * 6
+
+
+def is_new(job: Job) -> bool:
+    """Whether it is as submit makes it: all that an insert writes."""
+    return (
+        job.rev == 1
+        and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
+        and (job.worker, job.claim, job.assigned_at, job.accepted_at, job.started_at, job.first_started_at)
+        == _UNSET[:6]
+        and (job.finished_at, job.cancel_requested_at, job.reason, job.streak, job.progress) == _UNSET[:5]
+        and job.result_text is None
+        and job.error is None
+    )
+
+
+Place = tuple[str, str, str]
+"""Queue, task and requirements: what a line is made of."""
+
+_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+def place_of(job: Job) -> Place:
+    """Where the job stands."""
+    spec = job.spec
+    return (spec.queue, spec.task, encode(spec.requires, _sorted) if spec.requires else "{}")
+
+
+def too_many() -> ConfigError:
+    """Why a job of yet another profile is refused."""
+    return ConfigError(
+        f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store keeps apart:"
+        " require fewer different things"
+    )
+
+
+def sort_out(
+    jobs: Sequence[Job], ids: Iterable[UUID], keys: Mapping[str, UUID]
+) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
+    """Which of these jobs to store, given the ids that are here and who holds which key.
+
+    Also, for each job, the id it is answered with, or that of the job it is a duplicate of.
+    """
+    here, holders = set(ids), dict(keys)
+    fresh, told = list[int](), list[tuple[UUID, UUID | None]]()
+    for index, job in enumerate(jobs):
+        key = key_of(job)
+        holder = None if key is None or job.id in here else holders.get(key)
+        told.append((job.id, holder))
+        if job.id in here or holder is not None:
+            continue
+        here.add(job.id)
+        fresh.append(index)
+        if key is not None and not job.ended:
+            holders[key] = job.id
+    return fresh, told
+
+
+def judge(change: Change, last: int | None, job: Job | None, holder: Job | None) -> Verdict | None:
+    """What to say of a change that did not take, from the id of the job's last change, the job as it stands, and the
+    other job that holds the key it wants; None: it could be applied after all."""
+    if job is None:
+        return WasStale(None)
+    if change.id != 0 and change.id == last:
+        return Applied(change.job)
+    if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
+        return WasStale(job)
+    if change.rev != job.rev or holder is not None:
+        return Conflict(job, holder if change.rev == job.rev else None)
+    return None
