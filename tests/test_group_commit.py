@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,17 +23,13 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     counted: Counter[str] = Counter()
     insert, apply = SqliteEngine.insert, SqliteEngine.apply
 
-    async def counting_insert(
-        self: SqliteEngine, jobs: Sequence[Job], now: datetime, via: Any = None
-    ) -> list[InsertAnswer]:
+    async def counting_insert(self: SqliteEngine, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
         counted["insert"] += 1
-        return await insert(self, jobs, now, via)
+        return await insert(self, jobs, now)
 
-    async def counting_apply(
-        self: SqliteEngine, changes: Sequence[Change], now: datetime, via: Any = None
-    ) -> list[Verdict]:
+    async def counting_apply(self: SqliteEngine, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         counted["apply"] += 1
-        return await apply(self, changes, now, via)
+        return await apply(self, changes, now)
 
     monkeypatch.setattr(SqliteEngine, "insert", counting_insert)
     monkeypatch.setattr(SqliteEngine, "apply", counting_apply)

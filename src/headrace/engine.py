@@ -12,6 +12,7 @@ of a row is refused (nothing of the batch was written; the batcher halves it unt
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -27,6 +28,7 @@ from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import HeadraceError
+from headrace.steps import Enlisted, Statement, Steps
 
 __all__ = [
     "TRANSACTION",
@@ -37,18 +39,21 @@ __all__ = [
     "Dead",
     "Duplicated",
     "Engine",
+    "Enlisted",
     "InsertAnswer",
     "Inserted",
     "Overdue",
     "Profiles",
     "Refused",
     "Setting",
+    "Statement",
+    "Steps",
     "WorkerInfo",
     "WorkerRow",
 ]
 
 TRANSACTION = "transaction"
-"""Capability: insert and apply may ride in the user's own transaction (``via``)."""
+"""Capability: inserts and changes may be part of a transaction of the user's (``enlist`` to ``transaction``)."""
 
 MAX_BATCH = 1000
 MAX_PROFILES = 10_000
@@ -185,10 +190,7 @@ class Engine(Protocol):
     capabilities: frozenset[str]
 
     async def open(self) -> None:
-        """Connect, and create the schema in an empty store.
-
-        :raises SchemaTooNew, SchemaTooOld, Unavailable, ConfigError:
-        """
+        """Connect, and create the schema in an empty store; :raises SchemaTooNew, SchemaTooOld, Unavailable:"""
         ...
 
     async def exists(self) -> bool:
@@ -213,7 +215,7 @@ class Engine(Protocol):
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, via: Any = None) -> list[InsertAnswer]:
+    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; answers in the same order.
 
         An id that is here already is answered ``Inserted`` with the job as it stands: repeating is harmless. A dedup
@@ -232,7 +234,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def apply(self, changes: Sequence[Change], now: datetime, via: Any = None) -> list[Verdict]:
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """Apply each change, with all its effects, if its rev and owner still hold; verdicts in the same order.
 
         At most one change per job. A change id that this job saw last is answered ``Applied`` again. A worker's change
@@ -274,6 +276,26 @@ class Engine(Protocol):
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         """Remove up to ``limit`` terminal jobs that ended at or before their status's moment, with all that is kept
         of them; count them as pruned in the same commit."""
+        ...
+
+    # -- in the user's own transaction; engines without the capability raise NotSupported
+
+    def enlist(self, connection: Any) -> Enlisted:
+        """Use a connection of the user's; :raises NotSupported: this kind of connection is unknown to the engine."""
+        ...
+
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
+        """``insert`` as steps for the user's connection; what must be durable before them (profiles) already is. A key
+        that is taken fails nothing: the answer is ``Duplicated``. Who waits for such jobs is told by the commit."""
+        ...
+
+    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+        """``apply`` of one change of a worker as steps for the user's connection."""
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A connection of the engine's own, in a transaction that ends with the block: committed, or rolled back if
+        the block raises. :raises Unavailable: with outcome ``unknown`` when the commit was not answered"""
         ...
 
     # -- workers

@@ -115,7 +115,9 @@ async def _within(session: Session, drafts: Sequence[Draft[R]], now: datetime, v
     if TRANSACTION not in engine.capabilities:
         raise NotSupported(f"connection: the {engine.name} engine cannot submit within a transaction of yours")
     handles = []
-    answers = await engine.insert([draft.job(now) for draft in drafts], now, via)
+    steps = await engine.inserting(_jobs_of(drafts, now), now)
+    enlisted = engine.enlist(via)
+    answers = enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
     for draft, answer in zip(drafts, answers, strict=True):
         if isinstance(answer, Refused):
             raise answer.error

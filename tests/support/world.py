@@ -63,7 +63,7 @@ class ShakyEngine(MemoryEngine):
         self.between: Callable[[], None] | None = None
         """Called once, inside the next call, before the store sees it."""
 
-    def _store(self, via: Any = None) -> Any:
+    def _store(self) -> Any:
         if self.hang:
             assert isinstance(self._host.clock, FakeClock)
             seconds, self.hang = self.hang, 0.0
@@ -73,7 +73,7 @@ class ShakyEngine(MemoryEngine):
             act()
         if self.away:
             raise Unavailable("the store is away")
-        return super()._store(via)
+        return super()._store()
 
 
 class Player:

@@ -63,12 +63,14 @@ class Sessions(Part):
 
     async def test_what_it_cannot_do_is_refused_by_type(self, lab: Lab) -> None:
         if TRANSACTION not in lab.engine.capabilities:
-            job = lab.job()
             with pytest.raises(NotSupported):
-                await lab.engine.insert([job], lab.now, via=object())
-            assert await lab.gone(job)
+                lab.engine.enlist(object())
             with pytest.raises(NotSupported):
-                await lab.engine.apply([], lab.now, via=object())
+                await lab.engine.inserting([lab.job()], lab.now)
+            with pytest.raises(NotSupported):
+                lab.engine.applying(lab.end(await lab.running(await lab.worker()), Completed("1")), lab.now)
+            with pytest.raises(NotSupported):
+                lab.engine.transaction()
 
     async def test_a_fresh_store_is_healthy_and_up_to_date(self, lab: Lab) -> None:
         assert [check for check in await lab.engine.check(lab.now) if check.level == "fail"] == []

@@ -164,7 +164,7 @@ async def test_a_caller_who_leaves_harms_nobody(lab: Lab) -> None:
 
 async def test_no_transaction_of_the_callers_can_be_used(lab: Lab) -> None:
     with pytest.raises(NotSupported):
-        await lab.engine.insert([], lab.now, via=object())
+        lab.engine.enlist(object())
 
 
 async def test_a_full_disk_is_said_and_nothing_is_lost(lab: Lab) -> None:

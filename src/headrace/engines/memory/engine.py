@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -25,10 +25,12 @@ from headrace.engine import (
     Claimed,
     Dead,
     Engine,
+    Enlisted,
     InsertAnswer,
     Overdue,
     Profiles,
     Setting,
+    Steps,
     WorkerInfo,
     WorkerRow,
 )
@@ -134,9 +136,7 @@ class MemoryEngine:
         return MemoryEngine(self.rules, self._host, self._shared)
 
     @contextmanager
-    def _store(self, via: Any = None) -> Iterator[Store]:
-        if via is not None:
-            raise NotSupported("the memory engine has no transactions to ride in")
+    def _store(self) -> Iterator[Store]:
         if not self._open:
             raise NotOpen("this session of the memory engine is not open")
         with self._shared.lock:
@@ -144,16 +144,16 @@ class MemoryEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, via: Any = None) -> list[InsertAnswer]:
-        with self._store(via) as store:
+    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
+        with self._store() as store:
             return store.insert(jobs)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._store() as store:
             return store.claim(worker, ask, request, now)
 
-    async def apply(self, changes: Sequence[Change], now: datetime, via: Any = None) -> list[Verdict]:
-        with self._store(via) as store:
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        with self._store() as store:
             return store.apply(changes)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
@@ -187,6 +187,20 @@ class MemoryEngine:
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         with self._store() as store:
             return store.jobs.delete(before, limit)
+
+    # -- in the user's own transaction: there is none to be in
+
+    def enlist(self, connection: Any) -> Enlisted:
+        raise _no_transactions()
+
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
+        raise _no_transactions()
+
+    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+        raise _no_transactions()
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        raise _no_transactions()
 
     # -- workers
 
@@ -231,3 +245,7 @@ class MemoryEngine:
     async def unlease(self, name: str, holder: UUID) -> None:
         with self._store() as store:
             store.unlease(name, holder)
+
+
+def _no_transactions() -> NotSupported:
+    return NotSupported("the memory engine has no transactions: use sqlite:// or postgresql://")

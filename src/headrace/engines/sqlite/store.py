@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,10 +27,12 @@ from headrace.engine import (
     Claimed,
     Dead,
     Engine,
+    Enlisted,
     InsertAnswer,
     Overdue,
     Profiles,
     Setting,
+    Steps,
     WorkerInfo,
     WorkerRow,
 )
@@ -192,21 +195,15 @@ class SqliteEngine:
         finding.prepare(connection)
         return connection
 
-    def _check(self, via: Any) -> None:
-        if via is not None:
-            raise NotSupported("the SQLite engine cannot ride in a transaction of yours")
-
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, via: Any = None) -> list[InsertAnswer]:
-        self._check(via)
+    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
         return await self._inserting.insert(jobs)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         return await self._claiming.claim(worker, ask, request, now)
 
-    async def apply(self, changes: Sequence[Change], now: datetime, via: Any = None) -> list[Verdict]:
-        self._check(via)
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         return await applying.apply(self._writer, changes)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
@@ -232,6 +229,20 @@ class SqliteEngine:
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         return await reading.delete(self._writer, before, limit)
+
+    # -- in the user's own transaction
+
+    def enlist(self, connection: Any) -> Enlisted:
+        raise NotSupported("the SQLite engine takes no connection of yours")
+
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
+        raise NotSupported("the SQLite engine takes no connection of yours")
+
+    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+        raise NotSupported("the SQLite engine takes no connection of yours")
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        raise NotSupported("the SQLite engine takes no connection of yours")
 
     # -- workers
 

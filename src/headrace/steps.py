@@ -1,0 +1,43 @@
+"""A write as a value: statements to be run on a connection that the engine did not make."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Protocol, TypeVar
+
+import msgspec
+
+__all__ = ["Enlisted", "Statement", "Steps"]
+
+T = TypeVar("T")
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement with one parameter, a text; its answer is a text, too, in a single row of a single column.
+
+    So plain that every driver can carry it, whatever it makes of arrays and types.
+    """
+
+    sql: str
+    """The parameter is spelled ``$1``, once."""
+    document: str
+
+
+Steps = Generator[Statement, str, T]
+"""A write as a value: yields statements to be run one after the other on some connection, is sent the answer of each,
+and returns what the verb would. It touches no connection itself, so a blocking one can be used on its own thread."""
+
+
+class Enlisted(Protocol):
+    """A connection of the user's, as the engine can use it: within the transaction that the user opened."""
+
+    blocking: bool
+    """A synchronous connection: ``run_blocking``, on the thread of whoever owns it; otherwise ``run``."""
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        """Run the steps here and now."""
+        ...
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Run the steps."""
+        ...
