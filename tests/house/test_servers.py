@@ -15,6 +15,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.support import warden
+from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import GIVEN, Server, shared
 from tests.support.until import until
 
@@ -195,3 +196,35 @@ def test_servers_of_many_processes_start_at_once(bare: Path) -> None:
 
 def test_the_shared_server_answers_this_process() -> None:
     assert shared().execute("SELECT 1") == [(1,)]
+
+
+# PgBouncer
+
+
+@pytest.mark.parametrize(("mode", "shared_backend"), [("transaction", True), ("session", False)])
+async def test_clients_of_a_bouncer_share_connections_by_its_mode(
+    mode: str, shared_backend: bool, tmp_path: Path
+) -> None:
+    bouncer = PgBouncer.start(shared(), tmp_path, pool_mode=mode)
+    address = bouncer.url(shared().create_database())
+    clients = [await asyncpg.connect(address, statement_cache_size=0) for _ in range(2)]
+    backends = [await client.fetchval("SELECT pg_backend_pid()") for client in clients]
+    assert (backends[0] == backends[1]) is shared_backend
+    for client in clients:
+        await client.close()
+    bouncer.stop()
+
+
+async def test_a_stopped_bouncer_cuts_its_clients_and_is_gone(tmp_path: Path) -> None:
+    bouncer = PgBouncer.start(shared(), tmp_path)
+    client = await asyncpg.connect(bouncer.dsn, statement_cache_size=0)
+    bouncer.stop()
+    await until(client.is_closed)
+    with pytest.raises(OSError, match="onnect"):
+        await asyncpg.connect(bouncer.dsn)
+    bouncer.stop()
+
+
+def test_a_bouncer_that_cannot_start_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="pool_mode"):
+        PgBouncer.start(shared(), tmp_path, pool_mode="no such mode")

@@ -37,9 +37,10 @@ def give(path: Path) -> None:
 
 
 def place(folder: Path) -> Path:
-    """A folder the user servers run as can get to: this one, or that for such things if this is closed to others."""
+    """A folder to write to that the user servers run as can get to: this one, or else that for such things."""
     wanted = [folder, Path(tempfile.gettempdir()), Path("/tmp")]
-    return next(each for each in wanted if not ROOT or all(_open(way) for way in [each, *each.resolve().parents]))
+    mine = [each for each in wanted if os.access(each, os.W_OK)]
+    return next(each for each in mine if not ROOT or all(_open(way) for way in [each, *each.resolve().parents]))
 
 
 def _open(folder: Path) -> bool:

@@ -1,0 +1,159 @@
+"""A real PgBouncer in front of a server: the one installed, or Debian's package unpacked beside the virtualenv."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import quote, unquote, urlencode, urlsplit
+
+from tests.support import daemons
+from tests.support.postgres import Server
+
+MISSING = "the tests need PgBouncer, and it could not be fetched; install it: apt-get install -y pgbouncer"
+
+PATIENCE = 20.0
+"""Seconds it gets to start."""
+
+CONFIG = """\
+[databases]
+* = {target}
+
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = any
+pool_mode = {pool_mode}
+max_client_conn = 500
+default_pool_size = 20
+"""
+
+
+class PgBouncer:
+    """One PgBouncer process; clients of any name get in and are the server's user behind it."""
+
+    def __init__(self, server: Server, folder: Path, pool_mode: str) -> None:
+        binary, libraries = found()
+        self._port = daemons.free_port()
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-pgbouncer-", dir=daemons.place(folder)))
+        daemons.give(self._folder)
+        config = self._folder / "pgbouncer.ini"
+        config.write_text(CONFIG.format(target=_target(server.dsn), port=self._port, pool_mode=pool_mode))
+        self._log = (self._folder / "log").open("wb")
+        command = [str(binary), str(config)]
+        self._process = daemons.launch(command, self._log, self._folder, LD_LIBRARY_PATH=libraries)
+        pidfile = self._folder / "pid"
+        pidfile.write_text(str(self._process.pid))
+        self._guard = daemons.guard(pidfile, self._folder)
+
+    @classmethod
+    def start(cls, server: Server, folder: Path, pool_mode: str = "transaction") -> PgBouncer:
+        """Start one and wait until it takes connections."""
+        bouncer = cls(server, folder, pool_mode)
+        deadline = time.monotonic() + PATIENCE
+        while not bouncer._listens():
+            if bouncer._process.poll() is not None or time.monotonic() > deadline:
+                said = Path(bouncer._log.name).read_text(errors="replace")
+                bouncer.stop()
+                raise RuntimeError(f"PgBouncer did not start:\n{said[-2000:]}")
+            time.sleep(0.01)
+        return bouncer
+
+    @property
+    def dsn(self) -> str:
+        """Where it takes connections to the database postgres."""
+        return self.url()
+
+    def url(self, database: str = "postgres", **query: str) -> str:
+        """The address of one database through it, with options."""
+        options = f"?{urlencode(query)}" if query else ""
+        return f"postgresql://postgres@127.0.0.1:{self._port}/{quote(database)}{options}"
+
+    def stop(self) -> None:
+        """End it, and with it every connection through it; a second time does nothing."""
+        if self._log.closed:
+            return
+        daemons.dismiss(self._process)
+        daemons.dismiss(self._guard)
+        self._log.close()
+        shutil.rmtree(self._folder)
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+
+def _target(dsn: str) -> str:
+    """The server as PgBouncer writes it."""
+    parts = urlsplit(dsn)
+    words = {"host": parts.hostname, "port": parts.port or 5432, "user": parts.username, "password": parts.password}
+    return " ".join(f"{name}='{unquote(str(word))}'" for name, word in words.items() if word)
+
+
+def found() -> tuple[Path, str]:
+    """The program, and where it finds libraries beside those of the system."""
+    places = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]
+    if installed := shutil.which("pgbouncer", path=os.pathsep.join(places)):
+        return Path(installed), ""
+    place = daemons.place(Path(sys.prefix))
+    final = place / f"headrace-pgbouncer-{os.geteuid()}"
+    if not final.exists():
+        made = Path(tempfile.mkdtemp(prefix="headrace-pgbouncer-new-", dir=place))
+        made.chmod(0o755)
+        try:
+            _fetch(made)
+            made.rename(final)  # whole or not at all; whoever comes second finds it done
+        except (OSError, subprocess.SubprocessError) as error:
+            shutil.rmtree(made)
+            if not final.exists():
+                raise RuntimeError(f"{MISSING}\n{getattr(error, 'stderr', '') or error}") from error
+    if final.stat().st_uid != os.geteuid():
+        raise RuntimeError(f"{final} belongs to somebody else")
+    libraries = [str(each) for part in ("lib", "usr/lib") for each in final.glob(f"root/{part}/*-linux-*")]
+    return final / "root" / "usr" / "sbin" / "pgbouncer", os.pathsep.join(libraries)
+
+
+def _fetch(folder: Path) -> None:
+    """Unpack Debian's package, and those of its libraries that this machine lacks, without installing anything."""
+    _unpack(folder, ["pgbouncer"])
+    binary = folder / "root" / "usr" / "sbin" / "pgbouncer"
+    if "not found" in _run(folder, "ldd", str(binary)):
+        [package] = folder.glob("pgbouncer_*.deb")
+        needs = _run(folder, "dpkg-deb", "--field", str(package), "Depends")
+        _unpack(folder, [name for name in re.findall(r"(?:^|, )(lib[^\s,]+)", needs) if name != "libc6"])
+
+
+def _unpack(folder: Path, names: list[str]) -> None:
+    try:
+        _run(folder, "apt-get", "download", *names)
+    except subprocess.CalledProcessError:
+        _download_with_lists(folder, names)
+    for package in folder.glob("*.deb"):
+        _run(folder, "dpkg-deb", "--extract", str(package), str(folder / "root"))
+
+
+def _download_with_lists(folder: Path, names: list[str]) -> None:
+    """For a machine whose lists of packages are missing or old: fetch them for this once, which needs no rights."""
+    with tempfile.TemporaryDirectory(dir=folder) as state:
+        lists, archives = Path(state) / "lists", Path(state) / "cache" / "archives"
+        for each in (lists, archives):
+            (each / "partial").mkdir(parents=True)
+        places = {"Dir::State::Lists": lists, "Dir::Cache": archives.parent, "APT::Sandbox::User": "root"}
+        options = [f"--option={name}={value}" for name, value in places.items()]
+        _run(folder, "apt-get", *options, "update")
+        _run(folder, "apt-get", *options, "download", *names)
+
+
+def _run(folder: Path, *command: str) -> str:
+    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE * 2)
+    return done.stdout
