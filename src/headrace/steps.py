@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["Enlisted", "Statement", "Steps"]
+__all__ = ["Enlisted", "Statement", "Steps", "walk", "walk_async"]
 
 T = TypeVar("T")
 
@@ -28,11 +28,43 @@ Steps = Generator[Statement, str, T]
 and returns what the verb would. It touches no connection itself, so a blocking one can be used on its own thread."""
 
 
+def walk(steps: Steps[T], execute: Callable[[Statement], str]) -> T:
+    """Run the steps one after the other; an error of one is raised, and nothing after it is run."""
+    answer: str | None = None
+    while True:
+        try:
+            statement = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as over:
+            value: T = over.value
+            return value
+        answer = execute(statement)
+
+
+async def walk_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[str]]) -> T:
+    """``walk``, where executing is awaited."""
+    answer: str | None = None
+    while True:
+        try:
+            statement = next(steps) if answer is None else steps.send(answer)
+        except StopIteration as over:
+            value: T = over.value
+            return value
+        answer = await execute(statement)
+
+
 class Enlisted(Protocol):
     """A connection of the user's, as the engine can use it: within the transaction that the user opened."""
 
     blocking: bool
     """A synchronous connection: ``run_blocking``, on the thread of whoever owns it; otherwise ``run``."""
+    exclusive: bool
+    """While this transaction is open nobody else can write to the store: to wait for another write would be to wait
+    for oneself."""
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction is open on it now, as far as the driver can tell."""
+        ...
 
     def run_blocking(self, steps: Steps[T]) -> T:
         """Run the steps here and now."""

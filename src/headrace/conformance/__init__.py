@@ -33,6 +33,7 @@ _PARTS = (
     "asking",
     "keeping",
     "sessions",
+    "within",
 )
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
@@ -48,9 +49,10 @@ from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records import Records  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.sweeping import Sweeping  # noqa: E402
+from headrace.conformance.within import Within  # noqa: E402
 
 __all__ = ["Lab", "Suite"]
 
 
-class Suite(Inserting, Records, Claiming, Applying, Fencing, Sweeping, Crew, Asking, Keeping, Sessions):
+class Suite(Inserting, Records, Claiming, Applying, Fencing, Sweeping, Crew, Asking, Keeping, Sessions, Within):
     """All of it."""

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import apsw
 
 from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
+from headrace.steps import Statement, Steps, walk
 
-__all__ = ["Synchronous", "ask", "connect", "refuse_foreign", "setup", "sql", "translate", "trim_log"]
+__all__ = ["Synchronous", "ask", "connect", "drive", "refuse_foreign", "setup", "sql", "translate", "trim_log"]
 
 Synchronous = Literal["full", "normal"]
+
+T = TypeVar("T")
 
 _SOUND = (3, 51, 3)
 """Before this, two connections that write and checkpoint at the same instant may corrupt the file."""
@@ -104,6 +107,18 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = ()) -> 
         connection.close()
         raise
     return connection
+
+
+def drive(connection: apsw.Connection, steps: Steps[T]) -> T:
+    """Run the statements of a write on this connection, in the transaction that is open."""
+
+    def execute(statement: Statement) -> str:
+        # One without a parameter is told apart by its text: SQLite takes no value that has no place.
+        document = (statement.document,) if "$1" in statement.sql else None
+        answer = connection.execute(statement.sql, document).get
+        return "" if answer is None else str(answer)
+
+    return walk(steps, execute)
 
 
 def trim_log(connection: apsw.Connection, path: Path) -> float:

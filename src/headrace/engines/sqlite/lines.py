@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import apsw
+import msgspec
 
 from headrace.core.claim import Ask
-from headrace.engine import MAX_PROFILES
+from headrace.engine import MAX_PROFILES, Statement, Steps
 from headrace.engines.record import Place, encode
 from headrace.engines.sqlite.connection import ask as statement
+from headrace.engines.sqlite.connection import drive
 
-__all__ = ["Served", "intern"]
+__all__ = ["Served", "intern", "interning"]
 
 
 def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, dict[Place, int | None]]:
@@ -20,44 +22,56 @@ def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, d
     Also the count of collections at which these lines are good.
     """
     connection.execute("BEGIN IMMEDIATE")
-    lines = {place: _line(connection, *place) for place in places}
+    lines = drive(connection, interning(places))
     collected: int = connection.execute("SELECT collected FROM books").get
     connection.execute("COMMIT")
     return collected, lines
 
 
-def _line(connection: apsw.Connection, queue: str, task: str, requires: str) -> int | None:
-    profile = _profile(connection, task, requires)
+def interning(places: Iterable[Place]) -> Steps[dict[Place, int | None]]:
+    """The lines of these places, made where missing, as steps of a transaction that is open."""
+    lines = dict[Place, int | None]()
+    for place in places:
+        lines[place] = yield from _line(place)
+    return lines
+
+
+_FIND = """
+SELECT json_array(p.id, l.id) FROM profiles p LEFT JOIN lines l ON l.queue = $1 ->> 0 AND l.profile = p.id
+WHERE p.task = $1 ->> 1 AND p.requires = $1 ->> 2 AND p.live"""
+_ADD_PROFILE = """
+INSERT INTO profiles (task, requires, live) VALUES ($1 ->> 1, $1 ->> 2, 1)
+ON CONFLICT (task, requires) DO UPDATE SET live = 1 RETURNING id"""
+_ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
+_ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
+
+_found = msgspec.json.Decoder(tuple[int, int | None]).decode
+
+
+def _line(place: Place) -> Steps[int | None]:
+    document = encode(place)
+    found = yield Statement(_FIND, document)
+    profile, line = _found(found) if found else (None, None)
     if profile is None:
-        return None
-    line: int | None = connection.execute("SELECT id FROM lines WHERE queue = ? AND profile = ?", (queue, profile)).get
+        if not (yield from _room()):
+            return None
+        profile = int((yield Statement(_ADD_PROFILE, document)))
+        yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
+        found = yield Statement(_FIND, document)
+        _, line = _found(found)
     if line is None:
-        insert = "INSERT INTO lines (queue, profile) VALUES (?, ?) RETURNING id"
-        line = connection.execute(insert, (queue, profile)).get
-        connection.execute("UPDATE books SET lines_rev = lines_rev + 1")
+        line = int((yield Statement(_ADD_LINE, encode((place[0], profile)))))
+        yield Statement("UPDATE books SET lines_rev = lines_rev + 1", "")
     return line
 
 
-def _profile(connection: apsw.Connection, task: str, requires: str) -> int | None:
-    select = "SELECT id FROM profiles WHERE task = ? AND requires = ? AND live"
-    profile: int | None = connection.execute(select, (task, requires)).get
-    if profile is None and _room(connection):
-        insert = (
-            "INSERT INTO profiles (task, requires, live) VALUES (?, ?, 1)"
-            " ON CONFLICT (task, requires) DO UPDATE SET live = 1 RETURNING id"
-        )
-        profile = connection.execute(insert, (task, requires)).get
-        connection.execute("UPDATE books SET profiles_rev = profiles_rev + 1")
-    return profile
-
-
-def _room(connection: apsw.Connection) -> bool:
-    count = "SELECT count(*) < ? FROM profiles WHERE live"
-    if connection.execute(count, (MAX_PROFILES,)).get:
+def _room() -> Steps[bool]:
+    room = encode((MAX_PROFILES,))
+    if (yield Statement(_ROOM, room)) == "1":
         return True
     # Looks at every job: done only when there is no other way.
-    connection.execute(statement("collect"))
-    return bool(connection.execute(count, (MAX_PROFILES,)).get)
+    yield Statement(statement("collect"), "")
+    return (yield Statement(_ROOM, room)) == "1"
 
 
 class Served:

@@ -21,6 +21,7 @@ from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
     MAX_BATCH,
+    TRANSACTION,
     Alive,
     Beat,
     Check,
@@ -36,7 +37,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
-from headrace.engines.sqlite import applying, checks, claiming, finding, migrate, reading
+from headrace.engines.sqlite import applying, checks, claiming, enlisted, finding, migrate, reading, within
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
     Synchronous,
@@ -51,7 +52,7 @@ from headrace.engines.sqlite.documents import Documents
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.inserting import Inserting
 from headrace.engines.sqlite.workers import Workers
-from headrace.errors import ConfigError, NotSupported
+from headrace.errors import ConfigError
 from headrace.host import Host
 
 __all__ = ["SqliteEngine"]
@@ -68,7 +69,7 @@ class SqliteEngine:
     """
 
     name = "sqlite"
-    capabilities: frozenset[str] = frozenset()
+    capabilities: frozenset[str] = frozenset({TRANSACTION})
 
     def __init__(self, path: str | Path, *, rules: Rules, host: Host, synchronous: Synchronous = "full") -> None:
         if str(path) in ("", ":memory:"):
@@ -233,16 +234,16 @@ class SqliteEngine:
     # -- in the user's own transaction
 
     def enlist(self, connection: Any) -> Enlisted:
-        raise NotSupported("the SQLite engine takes no connection of yours")
+        return enlisted.enlist(connection, self._path)
 
     async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
-        raise NotSupported("the SQLite engine takes no connection of yours")
+        return within.inserting(jobs)
 
     def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
-        raise NotSupported("the SQLite engine takes no connection of yours")
+        return within.applying(change)
 
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        raise NotSupported("the SQLite engine takes no connection of yours")
+    def transaction(self) -> AbstractAsyncContextManager[apsw.Connection]:
+        return enlisted.transaction(self._path, self._synchronous, self._host)
 
     # -- workers
 

@@ -1,0 +1,248 @@
+"""Connections of the user's to PostgreSQL, of every driver that is known, as something that runs steps.
+
+A driver is told by the name of its class, so none is imported that is not there already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from headrace.errors import ConfigError, NotSupported
+from headrace.steps import Enlisted, Statement, Steps, walk, walk_async
+
+__all__ = ["enlist", "run_steps"]
+
+T = TypeVar("T")
+
+_KNOWN = (
+    "an asyncpg.Connection, a psycopg.Connection or AsyncConnection, a Session, AsyncSession, Connection or"
+    " AsyncConnection of SQLAlchemy, or Django's connection"
+)
+
+
+def enlist(connection: Any) -> Enlisted:
+    """Use a connection of the user's.
+
+    :raises NotSupported: its driver is not known, or it leads to no PostgreSQL
+    :raises ConfigError: no transaction is open on it, and none begins by itself
+    """
+    for one in type(connection).__mro__:
+        if (driver := _DRIVERS.get(f"{one.__module__}.{one.__qualname__}")) is not None:
+            return driver(connection)
+    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    raise NotSupported(f"connection: the PostgreSQL engine takes {_KNOWN}, not a {kind}")
+
+
+async def run_steps(connection: Any, steps: Steps[T]) -> T:
+    """Run the steps on a connection of asyncpg."""
+
+    async def execute(statement: Statement) -> str:
+        answer: str = await connection.fetchval(_spelled(statement.sql, "$1"), statement.document)
+        return answer
+
+    return await walk_async(steps, execute)
+
+
+def _spelled(sql: str, parameter: str) -> str:
+    """The statement with its parameter as the driver spells it, and always a text: some would encode others anew."""
+    return sql.replace("$1", f"{parameter}::text")
+
+
+def _percented(sql: str) -> str:
+    return _spelled(sql.replace("%", "%%"), "%s")
+
+
+def _not_begun(how: str) -> ConfigError:
+    return ConfigError(f"connection: no transaction is open on it: begin one first, as in {how}")
+
+
+class _Async:
+    """What is awaited."""
+
+    blocking = False
+    exclusive = False
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        raise ConfigError("connection: an asynchronous one cannot be used without its event loop: await the submit")
+
+
+class _Blocking:
+    """What is used on the thread of whoever owns it."""
+
+    blocking = True
+    exclusive = False
+
+    def _execute(self, statement: Statement) -> str:
+        raise NotImplementedError
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        return walk(steps, self._execute)
+
+    async def run(self, steps: Steps[T]) -> T:
+        return self.run_blocking(steps)
+
+
+class _Asyncpg(_Async):
+    """A connection of asyncpg, or one that its pool lends."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        if not self.open:
+            raise _not_begun("async with connection.transaction():")
+
+    @property
+    def open(self) -> bool:
+        return bool(self._connection.is_in_transaction())
+
+    async def run(self, steps: Steps[T]) -> T:
+        return await run_steps(self._connection, steps)
+
+
+class _Psycopg:
+    """What both kinds of psycopg have in common."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        if connection.autocommit and not self.open:
+            raise _not_begun("with connection.transaction():")
+
+    @property
+    def open(self) -> bool:
+        return bool(self._connection.info.transaction_status != 0)  # IDLE
+
+    def _cursor(self) -> Any:
+        from psycopg.rows import tuple_row
+
+        return self._connection.cursor(row_factory=tuple_row)  # whatever rows the user prefers
+
+
+class _PsycopgAsync(_Psycopg, _Async):
+    """A ``psycopg.AsyncConnection``."""
+
+    async def run(self, steps: Steps[T]) -> T:
+        async def execute(statement: Statement) -> str:
+            async with self._cursor() as cursor:
+                await cursor.execute(_percented(statement.sql), (statement.document,))
+                answer: str = (await cursor.fetchone())[0]
+                return answer
+
+        return await walk_async(steps, execute)
+
+
+class _PsycopgBlocking(_Psycopg, _Blocking):
+    """A ``psycopg.Connection``."""
+
+    def _execute(self, statement: Statement) -> str:
+        with self._cursor() as cursor:
+            cursor.execute(_percented(statement.sql), (statement.document,))
+            answer: str = cursor.fetchone()[0]
+            return answer
+
+
+class _Django(_Blocking):
+    """A connection of Django's, within ``transaction.atomic()``."""
+
+    def __init__(self, connection: Any) -> None:
+        # ``django.db.connection`` means another one on every thread; its method belongs to the one of this thread.
+        self._connection = connection.cursor.__self__
+        if self._connection.vendor != "postgresql":
+            raise NotSupported(f"connection: it leads to {self._connection.vendor}, and the jobs are in PostgreSQL")
+        # Asked, not looked at: the attribute means nothing before the first connect.
+        if not self._connection.in_atomic_block and self._connection.get_autocommit():
+            raise _not_begun("with transaction.atomic():")
+
+    @property
+    def open(self) -> bool:
+        return bool(self._connection.in_atomic_block or not self._connection.autocommit)
+
+    def _execute(self, statement: Statement) -> str:
+        with self._connection.cursor() as cursor:
+            cursor.execute(_percented(statement.sql), [statement.document])
+            answer: str = cursor.fetchone()[0]
+            return answer
+
+
+def _text(statement: Statement) -> tuple[Any, dict[str, str]]:
+    """A statement as SQLAlchemy takes it, whatever driver is beneath: a single colon is no parameter."""
+    from sqlalchemy import bindparam, text
+    from sqlalchemy.types import Text
+
+    escaped = re.sub(r"(?<!:):(?!:)", r"\\:", statement.sql)
+    clause = text(escaped.replace("$1", "CAST(:headrace_document AS text)"))
+    return clause.bindparams(bindparam("headrace_document", type_=Text())), {"headrace_document": statement.document}
+
+
+def _check_alchemy(connection: Any) -> None:
+    """Refuse what is no PostgreSQL, or commits each statement by itself; takes a synchronous ``Connection``."""
+    if connection.dialect.name != "postgresql":
+        raise NotSupported(f"connection: it leads to {connection.dialect.name}, and the jobs are in PostgreSQL")
+    if getattr(connection.connection.dbapi_connection, "autocommit", False) is True:
+        raise ConfigError("connection: it commits each statement by itself (AUTOCOMMIT), so there is nothing to join")
+
+
+class _Alchemy:
+    """What sessions and connections of SQLAlchemy have in common; both begin a transaction by themselves."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    @property
+    def open(self) -> bool:
+        return bool(self._connection.in_transaction())
+
+
+class _AlchemySession(_Alchemy, _Blocking):
+    """A ``Session``."""
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        return _AlchemyConnection(self._connection.connection()).run_blocking(steps)
+
+
+class _AlchemyConnection(_Alchemy, _Blocking):
+    """A ``Connection``."""
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        _check_alchemy(self._connection)
+        return super().run_blocking(steps)
+
+    def _execute(self, statement: Statement) -> str:
+        answer: str = self._connection.execute(*_text(statement)).scalar_one()
+        return answer
+
+
+class _AlchemyAsyncSession(_Alchemy, _Async):
+    """An ``AsyncSession``."""
+
+    async def run(self, steps: Steps[T]) -> T:
+        return await _AlchemyAsyncConnection(await self._connection.connection()).run(steps)
+
+
+class _AlchemyAsyncConnection(_Alchemy, _Async):
+    """An ``AsyncConnection``."""
+
+    async def run(self, steps: Steps[T]) -> T:
+        _check_alchemy(self._connection.sync_connection)
+
+        async def execute(statement: Statement) -> str:
+            answer: str = (await self._connection.execute(*_text(statement))).scalar_one()
+            return answer
+
+        return await walk_async(steps, execute)
+
+
+_DRIVERS: dict[str, Callable[[Any], Enlisted]] = {
+    "asyncpg.connection.Connection": _Asyncpg,
+    "asyncpg.pool.PoolConnectionProxy": _Asyncpg,
+    "psycopg.Connection": _PsycopgBlocking,
+    "psycopg.AsyncConnection": _PsycopgAsync,
+    "sqlalchemy.orm.session.Session": _AlchemySession,
+    "sqlalchemy.orm.scoping.scoped_session": _AlchemySession,
+    "sqlalchemy.engine.base.Connection": _AlchemyConnection,
+    "sqlalchemy.ext.asyncio.session.AsyncSession": _AlchemyAsyncSession,
+    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": _AlchemyAsyncSession,
+    "sqlalchemy.ext.asyncio.engine.AsyncConnection": _AlchemyAsyncConnection,
+    "django.db.backends.base.base.BaseDatabaseWrapper": _Django,
+    "django.utils.connection.ConnectionProxy": _Django,
+}

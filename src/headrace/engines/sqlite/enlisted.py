@@ -1,0 +1,145 @@
+"""Connections within whose transactions headrace writes: the user's, and one of the engine's own for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
+from headrace.engines.sqlite.hand import PATIENCE
+from headrace.errors import ConfigError, NotSupported
+from headrace.host import Host
+from headrace.steps import Steps
+
+__all__ = ["ApswConnection", "enlist", "transaction"]
+
+T = TypeVar("T")
+
+_WAIT = 60
+"""Milliseconds of one wait for the lock; short, so that whoever waits for it can leave."""
+
+
+def enlist(connection: Any, path: Path) -> ApswConnection:
+    """Use a connection of the user's to this file.
+
+    :raises NotSupported: it is not one of apsw
+    :raises ConfigError: it is open on another file
+    """
+    if not isinstance(connection, apsw.Connection):
+        kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+        raise NotSupported(
+            f"connection: the SQLite engine takes an apsw.Connection, not a {kind}: apsw brings its own SQLite, and two"
+            " SQLite libraries that work on one file in one process undo each other's locks, which ends in a damaged"
+            " file. Open one with apsw.Connection(path)"
+        )
+    file = connection.db_filename("main")
+    if not file or not path.exists() or not os.path.samefile(file, path):
+        raise ConfigError(
+            f"connection: it is open on {file or 'a database in memory'}, and the jobs are in {path}: only what is in"
+            " one file can be committed together"
+        )
+    return ApswConnection(connection)
+
+
+class ApswConnection:
+    """A connection of the user's, within the transaction that they began."""
+
+    blocking = True
+    exclusive = True
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def open(self) -> bool:
+        return self._connection.in_transaction
+
+    def run_blocking(self, steps: Steps[T]) -> T:
+        connection = self._connection
+        if not connection.in_transaction:
+            raise ConfigError('connection: no transaction is open on it: begin one first, as in execute("BEGIN")')
+        tracer, connection.row_trace = connection.row_trace, None  # else rows come in whatever shape the user likes
+        try:
+            self._refuse_shadows()
+            return self._atomically(steps)
+        finally:
+            connection.row_trace = tracer
+
+    async def run(self, steps: Steps[T]) -> T:
+        return self.run_blocking(steps)
+
+    def _atomically(self, steps: Steps[T]) -> T:
+        """All of it or nothing, also if the user goes on after an error."""
+        connection = self._connection
+        connection.execute("SAVEPOINT headrace")
+        try:
+            value = drive(connection, steps)
+        except BaseException:
+            if connection.in_transaction:  # SQLite itself ends one that found the disk full
+                connection.execute("ROLLBACK TO headrace; RELEASE headrace")
+            raise
+        connection.execute("RELEASE headrace")
+        return value
+
+    def _refuse_shadows(self) -> None:
+        shadows = "SELECT name FROM temp.sqlite_schema WHERE name IN (SELECT name FROM main.sqlite_schema) LIMIT 1"
+        name = self._connection.execute(shadows).get
+        if name is not None:
+            raise ConfigError(f"connection: a temporary table {name!r} hides the one of the same name: rename it")
+
+
+@asynccontextmanager
+async def transaction(path: Path, synchronous: Synchronous, host: Host) -> AsyncIterator[apsw.Connection]:
+    """A connection in a transaction that ends with the block; no wait for the lock or the disk holds up the loop."""
+    connection = await _aside(path, lambda: connect(path, synchronous), lambda made: made.close())
+    try:
+        await _begin(connection, path, host)
+        try:
+            yield connection
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        if connection.in_transaction:
+            await _aside(path, lambda: connection.execute("COMMIT"))
+    finally:
+        connection.close(True)
+
+
+async def _begin(connection: apsw.Connection, path: Path, host: Host) -> None:
+    until = host.clock.monotonic() + PATIENCE
+    tries = 0
+
+    def begin() -> bool:
+        connection.set_busy_timeout(int(_WAIT * (0.5 + host.dice.chance())))
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except (apsw.BusyError, apsw.LockedError):
+            # The count is for clocks that stand still.
+            if host.clock.monotonic() > until or tries * _WAIT > 4000 * PATIENCE:
+                raise
+            return False
+        return True
+
+    while not await _aside(path, begin):
+        tries += 1
+
+
+async def _aside(path: Path, act: Callable[[], T], undo: Callable[[T], object] = lambda made: None) -> T:
+    """Do it on a thread; whoever is cancelled meanwhile leaves when it is done, and nothing of it stays."""
+    work = asyncio.ensure_future(asyncio.to_thread(act))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        if not work.cancelled() and work.exception() is None:
+            undo(work.result())
+        raise
+    except apsw.Error as error:
+        raise translate(error, path) from error
