@@ -110,7 +110,7 @@ class _Psycopg:
 
     @property
     def open(self) -> bool:
-        return bool(self._connection.info.transaction_status != 0)  # IDLE
+        return self._connection.info.transaction_status in (1, 2, 3)  # neither idle nor closed
 
     def _cursor(self) -> Any:
         from psycopg.rows import tuple_row
@@ -238,10 +238,10 @@ _DRIVERS: dict[str, Callable[[Any], Enlisted]] = {
     "psycopg.Connection": _PsycopgBlocking,
     "psycopg.AsyncConnection": _PsycopgAsync,
     "sqlalchemy.orm.session.Session": _AlchemySession,
-    "sqlalchemy.orm.scoping.scoped_session": _AlchemySession,
+    "sqlalchemy.orm.scoping.scoped_session": lambda scoped: _AlchemySession(scoped()),
     "sqlalchemy.engine.base.Connection": _AlchemyConnection,
     "sqlalchemy.ext.asyncio.session.AsyncSession": _AlchemyAsyncSession,
-    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": _AlchemyAsyncSession,
+    "sqlalchemy.ext.asyncio.scoping.async_scoped_session": lambda scoped: _AlchemyAsyncSession(scoped()),
     "sqlalchemy.ext.asyncio.engine.AsyncConnection": _AlchemyAsyncConnection,
     "django.db.backends.base.base.BaseDatabaseWrapper": _Django,
     "django.utils.connection.ConnectionProxy": _Django,
