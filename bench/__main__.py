@@ -5,81 +5,174 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from bench import docs
 from bench import plan as plans
 from bench.chart import svg
 from bench.children import BrokenDown, ask
+from bench.churn import churn, churn_lines
 from bench.flat import flat, flat_lines
 from bench.harness import measure
+from bench.idle import PRELOAD, idle, idle_lines
 from bench.machine import describe
-from bench.plan import LABELS, MEASURES, SIDES, Plan
-from bench.report import document, lines
+from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineName, Plan, SideName
+from bench.programs import Missing, program
+from bench.report import document, facts_lines, lines, page
+from bench.stores import Databases, Files, Stores, postgres
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and report; 1 if a side broke down."""
-    args = _parser().parse_args(argv)
-    plan = plans.quick() if args.quick else plans.default()
-    plan = replace(
-        plan,
-        repeat=args.repeat or plan.repeat,
-        sides=tuple(side for side in SIDES if side in args.only),
-        measures=tuple(what for what in MEASURES if what in args.measure),
-    )
-    home = Path(args.dir)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    engines: tuple[EngineName, ...] = ENGINES if args.engine == "all" else (args.engine,)
+    chosen = [_plan(parser, args, engine) for engine in engines]
+    kept: dict[str, Any] = {}
+    home = Path(args.dir).resolve()
     home.mkdir(parents=True, exist_ok=True)
     try:
-        with TemporaryDirectory(prefix="bench-", dir=home) as directory:
-            return _flat(plan, Path(directory)) if args.flat else _run(plan, Path(directory), args)
+        for plan in chosen:
+            with TemporaryDirectory(prefix="bench-", dir=home) as directory:
+                Path(directory).chmod(0o755)  # a server does not run as root, and must get there
+                kept[plan.engine] = _run(plan, Path(directory), args)
     except BrokenDown as error:
         print(f"\nbench: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
-
-
-def _run(plan: Plan, home: Path, args: argparse.Namespace) -> int:
-    facts = describe(home) | {LABELS[side]: ask(side, home / f"{side}.db", "settings") for side in plan.sides}
-    figures = measure(plan, home)
-    print("\n".join(lines(plan, figures, facts)))
     if args.json:
-        text = json.dumps(document(plan, figures, facts), indent=2, ensure_ascii=False)
-        Path(args.json).write_text(text + "\n", encoding="utf-8")
+        whole = kept if len(kept) > 1 else next(iter(kept.values()))
+        Path(args.json).write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 0
+
+
+def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """Do what is asked for; the samples."""
+    mode = args.mode or "figures"
+    # Autovacuum comes when it likes; where its work is not part of the question, it would only add noise.
+    settings = {
+        "churn": {"autovacuum_naptime": "1s"},
+        "flat": {"autovacuum": "off"},
+        "figures": {"autovacuum": "off"},
+        "idle": PRELOAD,
+    }
+    with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
+        facts = describe(home) | stores.facts()
+        if mode in ("figures", "states"):
+            return _figures(plan, stores, facts, args)
+        said, kept = _special(mode, plan, stores, args)
+        print("\n".join([*facts_lines(facts), "", *said]))
+        if args.docs:
+            section = f"{plan.engine}-{mode}"
+            docs.write(docs.PAGE, section, [docs.today(), "", "```text", *facts_lines(facts), "", *said, "```"])
+        return {"engine": plan.engine, "facts": facts, mode: kept}
+
+
+def _figures(plan: Plan, stores: Stores, facts: dict[str, str], args: argparse.Namespace) -> dict[str, Any]:
+    with stores.fresh() as store:
+        plan, said = _present(plan, store)
+    facts |= said
+    figures = measure(plan, stores)
+    print("\n".join(lines(plan, figures, facts)))
+    picture = svg(plan, figures)
     if args.svg:
-        Path(args.svg).write_text(svg(plan, figures), encoding="utf-8")
-    return 0
+        Path(args.svg).write_text(picture, encoding="utf-8")
+    if args.docs:
+        section = plan.engine + ("-states" if args.mode == "states" else "")
+        image = docs.IMAGES / f"benchmarks{section.removeprefix('sqlite').replace('postgres', '-postgres')}.svg"
+        image.write_text(picture, encoding="utf-8")
+        shown = [f"![jobs a second by side](images/{image.name})", "", *page(plan, figures, facts)]
+        docs.write(docs.PAGE, section, [docs.today(), "", *shown])
+    return document(plan, figures, facts)
 
 
-def _flat(plan: Plan, home: Path) -> int:
-    facts = describe(home)
-    rates = flat(plan, home)
-    print("\n".join([*(f"{name:<8} {fact}" for name, fact in facts.items()), "", *flat_lines(rates)]))
-    return 0
+def _present(plan: Plan, store: str) -> tuple[Plan, dict[str, str]]:
+    """The plan without those who cannot run here, and what there is to know of each."""
+    facts, there = {}, list[SideName]()
+    for side in plan.sides:
+        try:
+            program(plan.engine, side, "client")
+        except Missing as why:
+            facts[LABELS[side]] = f"not run: {why}"
+        else:
+            facts[LABELS[side]] = str(ask(plan.engine, side, store, "settings"))
+            there.append(side)
+    return replace(plan, sides=tuple(there)), facts
 
 
-def _names(known: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(name.strip() for name in text.split(","))
-        if strangers := set(names) - set(known):
-            raise argparse.ArgumentTypeError(f"{', '.join(sorted(strangers))}: choose from {', '.join(known)}")
-        return names
+def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) -> tuple[list[str], Any]:
+    """A question of its own: what to print, and the samples."""
+    if mode == "flat":
+        rates = flat(plan, stores)
+        return list(flat_lines(rates)), [asdict(case) | {"samples": found} for case, found in rates.items()]
+    assert isinstance(stores, Databases)
+    if mode == "churn":
+        sizes = churn(stores, 100_000 if args.quick else 1_000_000)
+        return list(churn_lines(sizes)), [asdict(one) for one in sizes]
+    with stores.fresh() as store:
+        plan, _ = _present(plan, store)
+    workers = [side for side in plan.sides if side != "raw"]
+    what, found = idle(stores, workers, 15 if args.quick else 60)
+    return list(idle_lines(what, found)), {"counted": what, "per_minute": found}
 
-    return parse
+
+@contextmanager
+def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str, str]) -> Iterator[Stores]:
+    if engine == "sqlite":
+        yield Files(home)
+    else:
+        with postgres(home, dsn, **settings) as databases:
+            yield databases
+
+
+def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
+    plan = plans.quick(engine) if args.quick else plans.default(engine)
+    if engine == "sqlite" and args.mode not in (None, "flat"):
+        parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
+    wanted = _names(parser, "--only", args.only, SIDES[engine])
+    measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
+    if args.mode == "states":
+        measures, wanted = measures or STATES, wanted or RIVALS
+    return replace(
+        plan,
+        repeat=args.repeat or plan.repeat,
+        sides=tuple(side for side in plan.sides if not wanted or side in wanted),
+        measures=tuple(what for what in (*MEASURES, *STATES) if what in (measures or MEASURES)),
+    )
+
+
+def _names(parser: argparse.ArgumentParser, flag: str, text: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",")) if text else ()
+    if strangers := set(names) - set(known):
+        parser.error(f"{flag} {', '.join(sorted(strangers))}: choose from {', '.join(known)}")
+    return names
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--engine", choices=(*ENGINES, "all"), default="sqlite", help="what the jobs lie in (sqlite)")
     parser.add_argument("--quick", action="store_true", help="few jobs, one repeat: a look, not a measurement")
     parser.add_argument("--repeat", type=int, metavar="N", help="how often each figure is measured (3; quick: 1)")
-    parser.add_argument("--only", type=_names(SIDES), default=SIDES, metavar="SIDES", help=f"of {','.join(SIDES)}")
+    parser.add_argument("--only", metavar="SIDES", help="; ".join(f"{e}: {','.join(SIDES[e])}" for e in ENGINES))
     parser.add_argument(
-        "--measure", type=_names(MEASURES), default=MEASURES, metavar="WHAT", help=f"of {','.join(MEASURES)}"
+        "--measure", metavar="WHAT", help=f"of {','.join(MEASURES)}; on postgres {','.join(STATES)} too"
     )
-    parser.add_argument("--flat", action="store_true", help="headrace's drain with a full store, instead of the rest")
+    modes = parser.add_argument_group("other questions, instead of the figures").add_mutually_exclusive_group()
+    for name, what in {
+        "states": "drains by what PostgreSQL's planner knows of the tables",
+        "flat": "headrace's drain with a full or finely divided store",
+        "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
+        "idle": "what an idle worker asks of PostgreSQL in a minute",
+    }.items():
+        modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)
+    parser.add_argument("--dsn", metavar="URL", help="a PostgreSQL server to use instead of starting one")
+    parser.add_argument("--docs", action="store_true", help="put table and chart into docs/benchmarks.md")
     parser.add_argument("--json", metavar="FILE", help="write every sample")
     parser.add_argument("--svg", metavar="FILE", help="draw the rates")
     parser.add_argument("--dir", default="build", metavar="DIR", help="where the stores lie for the time being (build)")

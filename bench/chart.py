@@ -13,7 +13,8 @@ __all__ = ["svg"]
 
 _WIDTH, _LEFT, _RIGHT = 720, 120, 80
 _BAR, _GAP, _TITLE = 16, 4, 26
-_COLOURS: dict[SideName, str] = {"headrace": "#0e8a6d", "huey": "#8c959f", "huey-off": "#b8c0c8", "raw": "#d9b44a"}
+_COLOURS: dict[SideName, str] = {"headrace": "#0e8a6d", "huey-off": "#b8c0c8", "raw": "#d9b44a"}
+_PEER = "#8c959f"
 _STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1f2328}.title{font-weight:600}"
     "@media(prefers-color-scheme:dark){text{fill:#e6edf3}}"
@@ -50,5 +51,6 @@ def _group(row: Row, bars: list[tuple[SideName, float]], y: int) -> Iterator[str
         top = y + _TITLE + at * (_BAR + _GAP)
         length = max(1.0, best / most * (_WIDTH - _LEFT - _RIGHT))
         yield f'<text x="8" y="{top + 13}">{escape(LABELS[side])}</text>'
-        yield f'<rect x="{_LEFT}" y="{top}" width="{length:.1f}" height="{_BAR}" rx="2" fill="{_COLOURS[side]}"/>'
+        colour = _COLOURS.get(side, _PEER)
+        yield f'<rect x="{_LEFT}" y="{top}" width="{length:.1f}" height="{_BAR}" rx="2" fill="{colour}"/>'
         yield f'<text x="{_LEFT + length + 6:.1f}" y="{top + 13}">{number(best, row.unit)}</text>'

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
+import queue
+import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-__all__ = ["BrokenDown", "Child", "ask", "child"]
+from bench.plan import EngineName, SideName
+from bench.programs import ROOT, program
 
-ROOT = Path(__file__).parent.parent
+__all__ = ["BrokenDown", "Child", "Crew", "ask", "crew"]
+
 PATIENCE = 180.0
-"""Seconds after which a child counts as stuck."""
+"""Seconds of silence after which a child counts as stuck."""
 
 
 class BrokenDown(Exception):
@@ -25,15 +28,21 @@ class BrokenDown(Exception):
 
 
 class Child:
-    """One process."""
+    """One process; what it says goes into an inbox it may share with others."""
 
-    def __init__(self, process: subprocess.Popen[str], name: str) -> None:
-        self._process, self._name = process, name
+    def __init__(self, process: subprocess.Popen[str], name: str, inbox: queue.Queue[tuple[Child, str]]) -> None:
+        self._process, self._name, self._inbox = process, name, inbox
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def hear(self) -> dict[str, Any]:
-        """Its next line."""
+    def _read(self) -> None:
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        for line in self._process.stdout:
+            self._inbox.put((self, line))
+        self._inbox.put((self, ""))
+
+    def understand(self, line: str) -> dict[str, Any]:
+        """What a line of this child's says."""
         if not line:
             raise BrokenDown(f"{self._name}: no answer, exit code {self._process.wait()}")
         facts: dict[str, Any] = json.loads(line)
@@ -48,30 +57,117 @@ class Child:
         except BrokenPipeError:
             raise BrokenDown(f"{self._name}: gone, exit code {self._process.wait()}") from None
 
+    def freeze(self) -> None:
+        """Halt it where it is."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on where it was halted."""
+        os.kill(self._process.pid, signal.SIGCONT)
+
     def rss(self) -> float:
         """Its resident memory in MB."""
         return float(psutil.Process(self._process.pid).memory_info().rss) / 1e6
 
+    def leave(self) -> None:
+        """Wait until it has ended in good order."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if code := self._process.wait(60):
+            raise BrokenDown(f"{self._name}: exit code {code}")
+
+    def end(self) -> None:
+        """See to it that it is gone."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+class Crew:
+    """Worker processes on one store."""
+
+    def __init__(self, children: Sequence[Child], inbox: queue.Queue[tuple[Child, str]]) -> None:
+        self.children = children
+        self._inbox = inbox
+        self._done = dict.fromkeys(children, 0)
+
+    def hear(self) -> tuple[Child, dict[str, Any]]:
+        """What one of them says next."""
+        try:
+            child, line = self._inbox.get(timeout=PATIENCE)
+        except queue.Empty:
+            raise BrokenDown(f"a child is silent for {PATIENCE:.0f} s") from None
+        return child, child.understand(line)
+
+    def start(self) -> None:
+        """Wait until all are ready, then let them work."""
+        for _ in self.children:
+            self.hear()
+        for child in self.children:
+            child.tell()
+
+    def progress(self) -> tuple[int, float]:
+        """How many jobs they have done together when the next of them says so, and when that was."""
+        child, facts = self.hear()
+        self._done[child] = int(facts["done"])
+        return sum(self._done.values()), float(facts["at"])
+
+    def stop(self) -> list[float]:
+        """Have all stop in good order; the waits they have measured."""
+        for child in self.children:
+            child.tell()
+        waits = list[float]()
+        ended = 0
+        while ended < len(self.children):
+            _, facts = self.hear()
+            if "waits" in facts:
+                waits += facts["waits"]
+                ended += 1
+        for child in self.children:
+            child.leave()
+        return waits
+
 
 @contextmanager
-def child(module: str, *args: object) -> Iterator[Child]:
-    """Run ``python -m module args``; it is gone when this is left."""
-    words = [str(arg) for arg in args]
-    process = subprocess.Popen(
-        [sys.executable, "-m", module, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    watchdog = threading.Timer(PATIENCE, process.kill)
-    watchdog.start()
-    try:
-        yield Child(process, " ".join([module, *words]))
-        process.communicate(timeout=60)
-    finally:
-        watchdog.cancel()
-        process.kill()
-        process.communicate()
+def crew(engine: EngineName, side: SideName, store: str, threads: int = 1, processes: int = 1) -> Iterator[Crew]:
+    """Run workers; they are gone when this is left."""
+    inbox: queue.Queue[tuple[Child, str]] = queue.Queue()
+    with ExitStack() as stack:
+        children = [_started(stack, inbox, engine, side, "worker", [store, str(threads)]) for _ in range(processes)]
+        yield Crew(children, inbox)
 
 
-def ask(*args: object) -> Any:
+def ask(engine: EngineName, side: SideName, store: str, *words: object) -> Any:
     """Run a client and return its answer."""
-    with child("bench.client", *args) as client:
-        return client.hear()["answer"]
+    inbox: queue.Queue[tuple[Child, str]] = queue.Queue()
+    with ExitStack() as stack:
+        child = _started(stack, inbox, engine, side, "client", [store, *map(str, words)])
+        answer = Crew([child], inbox).hear()[1]["answer"]
+        child.leave()
+        return answer
+
+
+def _started(
+    stack: ExitStack,
+    inbox: queue.Queue[tuple[Child, str]],
+    engine: EngineName,
+    side: SideName,
+    role: str,
+    words: list[str],
+) -> Child:
+    """A new process that is gone when the stack is left."""
+    command, environment = program(engine, side, role)
+    process = subprocess.Popen(
+        [*command, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=os.environ | environment,
+    )
+    child = Child(process, " ".join([side, role, *words[1:]]), inbox)
+    stack.callback(child.end)
+    return child

@@ -1,22 +1,20 @@
-"""Runs the plan: every measurement in processes of its own, on a fresh file, the sides taking turns."""
+"""Runs the plan: every measurement in processes of its own, on a fresh store, the sides taking turns."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from bench.children import BrokenDown, ask, child
-from bench.figures import Figures
-from bench.plan import LABELS, Measure, Plan, SideName
+from bench.children import ask, crew
+from bench.draining import SETTLE, drain, finish
+from bench.figures import Figures, Key
+from bench.plan import LABELS, STATES, EngineName, Measure, Plan, SideName
 from bench.progress import Progress
+from bench.states import drain_in
+from bench.stores import Databases, Stores
 
-__all__ = ["Step", "drain", "measure", "steps"]
-
-SETTLE = 1.0
-"""Seconds a worker is given before a light load begins."""
+__all__ = ["Step", "measure", "steps"]
 
 
 @dataclass(frozen=True)
@@ -27,20 +25,29 @@ class Step:
     side: SideName
     jobs: int
     threads: int = 1
+    processes: int = 1
 
     def __str__(self) -> str:
         threads = f" with {self.threads} threads" if self.threads > 1 else ""
-        return f"{self.what}: {LABELS[self.side]}{threads}"
+        processes = f" in {self.processes} processes" if self.processes > 1 else ""
+        return f"{self.what}: {LABELS[self.side]}{threads}{processes}"
+
+    @property
+    def key(self) -> Key:
+        """The row it belongs to; of a latency measurement, the first."""
+        if self.what == "latency":
+            return "p50"
+        return "drain4" if self.threads > 1 else "drain2" if self.processes > 1 else self.what
 
 
-def measure(plan: Plan, home: Path) -> Figures:
+def measure(plan: Plan, stores: Stores) -> Figures:
     """Every figure of the plan."""
     figures, todo = Figures(), list(steps(plan))
     progress = Progress(len(todo))
     for step in todo:
         progress.step(str(step))
-        with TemporaryDirectory(dir=home) as fresh:
-            _take(step, plan, Path(fresh) / "jobs.db", figures)
+        with stores.fresh() as store:
+            _take(step, plan, stores, store, figures)
     progress.done()
     return figures
 
@@ -54,51 +61,43 @@ def steps(plan: Plan) -> Iterator[Step]:
             for side in sides:
                 jobs = plan.count(what, side)
                 if jobs > 0:
-                    crews = plan.threads if what == "drain" and side.startswith("huey") else (1,)
-                    yield from (Step(what, side, jobs, threads) for threads in crews)
+                    yield from _crews(plan, what, side, jobs)
 
 
-def _take(step: Step, plan: Plan, path: Path, figures: Figures) -> None:
-    side = step.side
-    if step.what == "latency":
-        waits = _waits(side, path, step.jobs, plan.per_second)
+def _crews(plan: Plan, what: Measure, side: SideName, jobs: int) -> Iterator[Step]:
+    if what != "drain":
+        yield Step(what, side, jobs)
+    elif side.startswith("huey"):
+        yield from (Step(what, side, jobs, threads=threads) for threads in plan.threads)
+    else:
+        yield from (Step(what, side, jobs, processes=processes) for processes in plan.processes)
+
+
+def _take(step: Step, plan: Plan, stores: Stores, store: str, figures: Figures) -> None:
+    engine, side = plan.engine, step.side
+    if step.what in STATES:
+        assert isinstance(stores, Databases)
+        figures.add(step.key, side, drain_in(step.what, stores, side, store, step.jobs))
+    elif step.what == "latency":
+        waits = _waits(engine, side, store, step.jobs, plan.per_second)
         figures.add("p50", side, waits[len(waits) // 2])
         figures.add("p99", side, waits[int(len(waits) * 0.99)])
     elif step.what == "drain":
-        ask(side, path, "submit", "fill", step.jobs, 0)
-        rate, rss = drain(side, path, step.jobs, step.threads)
-        figures.add("drain" if step.threads == 1 else "drain4", side, rate)
-        if step.threads == 1:
+        ask(engine, side, store, "submit", "fill", step.jobs, 0)
+        rate, rss = drain(engine, side, store, step.jobs, step.threads, step.processes)
+        figures.add(step.key, side, rate)
+        if step.key == "drain":
             figures.add("rss", side, rss)
     else:
-        figures.add(step.what, side, step.jobs / float(ask(side, path, "submit", step.what, step.jobs, 0)))
+        figures.add(step.key, side, step.jobs / float(ask(engine, side, store, "submit", step.what, step.jobs, 0)))
 
 
-def drain(side: SideName, path: Path, jobs: int, threads: int = 1, left: int = 0) -> tuple[float, float]:
-    """Have a worker do all jobs that wait in a store; jobs a second, and its memory afterwards in MB.
-
-    ``left``: how many jobs must remain, because they are not the worker's to take.
-    """
-    with child("bench.worker", side, path, jobs, threads) as worker:
-        worker.hear()
-        worker.tell()
-        seconds = float(worker.hear()["seconds"])
-        rss = worker.rss()
-        worker.tell()
-    remaining = int(ask(side, path, "remaining"))
-    if remaining != left:
-        raise BrokenDown(f"{LABELS[side]}: {remaining} jobs are left after the drain, not {left}")
-    return jobs / seconds, rss
-
-
-def _waits(side: SideName, path: Path, jobs: int, per_second: float) -> list[float]:
+def _waits(engine: EngineName, side: SideName, store: str, jobs: int, per_second: float) -> list[float]:
     """Milliseconds from submit to the start of the handler under a light load, sorted; two processes, one clock."""
-    ask(side, path, "submit", "fill", 0, 0)  # creates the store
-    with child("bench.worker", side, path, jobs, 1) as worker:
-        worker.hear()
-        worker.tell()
+    ask(engine, side, store, "submit", "fill", 0, 0)  # creates the store
+    with crew(engine, side, store) as workers:
+        workers.start()
         time.sleep(SETTLE)
-        ask(side, path, "submit", "paced", jobs, per_second)
-        waits = sorted(float(wait) * 1000 for wait in worker.hear()["waits"])
-        worker.tell()
-    return waits
+        ask(engine, side, store, "submit", "paced", jobs, per_second)
+        finish(workers, jobs)
+        return sorted(wait * 1000 for wait in workers.stop())

@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Literal, Protocol, cast
 
-from bench.plan import SideName
+from bench.plan import EngineName, SideName
 
 __all__ = ["How", "Side", "load"]
 
-How = Literal["one", "concurrent", "bulk", "fill", "fill-other", "paced"]
+How = Literal["one", "concurrent", "bulk", "fill", "fill-other", "fill-required", "fill-lines", "paced"]
+"""Ways to submit; the kinds of ``fill`` are not measured. Those with a second name are headrace's alone: jobs of a task
+that no worker has, jobs that require what no worker has, jobs spread over many lines."""
 
-_MODULES: dict[SideName, str] = {
-    "headrace": "bench.sides.headrace",
-    "huey": "bench.sides.huey",
-    "huey-off": "bench.sides.huey_off",
-    "raw": "bench.sides.raw",
+_MODULES: dict[tuple[EngineName, SideName], str] = {
+    ("sqlite", "headrace"): "headrace",
+    ("sqlite", "huey"): "huey",
+    ("sqlite", "huey-off"): "huey_off",
+    ("sqlite", "raw"): "raw_sqlite",
+    ("postgres", "headrace"): "headrace",
+    ("postgres", "pgqueuer"): "pgqueuer",
+    ("postgres", "oban"): "oban",
+    ("postgres", "saq"): "saq",
+    ("postgres", "procrastinate"): "procrastinate",
+    ("postgres", "raw"): "raw_postgres",
 }
 
 
 class Side(Protocol):
-    """What a module of a side offers."""
+    """What a module of a side offers; ``store`` is the path of a file or the URL of a database."""
 
-    def submit(self, path: Path, how: How, count: int, per_second: float) -> float:
+    def submit(self, store: str, how: How, count: int, per_second: float) -> float:
         """Submit so many jobs in one way; how many seconds it took until the last was acknowledged."""
         ...
 
-    def work(self, path: Path, count: int, threads: int) -> None:
-        """Say ``ready``, await a word, work until so many jobs are over for good, say so, await a word.
+    def work(self, store: str, threads: int) -> None:
+        """Say ``ready``, await a word, work and report (``wire.report``) until the next word, then stop in good order.
 
-        The second line has ``seconds`` from the word to the moment the last finish was stored, and ``waits``: for
-        each job of a paced submit, the seconds from its submit to the start of its handler.
+        What is reported is the number of jobs whose finish was stored, or, where a peer does not tell, of those whose
+        handler has run; and for each job of a paced submit the seconds from its submit to the start of its handler.
         """
         ...
 
-    def remaining(self, path: Path) -> int:
+    def remaining(self, store: str) -> int:
         """How many jobs in the store are not over."""
         ...
 
-    def settings(self, path: Path) -> str:
-        """The settings that matter, read back from the store, for people."""
+    def settings(self, store: str) -> str:
+        """The versions and settings that matter, for people; read back from the store where they can be."""
         ...
 
 
-def load(name: SideName) -> Side:
+def load(engine: EngineName, name: SideName) -> Side:
     """The side of this name."""
-    return cast("Side", importlib.import_module(_MODULES[name]))
+    return cast("Side", importlib.import_module(f"bench.sides.{_MODULES[engine, name]}"))

@@ -1,31 +1,36 @@
-"""headrace on SQLite, as it comes: synchronous FULL, a worker with its default concurrency, all its services."""
+"""headrace as it comes: every acknowledged write on disk, a worker with its default concurrency, all its services."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import os
+from collections.abc import Coroutine, Sequence
 from importlib.metadata import version
-from pathlib import Path
+from typing import Any, TypeVar
 
-import apsw
-
-from bench.pacing import gaps
-from bench.plan import CHUNK, SUBMITTERS, WARM
+from bench.plan import WARM
 from bench.profiling import profiled
 from bench.sides import How
+from bench.sides.asynchronous import Tally, report, run, submit_by, versions
 from bench.wire import await_word, say
 from headrace import App, Status, Task
 from headrace.worker.tuning import tune_process
 
-__all__ = ["remaining", "settings", "submit", "work"]
+__all__ = ["prune", "remaining", "settings", "submit", "work"]
+
+LINES = 1000
+KEPT = 0.5
+"""Seconds for which ended jobs are kept when it is time to prune."""
+T = TypeVar("T")
 
 
 class _Bench:
-    """The App under test, with its tasks."""
+    """The App under test, with its tasks; it is a client as the sides know it."""
 
-    def __init__(self, path: Path) -> None:
-        self.app = App(f"sqlite:///{path}")
-        self.waits: list[float] = []
+    def __init__(self, store: str, how: How = "fill") -> None:
+        self.on_postgres = "://" in store
+        self.app = App(store if self.on_postgres else f"sqlite:///{store}")
+        self.tally = Tally()
 
         @self.app.task
         async def noop(n: int) -> None:
@@ -33,11 +38,12 @@ class _Bench:
 
         @self.app.task
         async def stamp(sent: float) -> None:
-            self.waits.append(time.time() - sent)
+            self.tally.stamp(sent)
 
-        self.noop, self.stamp = noop, stamp
+        self._noop: Task[[int], None] = self._other() if how == "fill-other" else noop
+        self._stamp, self._how = stamp, how
 
-    def other(self) -> Task[[int], None]:
+    def _other(self) -> Task[[int], None]:
         """A task that no worker has."""
 
         @self.app.task
@@ -46,79 +52,96 @@ class _Bench:
 
         return other
 
+    async def one(self, n: int) -> None:
+        await self._noop.submit(n)
 
-def submit(path: Path, how: How, count: int, per_second: float) -> float:
-    """Submit through the App, in this process."""
-    with profiled("submit"):
-        return asyncio.run(_submit(_Bench(path), how, count, per_second))
+    async def many(self, numbers: Sequence[int]) -> None:
+        if self._how == "fill-lines":
+            await asyncio.gather(*(self._noop.options(queue=f"line-{n % LINES}").submit(n) for n in numbers))
+        elif self._how == "fill-required":
+            await self._noop.options(requires={"special": True}).map([(n,) for n in numbers])
+        else:
+            await self._noop.map([(n,) for n in numbers])
 
+    async def stamp(self, sent: float) -> None:
+        await self._stamp.submit(sent)
 
-async def _submit(bench: _Bench, how: How, count: int, per_second: float) -> float:
-    task = bench.other() if how == "fill-other" else bench.noop
-    async with bench.app:
-        if how in ("one", "concurrent", "bulk"):
-            await _one_by_one(task, WARM)
-        began = time.perf_counter()
-        match how:
-            case "one":
-                await _one_by_one(task, count)
-            case "concurrent":
-                await asyncio.gather(*(_one_by_one(task, count // SUBMITTERS) for _ in range(SUBMITTERS)))
-            case "bulk" | "fill" | "fill-other":
-                for first in range(0, count, CHUNK):
-                    await task.map([(n,) for n in range(first, min(first + CHUNK, count))])
-            case "paced":
-                for gap in gaps(count, per_second):
-                    await asyncio.sleep(gap)
-                    await bench.stamp.submit(time.time())
-        return time.perf_counter() - began
-
-
-async def _one_by_one(task: Task[[int], None], count: int) -> None:
-    for n in range(count):
-        await task.submit(n)
-
-
-def work(path: Path, count: int, threads: int) -> None:
-    """Run a worker in this process; ``threads`` means nothing here."""
-    with profiled("work"):
-        asyncio.run(_work(_Bench(path), count))
-
-
-async def _work(bench: _Bench, count: int) -> None:
-    async with bench.app:
-        worker = bench.app.worker()
-        tune_process()  # as the command ``headrace worker`` does
-        say(ready=True)
-        await asyncio.to_thread(await_word)
-        began = time.perf_counter()
-        async with worker:
-            # ``done`` counts finishes the store has acknowledged.
-            while worker.stats.done < count:  # noqa: ASYNC110 — a worker has no event for this
-                await asyncio.sleep(0.005)
-            say(seconds=time.perf_counter() - began, waits=bench.waits)
-            await asyncio.to_thread(await_word)
-
-
-def remaining(path: Path) -> int:
-    """Ask the App."""
-
-    async def ask(app: App) -> int:
-        async with app:
-            stats = await app.stats()
+    async def remaining(self) -> int:
+        stats = await self.app.stats()
         return sum(count for status, count in stats.statuses.items() if status is not Status.COMPLETED)
 
-    return asyncio.run(ask(_Bench(path).app))
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """On uvloop where all others are, too."""
+        return run(work) if self.on_postgres else asyncio.run(work)
 
 
-def settings(path: Path) -> str:
+def submit(store: str, how: How, count: int, per_second: float) -> float:
+    """Submit through the App, in this process."""
+    bench = _Bench(store, how)
+
+    async def act() -> float:
+        async with bench.app:
+            return await submit_by(bench, how, count, per_second, WARM["postgres" if bench.on_postgres else "sqlite"])
+
+    with profiled("submit"):
+        return bench.run(act())
+
+
+def work(store: str, threads: int) -> None:
+    """Run a worker in this process; ``threads`` means nothing here."""
+    bench = _Bench(store)
+
+    async def act() -> None:
+        async with bench.app:
+            worker = bench.app.worker()
+            tune_process()  # as the command ``headrace worker`` does
+            say(ready=True)
+            await asyncio.to_thread(await_word)
+            async with worker:
+                # ``done`` counts finishes the store has acknowledged.
+                await report(lambda: worker.stats.done, bench.tally.waits)
+
+    with profiled("work"):
+        bench.run(act())
+
+
+def remaining(store: str) -> int:
+    """Ask the App."""
+    bench = _Bench(store)
+
+    async def act() -> int:
+        async with bench.app:
+            return await bench.remaining()
+
+    return bench.run(act())
+
+
+def prune(store: str) -> int:
+    """Remove all jobs that have ended; how many."""
+    os.environ["HEADRACE_RETENTION_COMPLETED"] = str(KEPT)
+    bench = _Bench(store)
+
+    async def act() -> int:
+        await asyncio.sleep(2 * KEPT)
+        async with bench.app:
+            return await bench.app.prune()
+
+    return bench.run(act())
+
+
+def settings(store: str) -> str:
     """Versions, and what its own doctor finds in a new store."""
+    bench = _Bench(store)
 
-    async def ask(app: App) -> dict[str, str]:
-        async with app:
-            return {check.name: check.message for check in await app.doctor()}
+    async def act() -> dict[str, str]:
+        async with bench.app:
+            return {check.name: check.message for check in await bench.app.doctor()}
 
-    found = asyncio.run(ask(_Bench(path).app))
+    found = bench.run(act())
+    if bench.on_postgres:
+        return f"{versions('headrace', 'asyncpg')}; as it comes"
+    import apsw
+
     return (
         f"headrace {version('headrace')}, SQLite {apsw.sqlite_lib_version()} by apsw, {found.get('journal', '?')}, "
         f"synchronous FULL ({found.get('synchronous', '?')})"

@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import time
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 from huey import SqliteHuey  # type: ignore[import-untyped]
@@ -19,7 +18,7 @@ from huey import SqliteHuey  # type: ignore[import-untyped]
 from bench.pacing import gaps
 from bench.plan import SUBMITTERS, WARM
 from bench.sides import How
-from bench.wire import await_word, say
+from bench.wire import await_word, report, say
 
 __all__ = ["Huey", "remaining", "settings", "submit", "work"]
 
@@ -32,16 +31,16 @@ class Huey:
     def __init__(self, **options: Any) -> None:
         self._options = options
 
-    def _open(self, path: Path, options: dict[str, Any] | None = None) -> Any:
-        return SqliteHuey(filename=str(path), **(self._options if options is None else options))
+    def _open(self, store: str, options: dict[str, Any] | None = None) -> Any:
+        return SqliteHuey(filename=store, **(self._options if options is None else options))
 
-    def submit(self, path: Path, how: How, count: int, per_second: float) -> float:
+    def submit(self, store: str, how: How, count: int, per_second: float) -> float:
         """Enqueue, in this process."""
         # Filling a store is not measured, so it need not wait for the disk.
-        huey = self._open(path, {"fsync": False} if how == "fill" else None)
+        huey = self._open(store, {"fsync": False} if how == "fill" else None)
         noop, stamp = _tasks(huey, lambda: None, [])
         if how in ("one", "concurrent"):
-            _one_by_one(noop, WARM)
+            _one_by_one(noop, WARM["sqlite"])
         began = time.perf_counter()
         match how:
             case "one" | "fill":
@@ -62,36 +61,31 @@ class Huey:
                 raise NotImplementedError(f"huey has no {how}")
         return time.perf_counter() - began
 
-    def work(self, path: Path, count: int, threads: int) -> None:
+    def work(self, store: str, threads: int) -> None:
         """Run a consumer in this process."""
-        huey = self._open(path)
-        done = threading.Event()
-        numbers = itertools.count(1)
-        waits: list[float] = []
+        huey = self._open(store)
+        numbers, waits = itertools.count(1), list[float]()
+        ran = 0
 
-        def ran() -> None:
-            # Nothing is stored after the handler, so the last call is the end.
-            if next(numbers) == count:
-                done.set()
+        def done() -> None:
+            nonlocal ran
+            ran = next(numbers)  # nothing is stored after the handler, so its end is the end
 
-        _tasks(huey, ran, waits)
+        _tasks(huey, done, waits)
         say(ready=True)
         await_word()
-        began = time.perf_counter()
         consumer = huey.create_consumer(workers=threads)
         consumer.start()
-        done.wait()
-        say(seconds=time.perf_counter() - began, waits=waits)
-        await_word()
+        report(lambda: ran, waits)
         consumer.stop()
 
-    def remaining(self, path: Path) -> int:
+    def remaining(self, store: str) -> int:
         """Ask huey."""
-        return int(self._open(path).storage.queue_size())
+        return int(self._open(store).storage.queue_size())
 
-    def settings(self, path: Path) -> str:
+    def settings(self, store: str) -> str:
         """Versions, and what the connection says."""
-        connection = self._open(path).storage.conn
+        connection = self._open(store).storage.conn
         (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
         (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
         said = ", ".join(f"{name}={value}" for name, value in self._options.items())

@@ -12,25 +12,33 @@ import pytest
 from bench import __main__ as program
 from bench import plan as plans
 from bench.harness import steps
-from bench.plan import SIDES, Plan
+from bench.plan import SIDES, EngineName, Plan
 
 
-def _tiny() -> Plan:
-    few = dict.fromkeys(SIDES, 100)
-    return replace(plans.quick(), one=few, concurrent=few, bulk={"headrace": 100}, drain=few, paced=3, per_second=500.0)
+def _tiny(engine: EngineName = "sqlite") -> Plan:
+    few = dict.fromkeys(SIDES[engine], 100)
+    plan = plans.quick(engine)
+    return replace(plan, one=few, concurrent=few, bulk=few, drain=few, paced=3, per_second=500.0)
 
 
 def test_every_side_takes_every_place() -> None:
-    plan = replace(_tiny(), repeat=len(SIDES), measures=("one",))
+    plan = replace(_tiny(), repeat=len(SIDES["sqlite"]), measures=("one",))
     order = [step.side for step in steps(plan)]
-    assert {order[turn * len(SIDES)] for turn in range(len(SIDES))} == set(SIDES)
+    assert {order[turn * len(plan.sides)] for turn in range(plan.repeat)} == set(plan.sides)
+
+
+def test_drains_are_planned_for_every_number_of_threads_or_processes() -> None:
+    huey = replace(_tiny(), sides=("huey",), threads=(1, 4), measures=("drain",))
+    assert [(step.threads, step.processes, step.key) for step in steps(huey)] == [(1, 1, "drain"), (4, 1, "drain4")]
+    saq = replace(_tiny("postgres"), sides=("saq",), measures=("drain", "full"))
+    assert [(step.processes, step.key) for step in steps(saq)] == [(1, "drain"), (2, "drain2"), (1, "full")]
 
 
 def test_it_measures_and_reports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tiny = _tiny()
-    monkeypatch.setattr(plans, "quick", lambda: tiny)
+    monkeypatch.setattr(plans, "quick", lambda engine: tiny)
     report, chart = tmp_path / "bench.json", tmp_path / "bench.svg"
     words = ["--quick", "--only", "headrace,raw", "--measure", "bulk,drain,latency", "--dir", str(tmp_path / "stores")]
     assert program.main([*words, "--json", str(report), "--svg", str(chart)]) == 0
@@ -49,3 +57,9 @@ def test_an_unknown_side_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         program.main(["--only", "celery"])
     assert "choose from headrace, huey, huey-off, raw" in capsys.readouterr().err
+
+
+def test_questions_to_postgres_are_refused_on_sqlite(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        program.main(["--states"])
+    assert "--engine postgres" in capsys.readouterr().err

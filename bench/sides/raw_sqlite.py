@@ -7,15 +7,15 @@ checks nothing else. One connection, one thread.
 from __future__ import annotations
 
 import json
+import threading
 import time
 import uuid
-from pathlib import Path
 
 import apsw
 
 from bench.plan import CHUNK, RAW_BATCH, SUBMITTERS, WARM
 from bench.sides import How
-from bench.wire import await_word, say
+from bench.wire import await_word, report, say
 
 __all__ = ["remaining", "settings", "submit", "work"]
 
@@ -44,20 +44,20 @@ FROM jsonb_each(?) WHERE seq = value ->> 0 AND epoch = value ->> 1 AND worker = 
 _ATTEMPT = "INSERT INTO attempts SELECT value ->> 0, value ->> 1, value ->> 4 FROM jsonb_each(?)"
 
 
-def _open(path: Path) -> apsw.Connection:
-    connection = apsw.Connection(str(path))
+def _open(store: str) -> apsw.Connection:
+    connection = apsw.Connection(store)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(_SCHEMA)
     return connection
 
 
-def submit(path: Path, how: How, count: int, per_second: float) -> float:
+def submit(store: str, how: How, count: int, per_second: float) -> float:
     """Insert: in commits of one, of as many as there are submitters, or of a bulk submit's size."""
-    connection = _open(path)
+    connection = _open(store)
     size = {"one": 1, "concurrent": SUBMITTERS}.get(how, CHUNK)
     if how != "fill":
-        _insert(connection, WARM, 1)
+        _insert(connection, WARM["sqlite"], 1)
     began = time.perf_counter()
     _insert(connection, count, size)
     return time.perf_counter() - began
@@ -69,37 +69,51 @@ def _insert(connection: apsw.Connection, count: int, size: int) -> None:
         connection.execute(_INSERT, (json.dumps(rows),))
 
 
-def work(path: Path, count: int, threads: int) -> None:
+def work(store: str, threads: int) -> None:
     """Claim a batch, finish a batch, on one connection."""
-    connection = _open(path)
+    done, ended = 0, threading.Event()
+
+    def drain() -> None:
+        nonlocal done
+        connection = _open(store)
+        while not ended.is_set():
+            done += _batch(connection)
+
     say(ready=True)
     await_word()
-    began = time.perf_counter()
-    done = 0
-    while done < count:
-        now = time.time()
-        jobs = connection.execute(_CLAIM, (now, RAW_BATCH)).fetchall()
-        rows = []
-        for seq, epoch, payload in jobs:
-            json.loads(str(payload))
-            rows.append((seq, epoch, "null", time.time(), json.dumps({"outcome": "completed", "started_at": now})))
-        document = json.dumps(rows)
-        with connection:
-            connection.execute(_FINISH, (document,))
-            connection.execute(_ATTEMPT, (document,))
-        done += len(jobs)
-    say(seconds=time.perf_counter() - began, waits=[])
-    await_word()
+    worker = threading.Thread(target=drain)
+    worker.start()
+    report(lambda: done)
+    ended.set()
+    worker.join()
 
 
-def remaining(path: Path) -> int:
+def _batch(connection: apsw.Connection) -> int:
+    """How many jobs there were to do."""
+    now = time.time()
+    jobs = connection.execute(_CLAIM, (now, RAW_BATCH)).fetchall()
+    if not jobs:
+        time.sleep(0.01)
+        return 0
+    rows = []
+    for seq, epoch, payload in jobs:
+        json.loads(str(payload))
+        rows.append((seq, epoch, "null", time.time(), json.dumps({"outcome": "completed", "started_at": now})))
+    document = json.dumps(rows)
+    with connection:
+        connection.execute(_FINISH, (document,))
+        connection.execute(_ATTEMPT, (document,))
+    return len(jobs)
+
+
+def remaining(store: str) -> int:
     """Count what is not completed."""
-    return int(_open(path).execute("SELECT count(*) FROM jobs WHERE status <> 'completed'").get)
+    return int(_open(store).execute("SELECT count(*) FROM jobs WHERE status <> 'completed'").get)
 
 
-def settings(path: Path) -> str:
+def settings(store: str) -> str:
     """What the connection says."""
-    connection = _open(path)
+    connection = _open(store)
     return (
         f"raw SQL, SQLite {apsw.sqlite_lib_version()} by apsw, journal {connection.pragma('journal_mode').upper()}, "
         f"synchronous {connection.pragma('synchronous')} (2 is FULL); commits of 1, {SUBMITTERS}, {CHUNK}; "
