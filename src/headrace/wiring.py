@@ -7,7 +7,7 @@ from collections.abc import Collection
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Literal
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from headrace.core.rules import Rules
 from headrace.engine import Engine
@@ -21,14 +21,17 @@ GROUP = "headrace.engines"
 the URL, the Rules and the Host, and returns an Engine."""
 
 _LATER = {
-    "postgresql": ("asyncpg", "postgres"),
     "redis": ("redis", "redis"),
     "s3": ("obstore", "objects"),
     "gs": ("obstore", "objects"),
     "az": ("obstore", "objects"),
 }
+_OF_THE_SERVER = (
+    "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "host", "port", "passfile", "target_session_attrs",
+)  # fmt: skip
+"""Parameters of a PostgreSQL URL that are the driver's to understand."""
 _SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql", "rediss": "redis"}
-_OWN = ("sqlite", "memory")
+_OWN = ("sqlite", "memory", "postgresql")
 
 
 def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") -> Engine:
@@ -41,7 +44,7 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
     except ValueError as error:
         raise ConfigError(f"not a URL: {redact(url)!r} ({error})") from None
     scheme = _SPELLINGS.get(parts.scheme, parts.scheme)
-    if scheme in _OWN and namespace != "headrace":
+    if scheme in ("sqlite", "memory") and namespace != "headrace":
         raise NotSupported(f"{scheme}:// holds one namespace: use another {'file' if scheme == 'sqlite' else 'App'}")
     if scheme == "memory":
         return _memory(parts, rules, host)
@@ -50,6 +53,8 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
     for point in entry_points(group=GROUP, name=scheme):
         engine: Engine = point.load()(url, rules, host)
         return engine
+    if scheme == "postgresql":
+        return _postgres(parts, url, rules, host, namespace)
     if scheme in _LATER:
         library, extra = _LATER[scheme]
         if find_spec(library) is None:
@@ -109,3 +114,40 @@ def _sqlite(parts: SplitResult, rules: Rules, host: Host) -> Engine:
         raise ConfigError(f"sqlite://: synchronous must be 'full' or 'normal', not {query['synchronous']!r}")
     # Fixed here: a program that changes its directory later still means the same file.
     return SqliteEngine(os.path.abspath(path), rules=rules, host=host, synchronous=synchronous)
+
+
+def _postgres(parts: SplitResult, url: str, rules: Rules, host: Host, namespace: str) -> Engine:
+    if find_spec("asyncpg") is None:
+        raise MissingExtra("postgresql://", "asyncpg", "postgres")
+    from headrace.engines.postgres import PostgresEngine
+
+    own = ("schema", "pool", "listen_url", "pgbouncer", "migrate")
+    query = _query(parts, (*own, *_OF_THE_SERVER))
+    if query.get("migrate", "auto") != "auto":
+        raise ConfigError(f"postgresql://: migrate must be 'auto' or left out, not {query['migrate']!r}")
+    if query.get("pgbouncer", "0") not in ("0", "1"):
+        raise ConfigError(f"postgresql://: pgbouncer must be 1 or left out, not {query['pgbouncer']!r}")
+    pool = query.get("pool", "8")
+    if not pool.isdecimal():
+        raise ConfigError(f"postgresql://: pool must be a number of connections, not {pool!r}")
+    rest = urlencode([(name, query[name]) for name in _OF_THE_SERVER if name in query])
+    return PostgresEngine(
+        urlunsplit(("postgresql", parts.netloc, parts.path, rest, "")),
+        rules=rules,
+        host=host,
+        schema=query.get("schema", namespace),
+        pool=int(pool),
+        listen_url=_plain(query["listen_url"]) if "listen_url" in query else None,
+        pgbouncer=query.get("pgbouncer") == "1",
+        migrate="migrate" in query,
+    )
+
+
+def _plain(url: str) -> str:
+    """A URL as the driver knows it."""
+    scheme, sign, rest = url.partition("://")
+    if _SPELLINGS.get(scheme, scheme) != "postgresql" or not sign:
+        raise ConfigError(
+            f"postgresql://: listen_url must be a postgresql:// URL (escape & as %26), not {redact(url)!r}"
+        )
+    return f"postgresql://{rest}"

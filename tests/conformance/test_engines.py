@@ -8,6 +8,7 @@ from headrace.conformance import Suite
 from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.host import Host
+from tests.support.schemas import postgres_engine
 
 
 class TestMemory(Suite):
@@ -24,3 +25,8 @@ class TestSqlite(Suite):
         from headrace.engines.sqlite import SqliteEngine
 
         return SqliteEngine(place / "store.db", rules=rules, host=host)
+
+
+class TestPostgres(Suite):
+    def engine(self, rules: Rules, host: Host, place: Path) -> Engine:
+        return postgres_engine(rules, host, place)

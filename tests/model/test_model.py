@@ -17,6 +17,7 @@ from headrace.engine import Engine
 from headrace.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
+from tests.support.schemas import postgres_engine
 
 LONG = os.environ.get("HEADRACE_MODEL") == "long"
 
@@ -34,7 +35,7 @@ def sqlite(rules: Rules, host: Host, place: Path) -> Engine:
 
 
 @pytest.mark.timeout(3600 if LONG else 120)
-@pytest.mark.parametrize("subject", [None, sqlite], ids=["memory", "sqlite"])
+@pytest.mark.parametrize("subject", [None, sqlite, postgres_engine], ids=["memory", "sqlite", "postgres"])
 def test_the_same_story(subject: Make | None) -> None:
     makers = {"the model": memory} | ({} if subject is None else {"the subject": subject})
 

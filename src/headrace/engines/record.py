@@ -22,6 +22,7 @@ __all__ = [
     "Past",
     "Place",
     "State",
+    "attempt_of",
     "attempts_of",
     "encode",
     "is_new",
@@ -129,21 +130,22 @@ _pasts = msgspec.json.Decoder(list[tuple[int, Past]]).decode
 
 def attempts_of(document: str) -> tuple[Attempt, ...]:
     """The attempts in a JSON array of numbers and records."""
-    at = Moments()
-    return tuple(
-        Attempt(
-            number=number,
-            epoch=past.epoch,
-            outcome=past.outcome,
-            finished_at=at[past.finished_at],  # type: ignore[arg-type]  # always known
-            worker=past.worker,
-            assigned_at=at[past.assigned_at],
-            started_at=at[past.started_at],
-            error=past.error,
-            cause=past.cause,
-            count=past.count,
-        )
-        for number, past in _pasts(document)
+    return tuple(attempt_of(number, past) for number, past in _pasts(document))
+
+
+def attempt_of(number: int, past: Past, folded: int = 0, until: int | None = None) -> Attempt:
+    """The attempt of a record, with those that were folded into it."""
+    return Attempt(
+        number=number,
+        epoch=past.epoch,
+        outcome=past.outcome,
+        finished_at=moment(past.finished_at if until is None else until),
+        worker=past.worker,
+        assigned_at=None if past.assigned_at is None else moment(past.assigned_at),
+        started_at=None if past.started_at is None else moment(past.started_at),
+        error=past.error,
+        cause=past.cause,
+        count=past.count + folded,
     )
 
 

@@ -25,6 +25,7 @@ _ROW = 400
 
 _SUBMITS_WAITING = 20_000
 _TRIES = 50
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
 def _insert_weight(job: Job) -> int:
@@ -72,7 +73,12 @@ class Lanes:
                 patience=patience,
             )
 
-        self._plain, self._keyed = submits("submits"), submits("keyed submits")
+        self._patience = patience
+        self._plain, self._keyed, self._blocked = (
+            submits("submits"),
+            submits("keyed submits"),
+            submits("blocked submits"),
+        )
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever.
         self._finishes, self._acts = changes("finishes", None), changes("changes", patience)
 
@@ -81,7 +87,7 @@ class Lanes:
     async def insert(self, job: Job) -> Inserted | Duplicated:
         """Store one job."""
         lane = self._plain if job.spec.dedup is None else self._keyed
-        return _accepted(await lane.put(job))
+        return await self._accepted(job, await lane.put(job))
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""
@@ -89,8 +95,20 @@ class Lanes:
         for start in range(0, len(jobs), MAX_ROWS):
             chunk = jobs[start : start + MAX_ROWS]
             lane = self._plain if all(job.spec.dedup is None for job in chunk) else self._keyed
-            answers += map(_accepted, await lane.put_many(chunk))
+            told = await lane.put_many(chunk)
+            answers += [await self._accepted(job, answer) for job, answer in zip(chunk, told, strict=True)]
         return answers
+
+    async def _accepted(self, job: Job, answer: InsertAnswer) -> Inserted | Duplicated:
+        """The answer, once there is one: a key in a transaction that is still open is waited for, apart from others."""
+        pause, until = _FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while isinstance(answer, Refused):
+            if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
+                raise answer.error
+            await self.host.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+            answer = await self._blocked.put(job)
+        return answer
 
     async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
         answers = await self.engine.insert(jobs, self.host.clock.now())
@@ -134,7 +152,8 @@ class Lanes:
     async def close(self) -> None:
         """Write what is waiting and answer everybody."""
         # All at once: a store that is away is waited for once, not once for each lane.
-        await asyncio.gather(*(lane.close() for lane in (self._plain, self._keyed, self._acts, self._finishes)))
+        lanes = (self._plain, self._keyed, self._blocked, self._acts, self._finishes)
+        await asyncio.gather(*(lane.close() for lane in lanes))
 
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())
@@ -159,9 +178,3 @@ class Lanes:
         for topic, names in news.items():
             bus.send(Hint(topic, tuple(names)))
         return verdicts
-
-
-def _accepted(answer: InsertAnswer) -> Inserted | Duplicated:
-    if isinstance(answer, Refused):
-        raise answer.error
-    return answer

@@ -1,0 +1,5 @@
+"""PostgreSQL: jobs in one schema of a database, for any number of workers, submitters and hosts."""
+
+from headrace.engines.postgres.store import PostgresEngine
+
+__all__ = ["PostgresEngine"]

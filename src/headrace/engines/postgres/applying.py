@@ -1,0 +1,159 @@
+"""Apply: decided changes in one step; a second look only at those that did not take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+from asyncpg.exceptions import LockNotAvailableError
+from msgspec.structs import replace
+
+from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
+from headrace.core.job import Job
+from headrace.core.status import Verb
+from headrace.engine import Statement, Steps
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import run_steps
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import (
+    RECORD,
+    Reader,
+    columns,
+    held_key,
+    key_lock,
+    row_of_change,
+    row_of_report,
+)
+from headrace.engines.record import Micros, encode, judge
+from headrace.errors import Unavailable
+
+__all__ = ["Applying", "changing"]
+
+_places = msgspec.json.Decoder(list[int]).decode
+_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD | None, RECORD | None]]).decode
+
+_SEQ = 1
+_by_seq = itemgetter(_SEQ)
+
+_Sight = tuple[int | None, Job | None, Job | None]
+"""The id of a job's last change, the job, and the other job that holds the key it wants."""
+
+
+def changing(schema: str, changes: Sequence[Change]) -> Steps[list[int]]:
+    """Apply changes on whatever connection; the places of those that took."""
+    at = Micros()
+    rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
+    text = sql("changes_document", schema) + sql("apply", schema)
+    return _places((yield Statement(text, encode(rows))))
+
+
+def _look(schema: str, changes: Sequence[Change]) -> Steps[list[_Sight]]:
+    """What is there instead of what these changes were decided from."""
+    wanted = [(change.job.id, held_key(change.job) if change.key is Key.TAKE else None) for change in changes]
+    reader = Reader()
+    return [
+        (last, None if record is None else reader.job(record), None if holder is None else reader.job(holder))
+        for last, record, holder in _seen((yield Statement(sql("second_look", schema), encode(wanted))))
+    ]
+
+
+def _know(change: Change, job: Job) -> Change:
+    """The change of a job whose order number was not known to whoever decided it."""
+    return replace(change, job=replace(change.job, seq=job.seq))
+
+
+class Applying:
+    """The changes of one session."""
+
+    def __init__(self, hot: Pool, cold: Pool, schema: str) -> None:
+        self._hot, self._cold, self._schema = hot, cold, schema
+        self._text = sql("changes_rows", schema) + sql("apply", schema)
+
+    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
+        """Apply each change if its rev and owner still hold; verdicts in the same order."""
+        verdicts: list[Verdict] = [Applied(change.job) for change in changes]
+        alone = [place for place, change in enumerate(changes) if _is_alone(change)]
+        together = [place for place, change in enumerate(changes) if not _is_alone(change)]
+        if together:
+            missed = await self._write([changes[at] for at in together] if alone else changes)
+            for at, verdict in missed.items():
+                verdicts[together[at]] = verdict
+        for place in alone:
+            verdicts[place] = await self._write_alone(changes[place])
+        return verdicts
+
+    async def _write(self, changes: Sequence[Change]) -> dict[int, Verdict]:
+        """Apply them in one step; the verdicts on those that did not take."""
+        at = Micros()
+        rows = [row_of_change(n, one, at) for n, one in enumerate(changes) if one.verb is not Verb.PROGRESS]
+        rows.sort(key=_by_seq)  # everybody locks in the same order
+        reports = [row_of_report(n, one, at) for n, one in enumerate(changes) if one.verb is Verb.PROGRESS]
+        took: list[int] = []
+        if rows:
+            took = await self._change(rows)
+        if reports:
+            took += _places((await self._hot.fetch(sql("report", self._schema), *columns(reports)))[0][0])
+        if len(took) == len(changes):
+            return {}
+        there = set(took)
+        return await self._judge({n: one for n, one in enumerate(changes) if n not in there})
+
+    async def _change(self, rows: list[tuple[Any, ...]]) -> list[int]:
+        """Write the rows; the places of those that took."""
+        try:
+            return _places((await self._hot.fetch(self._text, *columns(rows)))[0][0])
+        except Unavailable as error:
+            if not isinstance(error.__cause__, LockNotAvailableError):
+                raise
+        # A transaction of somebody's holds one of these jobs. The others need not wait for it.
+        free = await self._hot.fetch(sql("unlocked", self._schema), [row[_SEQ] for row in rows])
+        seqs = {seq for (seq,) in free}
+        rows = [row for row in rows if row[_SEQ] in seqs]
+        return _places((await self._hot.fetch(self._text, *columns(rows)))[0][0]) if rows else []
+
+    async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
+        async with self._cold.connection() as connection:
+            sights = await run_steps(connection, _look(self._schema, list(missed.values())))
+        verdicts: dict[int, Verdict] = {}
+        for (place, change), (last, job, holder) in zip(missed.items(), sights, strict=True):
+            verdict = judge(change, last, job, holder)
+            if verdict is None and job is not None:
+                # It could be applied after all: the job did not know its order number, or somebody holds it just now.
+                unknown = job.seq != change.job.seq
+                verdict = (await self.apply([_know(change, job)]))[0] if unknown else Conflict(job)
+            verdicts[place] = verdict or WasStale(None)
+        return verdicts
+
+    async def _write_alone(self, change: Change) -> Verdict:
+        """Apply a change that takes a key, or brings an ended job back: in a transaction with more than one step."""
+        async with self._cold.transaction() as connection:
+            if change.key is Key.TAKE:
+                # As inserts do: two that want the same key do so one after the other.
+                await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
+            if change.verb is Verb.RETRY:
+                await connection.execute(sql("revive", self._schema), [change.job.seq])
+            return await run_steps(connection, self.steps(change))
+
+    def steps_within(self, change: Change) -> Steps[Verdict]:
+        """One change as steps for a connection of the user's, whose transaction may stay open for long: an insert that
+        wants the key it releases must not wait for that."""
+        if change.key is Key.RELEASE and change.job.spec.dedup is not None:
+            yield Statement(sql("lock_keys", self._schema), encode([key_lock(self._schema, change.job)]))
+        return (yield from self.steps(change))
+
+    def steps(self, change: Change) -> Steps[Verdict]:
+        """One change as steps for whatever connection."""
+        while True:
+            sights = yield from _look(self._schema, [change])
+            last, job, holder = sights[0]
+            verdict = judge(change, last, job, holder)
+            if verdict is not None or job is None:
+                return verdict or WasStale(None)
+            if (yield from changing(self._schema, [_know(change, job)])):
+                return Applied(change.job)
+
+
+def _is_alone(change: Change) -> bool:
+    return change.verb is Verb.RETRY or change.key is Key.TAKE

@@ -1,0 +1,227 @@
+"""Hints between the sessions on one schema: NOTIFY by the session's pool, LISTEN on a connection of its own.
+
+The ends of jobs and their progress are told only if somebody may be waiting for them. Who waits says so to all who
+listen, at once and then every half beat; a session that works listens and so knows. One that cannot know at the moment,
+since it has no listening connection, tells: it ends few jobs, or will soon know again. One that can never know, behind
+a pooler without a ``listen_url``, does not tell: it might be one of many busy workers where nobody can listen at all,
+and whoever waits asks by himself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import msgspec
+
+from headrace.bus import Hint, LocalBus, Topic
+from headrace.engines.postgres.ear import ON_DEMAND, Connect, Ear
+from headrace.engines.postgres.notices import GAP, Channels, Notice, Notification, Throttle
+from headrace.host import Host
+
+__all__ = ["NotifyBus"]
+
+_log = logging.getLogger("headrace.postgres")
+
+_FAREWELL = 2.0
+"""Seconds for the last hints, and for tasks to end."""
+
+_notice = msgspec.json.Decoder(Notice).decode
+
+
+class NotifyBus:
+    """One session's ear and voice; loses hints rather than wait or fail."""
+
+    def __init__(
+        self,
+        schema: str,
+        host: Host,
+        *,
+        notify: Callable[[Sequence[Notification]], Awaitable[None]],
+        connect: Connect | None,
+        beat: float,
+    ) -> None:
+        self._host, self._notify, self._connect, self._beat = host, notify, connect, beat
+        self._channels = Channels(schema)
+        self._local = LocalBus()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._own = f"{self._host.dice.token():016x}"
+        self._throttle = Throttle()
+        self._signs: list[Notification] = []
+        """What the ear has to say, to itself and to others, sent together with the next hints."""
+        self._carried: dict[str, tuple[int, float]] = {}
+        """Queues whose hint went with a statement: how many times, and until when that counts."""
+        self._said = asyncio.Event()
+        self._closing = False
+        self._ear = (
+            None
+            if self._connect is None
+            else Ear(
+                self._connect,
+                self._host,
+                self._channels,
+                self._own,
+                beat=self._beat,
+                topics=lambda: self._local.topics,
+                deliver=self._local.deliver,
+                say=self._give_sign,
+            )
+        )
+
+    # -- a session's life
+
+    def open(self) -> None:
+        """Begin to speak, and to listen as soon as somebody does, on the loop that runs now."""
+        self._loop = asyncio.get_running_loop()
+        self._begin()
+        self._tasks = [self._loop.create_task(self._speak(), name="headrace-voice")]
+        if self._ear is not None:
+            self._tasks.append(self._loop.create_task(self._ear.run(), name="headrace-ear"))
+
+    async def close(self) -> None:
+        """Say what is still to be said, by way of the pool, then fall silent and deaf."""
+        tasks, self._tasks = self._tasks, []
+        if not tasks:
+            return
+        voice, *ears = tasks
+        self._closing = True
+        self._said.set()
+        for ear in ears:
+            ear.cancel()
+        await asyncio.wait({voice}, timeout=_FAREWELL)
+        self._loop = None
+        voice.cancel()
+        # Bounded: a server that does not answer must not keep a program from leaving.
+        await asyncio.wait(tasks, timeout=_FAREWELL)
+        for task in tasks:
+            task.add_done_callback(_settle)
+
+    # -- the contract
+
+    def send(self, hint: Hint) -> None:
+        """Pass it on; never blocks, never fails."""
+        loop = self._loop
+        if loop is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
+            if _here(loop):
+                self._send(loop, hint)
+            else:
+                loop.call_soon_threadsafe(self._send, loop, hint)
+
+    def wanted(self, topic: Topic) -> bool:
+        """Whether anybody may be listening."""
+        return topic in self._local.topics or self._wanted_elsewhere(topic)
+
+    def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
+        """Call ``listener`` on this session's loop for each hint of these topics."""
+        unlisten = self._local.listen(topics, listener)
+        self._stir()
+
+        def leave() -> None:
+            unlisten()
+            self._stir()
+
+        return leave
+
+    def _stir(self) -> None:
+        if self._ear is not None:
+            self._ear.stir()
+
+    def _send(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
+        loop.call_soon(self._local.deliver, hint)
+        if not self._wanted_elsewhere(hint.topic):
+            return
+        names: Sequence[str] = hint.names
+        if self._carried and names and hint.topic is Topic.READY:
+            names = [name for name in names if not self._was_carried(name)]
+            if not names:
+                return
+        self._throttle.add(hint.topic, names)
+        self._said.set()
+
+    def _wanted_elsewhere(self, topic: Topic) -> bool:
+        if topic not in ON_DEMAND:
+            return True
+        ear = self._ear
+        return ear is not None and (not ear.hears or ear.wants(topic))
+
+    # -- hints that travel with a statement
+
+    def ready_now(self, queues: Iterable[str]) -> list[Notification]:
+        """Notifications of jobs in these queues, for the caller's own statement: of those that may be told now.
+
+        Once the statement is committed, pass them to ``ready_told``; if it failed, forget them.
+        """
+        names = self._throttle.pass_by(Topic.READY, queues, self._host.clock.monotonic())
+        return self.written(Hint(Topic.READY, tuple(names)), own=True) if names else []
+
+    def ready_told(self, notifications: Sequence[Notification]) -> None:
+        """These were committed: the ``send`` that follows at once need not tell other sessions again."""
+        until = self._host.clock.monotonic() + GAP
+        for _, payload in notifications:
+            for name in _notice(payload).names:
+                self._carried[name] = (self._carried.get(name, (0, 0.0))[0] + 1, until)
+
+    def written(self, hint: Hint, *, own: bool = False) -> list[Notification]:
+        """A hint as notifications, for a transaction that is not this session's to commit.
+
+        Everybody's listeners hear them then, unless they are this session's own: those it delivers by itself.
+        """
+        return self._channels.notifications(hint, self._own if own else "")
+
+    def _was_carried(self, name: str) -> bool:
+        times, until = self._carried.pop(name, (0, 0.0))
+        if not times or self._host.clock.monotonic() > until:
+            return False
+        if times > 1:
+            self._carried[name] = (times - 1, until)
+        return True
+
+    # -- speaking
+
+    def _give_sign(self, signs: Sequence[Notification]) -> None:
+        self._signs = list(signs)  # an older one that could not be sent yet is of no use any more
+        self._said.set()
+
+    async def _speak(self) -> None:
+        while True:
+            self._said.clear()
+            closing, now = self._closing, self._host.clock.monotonic()
+            signs, self._signs = self._signs, []
+            hints = self._throttle.take(now, everything=closing)
+            pairs = [*signs, *(pair for hint in hints for pair in self.written(hint, own=True))]
+            if pairs:
+                await self._tell(pairs, signs)
+            elif closing:
+                return
+            else:
+                due = self._throttle.due()
+                await self._host.wait(self._said, None if due is None else max(0.0, due - now))
+
+    async def _tell(self, pairs: list[Notification], signs: list[Notification]) -> None:
+        try:
+            await self._notify(pairs)
+        except Exception as error:
+            _log.debug("%d hints could not be sent: %s", len(pairs), error)
+        else:
+            if signs and self._ear is not None:
+                self._ear.said(signs)
+
+
+def _here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+def _settle(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a part of the bus broke down", exc_info=error)

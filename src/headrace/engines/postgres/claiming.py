@@ -1,0 +1,110 @@
+"""Claim and promote: who gets what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headrace.core.claim import Ask, Grant, grant, order
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.engine import MAX_BATCH, Claimed, Dead
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.lines import Served, Serving
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader
+from headrace.engines.record import micros, moment
+
+__all__ = ["Claiming"]
+
+_LEVELS = (1, 16, 128)
+"""How many of each line are read at first, then of those still ahead, before as many as could be needed are."""
+
+_FAR = 100_000
+"""No claim looks further."""
+
+_ALIVE, _AGAIN, _LINES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _HEAD = range(8)
+
+
+def one_line(schema: str) -> str:
+    """The statement for an ask that serves one line."""
+    return "".join(sql(part, schema) for part in ("claim_head", "claim_line", "claim_give"))
+
+
+def many_lines(schema: str) -> str:
+    """The statement for an ask that serves several."""
+    parts = [sql("claim_head", schema), sql("claim_lines", schema)]
+    sizes = [str(size) for size in _LEVELS] + ["$16"]
+    for level, size in enumerate(sizes, 1):
+        sofar = "" if level == 1 else f"SELECT * FROM read_{level - 1} UNION ALL "
+        parts.append(sql("claim_level", schema, level=str(level), before=str(level - 1), size=size, sofar=sofar))
+    parts += [sql("claim_merged", schema, level=str(len(sizes))), sql("claim_give", schema)]
+    return "".join(parts)
+
+
+class Claiming:
+    """The claims of one session, with the lines it serves."""
+
+    def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
+        self._hot, self._schema, self._rules = hot, schema, rules
+        self._served = Served(hot, schema)
+        self._one, self._many = one_line(schema), many_lines(schema)
+
+    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Promote what is due, then give the worker the first jobs in order that it may take."""
+        given = grant(worker, ask, request, now, self._rules)
+        serving, promoted, reach = await self._served.of(ask), False, 2 * ask.n + 50
+        while True:
+            rows = await self._ask(given, ask, serving, promoted, reach)
+            head = rows[0]
+            if not head[_ALIVE]:
+                return Dead()
+            due = head[_NEXT_DUE]
+            if head[_AGAIN]:
+                rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
+                return self._claimed(head, Reader().jobs(rows), serving)
+            if (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
+                serving = await self._served.of(ask, anew=True)
+            elif not promoted and due is not None and due <= micros(now):
+                # What another claim is promoting just now is left to that one.
+                while await self.promote(now, MAX_BATCH) == MAX_BATCH:
+                    pass
+                promoted = True
+            elif head[_HEAD] is None and head[_SEEN] and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
+                reach *= 8  # others are just taking all that we looked at: look further
+            else:
+                jobs = [] if head[_HEAD] is None else Reader().jobs(rows, _HEAD)
+                return self._claimed(head, jobs, serving)
+
+    async def _ask(self, given: Grant, ask: Ask, serving: Serving, promoted: bool, reach: int) -> Sequence[Any]:
+        terms = (
+            given.worker,
+            given.claim,
+            serving.lines_rev,
+            serving.settings_rev,
+            micros(given.assigned_at),
+            promoted,
+            ask.n,
+            ask.free,
+            self._rules.fragile_after,
+            given.status.value,
+            micros(given.assigned_at),
+            None if given.accepted_at is None else micros(given.accepted_at),
+            micros(given.act_by),
+        )
+        if len(serving.lines) == 1:
+            return await self._hot.fetch(self._one, *terms, serving.lines[0])
+        return await self._hot.fetch(self._many, *terms, serving.lines, serving.places, reach)
+
+    def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving) -> Claimed:
+        due, priorities = head[_NEXT_DUE], serving.priorities
+        jobs.sort(key=lambda job: order(job, priorities.get(job.spec.queue, 0)))
+        return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], None if due is None else moment(due))
+
+    async def promote(self, now: datetime, limit: int) -> int:
+        """Queue deferred jobs that are due; how many."""
+        rows = await self._hot.fetch(sql("promote", self._schema), micros(now), limit)
+        count: int = rows[0][0]
+        return count

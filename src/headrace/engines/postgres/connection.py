@@ -1,0 +1,112 @@
+"""What is said to PostgreSQL, and what its errors mean to the rest."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import TYPE_CHECKING, NoReturn
+
+import asyncpg
+from asyncpg import exceptions as pg
+
+from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
+
+__all__ = ["Connection", "check_schema", "digest", "lock_number", "raise_meaning", "sql"]
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,47}")
+
+
+def check_schema(name: str) -> str:
+    """A schema's name as statements spell it.
+
+    :raises ConfigError: it would have to be escaped, or is too long to name channels after.
+    """
+    if not _NAME.fullmatch(name) or name.startswith("pg_"):
+        raise ConfigError(
+            f"postgresql://: schema must be letters, digits and _, at most 48, and not begin with pg_: not {name!r}"
+        )
+    return f'"{name}"'
+
+
+@cache
+def sql(name: str, schema: str, **words: str) -> str:
+    """The text of one verb's file, for a schema."""
+    text = resources.files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    if "{record}" in text:
+        text = text.replace("{record}", sql("record", schema).strip())
+    for word, value in words.items():
+        text = text.replace(f"{{{word}}}", value)
+    return text.replace("{schema}", schema)
+
+
+def digest(*texts: str) -> str:
+    """A short name for texts of any length."""
+    return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def lock_number(*texts: str) -> int:
+    """The number of the advisory lock that stands for something; in the range of a bigint."""
+    return int.from_bytes(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
+
+
+_AWAY: tuple[type[BaseException], ...] = (
+    pg.PostgresConnectionError,
+    pg.AdminShutdownError,
+    pg.CrashShutdownError,
+    pg.CannotConnectNowError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+    EOFError,
+)
+"""The server, or the way to it, is gone: nobody knows what became of a statement that was sent."""
+
+_BUSY: tuple[type[BaseException], ...] = (
+    pg.TransactionRollbackError,  # deadlocks, too
+    pg.LockNotAvailableError,
+    pg.QueryCanceledError,
+    pg.InsufficientResourcesError,  # disk, memory, connections
+    pg.ReadOnlySQLTransactionError,
+    pg.IdleInTransactionSessionTimeoutError,
+)
+"""The server said no, and nothing was written."""
+
+_DATA: tuple[type[BaseException], ...] = (pg.DataError, pg.ProgramLimitExceededError, UnicodeError)
+
+
+def raise_meaning(error: Exception, *, sent: bool = True) -> NoReturn:
+    """Raise what an error of the driver means to whoever asked; ``sent``: a statement was on its way."""
+    if isinstance(error, pg.UniqueViolationError):  # only who asked knows
+        raise error
+    meant = _meaning(error, sent)
+    if meant is error:
+        raise error
+    raise meant from error
+
+
+def _meaning(error: Exception, sent: bool) -> Exception:
+    if isinstance(error, EngineError):
+        return error
+    said = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, _DATA):
+        return Unstorable(f"PostgreSQL does not store this: {said}")
+    if isinstance(error, _BUSY):
+        return Unavailable(f"PostgreSQL refused for now: {said}")
+    if isinstance(error, _AWAY):
+        return Unavailable(f"PostgreSQL is out of reach: {said}", outcome="unknown" if sent else "refused")
+    if isinstance(error, pg.InvalidAuthorizationSpecificationError | pg.InvalidCatalogNameError):
+        return ConfigError(f"postgresql://: {error}: check the user, the password and the database in the URL")
+    if isinstance(error, pg.InsufficientPrivilegeError):
+        return EngineError(f"PostgreSQL: {error}: grant this user the rights to the schema, or name another")
+    if isinstance(error, pg.UndefinedTableError | pg.UndefinedColumnError | pg.InvalidSchemaNameError):
+        return EngineError(f"PostgreSQL: {error}: the schema was changed or dropped while it was in use")
+    if isinstance(error, pg.PostgresError):
+        return EngineError(f"PostgreSQL refused what headrace asked of it: {said}")
+    return error

@@ -1,0 +1,205 @@
+"""Insert: new jobs in one step; looked up first only when they have keys, or one is here already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+from asyncpg.exceptions import LockNotAvailableError, UniqueViolationError
+from msgspec.structs import replace
+
+from headrace.bus import Hint, Topic
+from headrace.core.change import Change
+from headrace.core.job import Job
+from headrace.core.status import Verb
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused, Statement, Steps
+from headrace.engines.postgres.applying import changing
+from headrace.engines.postgres.bus import NotifyBus
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import run_steps
+from headrace.engines.postgres.lines import Lines
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import RECORD, Reader, columns, held_key, key_lock, row_of_new
+from headrace.engines.record import Micros, encode, is_new, key_of, place_of, sort_out, too_many
+from headrace.errors import Unavailable
+
+__all__ = ["Inserting"]
+
+_TRIES = 20
+_KEY_PATIENCE = 250
+"""Milliseconds that keys are waited for, before those who wait for other keys have waited long enough, too."""
+
+_bools = msgspec.json.Decoder(list[bool]).decode
+_known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
+
+
+class _Stored(msgspec.Struct):
+    open: bool
+    seqs: list[int]
+
+
+_stored = msgspec.json.Decoder(_Stored).decode
+
+
+class _Collected(Exception):
+    """The lines this session remembers were collected by another."""
+
+
+class Inserting:
+    """The inserts of one session, with the lines it remembers."""
+
+    def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus) -> None:
+        self._hot, self._cold, self._schema, self._bus = hot, cold, schema, bus
+        self._lines = Lines(cold, schema)
+        self._text = sql("insert", schema)
+
+    async def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given."""
+        while True:
+            taken = await self._learn(jobs)
+            try:
+                stored = await self._insert([jobs[at] for at in taken]) if taken else []
+            except _Collected:
+                self._lines.forget()
+                continue
+            return _spread(len(jobs), taken, stored)
+
+    async def steps(self, jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
+        """The same as steps for a connection of the user's; the lines are interned now."""
+        taken = await self._learn(jobs)
+        fresh = [jobs[at] for at in taken]
+
+        def run() -> Steps[list[InsertAnswer]]:
+            return _spread(len(jobs), taken, (yield from self._steps(fresh, wait=True, tell=True)) if fresh else [])
+
+        return run()
+
+    async def _learn(self, jobs: Sequence[Job]) -> list[int]:
+        places = [place_of(job) for job in jobs]
+        refused = await self._lines.learn(places)
+        return [at for at, place in enumerate(places) if place not in refused]
+
+    async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
+        if all(job.spec.dedup is None and is_new(job) for job in jobs):
+            try:
+                return await self._insert_new(jobs)
+            except UniqueViolationError:
+                pass  # an id is here already: look which
+        async with self._cold.transaction() as connection:
+            answers = await run_steps(connection, self._steps(jobs, wait=False))
+        busy = [at for at, answer in enumerate(answers) if isinstance(answer, Refused)]
+        if busy:
+            for at, answer in zip(busy, await self._insert_patiently([jobs[at] for at in busy]), strict=True):
+                answers[at] = answer
+        return answers
+
+    async def _insert_patiently(self, jobs: list[Job]) -> list[InsertAnswer]:
+        """Store jobs whose keys others hold: mostly for a moment, until their commit; else they are refused for now."""
+        try:
+            async with self._cold.transaction() as connection:
+                await connection.execute(f"SET LOCAL lock_timeout = {_KEY_PATIENCE}")
+                return await run_steps(connection, self._steps(jobs, wait=True))
+        except Unavailable as error:
+            if not isinstance(error.__cause__, LockNotAvailableError):
+                raise
+        return [Refused(_busy(job)) for job in jobs]
+
+    async def _insert_new(self, jobs: list[Job]) -> list[InsertAnswer]:
+        at, lines = Micros(), self._lines
+        rows = [row_of_new(job, lines.of(place_of(job)), at) for job in jobs]
+        # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
+        hints = self._bus.ready_now({job.spec.queue for job in jobs})
+        channels, messages = [channel for channel, _ in hints], [message for _, message in hints]
+        gate = (lines.collected, lines.lock)
+        found = await self._hot.fetch(self._text, *columns(rows), *gate, channels, messages)
+        seqs = found[0][0]
+        if seqs is None:
+            raise _Collected
+        self._bus.ready_told(hints)
+        return [Inserted(replace(job, seq=seq)) for job, seq in zip(jobs, seqs, strict=True)]
+
+    def _steps(self, jobs: Sequence[Job], *, wait: bool, tell: bool = False) -> Steps[list[InsertAnswer]]:
+        """Lock the keys, look what is here, store the rest. A key that another transaction holds is waited for, or its
+        job is refused for now."""
+        busy = yield from self._lock_keys(jobs, wait)
+        free = [job for job in jobs if job.id not in busy]
+        for _ in range(_TRIES):
+            known, here, holders = yield from self._look(free)
+            fresh, told = sort_out(free, here, holders)
+            stored = yield from self._store([free[at] for at in fresh], tell=tell)
+            if stored is None:
+                continue  # another transaction stored one of them since we looked
+            known |= {job.id: job for job in stored}
+            answers = {
+                job.id: Inserted(known[id]) if of is None else Duplicated(known[of])
+                for job, (id, of) in zip(free, told, strict=True)
+            }
+            return [answers.get(job.id) or Refused(_busy(job)) for job in jobs]
+        raise Unavailable(f"{len(jobs)} jobs met others of the same id {_TRIES} times")
+
+    def _lock_keys(self, jobs: Sequence[Job], wait: bool) -> Steps[set[UUID]]:
+        """Hold the keys until the transaction ends; the jobs whose keys are not to be had now."""
+        numbers = {job.id: key_lock(self._schema, job) for job in jobs if job.spec.dedup is not None}
+        order = sorted(set(numbers.values()))  # the same for everybody: no two wait for each other
+        if not order:
+            return set()
+        verb = "lock_keys" if wait else "try_keys"
+        held = _bools((yield Statement(sql(verb, self._schema), encode(order))))
+        free = {number for number, ours in zip(order, held, strict=True) if ours}
+        return {id for id, number in numbers.items() if number not in free}
+
+    def _look(self, jobs: Sequence[Job]) -> Steps[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
+        """The jobs that are here by id or key; those by id; and who holds which key."""
+        keys = [key for job in jobs if (key := held_key(job)) is not None]
+        document = encode({"ids": [job.id for job in jobs], "keys": keys})
+        reader, known, here, holders = Reader(), dict[UUID, Job](), list[UUID](), dict[str, UUID]()
+        for by, record in _known((yield Statement(sql("known", self._schema), document))):
+            job = known[record[1]] = reader.job(record)
+            if by is None:
+                here.append(job.id)
+            elif (key := key_of(job)) is not None:
+                holders[key] = job.id
+        return known, here, holders
+
+    def _store(self, jobs: Sequence[Job], *, tell: bool) -> Steps[list[Job] | None]:
+        """Write new jobs; None if not all of them were new. ``tell``: hints go with the commit, which is not ours."""
+        if not jobs:
+            return []
+        at = Micros()
+        rows = [
+            (*row_of_new(job, self._lines.of(place_of(job)), at), None if job.ended else held_key(job)) for job in jobs
+        ]
+        document = {
+            "collected": self._lines.collected,
+            "lock": self._lines.lock,
+            "rows": rows,
+            "hints": self._bus.written(Hint(Topic.READY, tuple({job.spec.queue for job in jobs}))) if tell else [],
+        }
+        answer = _stored((yield Statement(sql("insert_document", self._schema), encode(document))))
+        if not answer.open:
+            raise _Collected
+        if len(answer.seqs) < len(jobs):
+            return None
+        stored = [replace(job, seq=seq) for job, seq in zip(jobs, answer.seqs, strict=True)]
+        # What a job brings along beyond a new one's fields.
+        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
+        if rest:
+            yield from changing(self._schema, rest)
+        return stored
+
+
+def _spread(count: int, taken: Sequence[int], answers: Sequence[InsertAnswer]) -> list[InsertAnswer]:
+    """Answers for all, where some were not even tried."""
+    if len(taken) == count:
+        return list(answers)
+    spread: list[InsertAnswer] = [Refused(too_many())] * count
+    for at, answer in zip(taken, answers, strict=True):
+        spread[at] = answer
+    return spread
+
+
+def _busy(job: Job) -> Unavailable:
+    return Unavailable(
+        f"the dedup key {job.spec.dedup!r} of {job.spec.task} is in a transaction that is still open", ids=[job.id]
+    )

@@ -1,0 +1,140 @@
+-- Times are microseconds since 1970 in UTC. Texts named in brackets are JSON; kept as text, because a jsonb refuses
+-- what a handler may well return (a NUL within a string), and nothing in here is ever searched by the server.
+
+-- What is numbered once for the whole store; one row, written only when a line, a profile or a setting changes.
+CREATE TABLE {schema}.books (
+  profiles_rev bigint NOT NULL,
+  settings_rev bigint NOT NULL,
+  lines_rev    bigint NOT NULL  -- grows when a line is added or removed
+);
+INSERT INTO {schema}.books VALUES (0, 0, 0);
+
+-- How often lines were collected: a sequence, because its value is read past any snapshot.
+CREATE SEQUENCE {schema}.collections;
+
+-- Accepted and pruned, as deltas that are only ever added: two inserts never meet in one row. Summed up now and then.
+CREATE TABLE {schema}.ledger (
+  accepted bigint NOT NULL,
+  pruned   bigint NOT NULL
+);
+
+CREATE TABLE {schema}.profiles (
+  id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  task     text NOT NULL,
+  requires text NOT NULL,         -- {JSON}, keys sorted
+  digest   text NOT NULL UNIQUE,  -- of both; they may be longer than an index takes
+  live     boolean NOT NULL       -- false: no live job needs it; it waits for an ended one to come back or to be pruned
+);
+
+-- A line is where jobs stand that are alike to every worker: one queue, one profile.
+CREATE TABLE {schema}.lines (
+  id      integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  queue   text NOT NULL,
+  profile integer NOT NULL,
+  UNIQUE (queue, profile)
+);
+CREATE INDEX lines_of_profile ON {schema}.lines (profile);
+
+-- The hot part: narrow, and with one full index; the others hold only the jobs they are asked for.
+CREATE SEQUENCE {schema}.seqs;
+CREATE TABLE {schema}.jobs (
+  seq                 bigint PRIMARY KEY,
+  arrived_at          bigint NOT NULL,
+  available_at        bigint NOT NULL,
+  updated_at          bigint NOT NULL,
+  act_by              bigint,
+  assigned_at         bigint,
+  accepted_at         bigint,
+  finished_at         bigint,
+  cancel_requested_at bigint,
+  claim               bigint,
+  change              bigint,             -- the id of the last change: a repeat is recognised by it
+  worker              uuid,
+  line                integer NOT NULL,
+  rev                 integer NOT NULL,
+  epoch               integer NOT NULL,
+  unstarted_losses    integer NOT NULL,
+  unnamed             smallint NOT NULL,  -- successive beats of its worker that did not name it
+  rank                smallint NOT NULL,  -- the priority, negated: smaller is claimed first
+  stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
+                                          -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
+  status              text NOT NULL,
+  held_key            text,               -- [task, dedup key], or its digest, while the job holds it
+  progress            text,               -- {JSON}
+  state               text,               -- [JSON] of what no statement looks at (record.State); null: as submitted
+  result              text,               -- {JSON}
+  error               text                -- {JSON}
+) WITH (
+  -- Claim and finish leave two dead rows a job: clean up early and in small portions.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0,
+  autovacuum_analyze_scale_factor = 0.1, autovacuum_analyze_threshold = 5000
+);
+CREATE INDEX ready ON {schema}.jobs (line, rank, arrived_at, seq) WHERE stage = 2;
+CREATE INDEX due ON {schema}.jobs (available_at) WHERE stage = 1;
+CREATE INDEX parked ON {schema}.jobs (line) WHERE stage = 0;
+CREATE INDEX held ON {schema}.jobs (worker, claim) WHERE stage = 3;
+CREATE INDEX expiring ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3;
+CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
+CREATE UNIQUE INDEX keys ON {schema}.jobs (held_key) WHERE held_key IS NOT NULL;
+
+-- What never changes after the submit.
+CREATE TABLE {schema}.bodies (
+  seq     bigint PRIMARY KEY,
+  id      uuid NOT NULL UNIQUE,
+  payload text NOT NULL,  -- {JSON}, as submitted
+  spec    text NOT NULL   -- {JSON}
+);
+
+CREATE TABLE {schema}.attempts (
+  seq    bigint NOT NULL,
+  number integer NOT NULL,
+  folded integer NOT NULL DEFAULT 0,  -- how many more like it were folded into this record
+  until  bigint,                      -- when the last of those ended
+  data   text NOT NULL,               -- [JSON], record.Past
+  PRIMARY KEY (seq, number)
+);
+
+CREATE TABLE {schema}.events (
+  id   bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  seq  bigint NOT NULL,
+  data text NOT NULL      -- {JSON}
+);
+CREATE INDEX events_of_job ON {schema}.events (seq);
+
+-- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule; a long one by its digest.
+CREATE TABLE {schema}.labels (
+  seq   bigint NOT NULL,
+  label text NOT NULL,
+  PRIMARY KEY (seq, label)
+);
+CREATE INDEX labelled ON {schema}.labels (label, seq);
+
+-- No index but the key, and room on the page: a beat touches nothing else.
+CREATE TABLE {schema}.workers (
+  id      uuid PRIMARY KEY,
+  info    text NOT NULL,  -- {JSON}
+  beat    text NOT NULL,  -- {JSON}
+  beats   bigint NOT NULL,
+  beat_at bigint NOT NULL,
+  alive   boolean NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE {schema}.settings (
+  key   text PRIMARY KEY,
+  value text NOT NULL,    -- {JSON}
+  rev   bigint NOT NULL
+);
+
+-- The settings queue:NAME, as claims use them; written with them.
+CREATE TABLE {schema}.queues (
+  name     text PRIMARY KEY,
+  priority integer NOT NULL,
+  paused   boolean NOT NULL
+);
+
+CREATE TABLE {schema}.leases (
+  name   text PRIMARY KEY,
+  holder uuid,
+  token  bigint NOT NULL,
+  until  bigint NOT NULL
+);

@@ -1,0 +1,146 @@
+"""Connections: as many as are needed at once, no more than allowed, of two kinds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+
+from headrace.engines.postgres.connection import Connection, raise_meaning
+from headrace.errors import NotOpen
+
+__all__ = ["COLD", "HOT", "Pool", "connect_once"]
+
+HOT = {
+    # The few statements of the hot path have one sensible plan each: down the index, row by row. It is made once and
+    # kept, whatever the planner believes of a table it last looked at while it was empty.
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_material": "off",
+    "jit": "off",
+    # A job that a transaction of the user's holds must not hold up all the others for long.
+    "lock_timeout": "1s",
+}
+COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off"}
+
+_PATIENCE = 30.0
+"""Seconds for a statement of the hot path, beyond which the way to the server counts as broken."""
+_LONG_PATIENCE = 300.0
+
+
+class _Connection(Connection):
+    """Nothing is left behind on a connection, so nothing is reset when it goes back: that would be a round trip."""
+
+    def get_reset_query(self) -> str:
+        return ""
+
+
+class Pool:
+    """The connections of one session of one kind."""
+
+    def __init__(
+        self, url: str, *, size: int, settings: Mapping[str, str], pgbouncer: bool, long: bool = False
+    ) -> None:
+        self._url, self._size, self._pgbouncer = url, size, pgbouncer
+        self._settings = dict(settings)
+        # A pooler in between keeps no settings and no statements for us: they are said again in each transaction.
+        self._say = ";".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())
+        self._patience = _LONG_PATIENCE if long else _PATIENCE
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    async def open(self) -> None:
+        """Make ready; connects when the first statement comes."""
+        self._pool = await asyncpg.create_pool(
+            self._url,
+            min_size=0,
+            max_size=self._size,
+            connection_class=_Connection,
+            max_inactive_connection_lifetime=120.0,
+            command_timeout=self._patience,
+            timeout=10.0,
+            **_kept({} if self._pgbouncer else self._settings, self._pgbouncer),
+        )
+
+    async def close(self) -> None:
+        """Close every connection, those in use as well."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.terminate()
+
+    async def fetch(self, text: str, *args: Any) -> list[Any]:
+        """The rows one statement answers, in a transaction of its own."""
+        async with self.connection() as connection:
+            if self._pgbouncer:  # otherwise parsing and running might meet two different sessions of the server
+                async with connection.transaction():
+                    await connection.execute(self._say)
+                    return await connection.fetch(text, *args)
+            return await connection.fetch(text, *args)
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """A connection for a moment; errors come out as what they mean."""
+        async with self._taken() as connection:
+            try:
+                yield connection
+            except Exception as error:
+                if isinstance(error, TimeoutError):  # its answer is not waited for any more
+                    connection.terminate()
+                raise_meaning(error)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection in a transaction that ends with the block; errors come out as what they mean."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[Connection]:
+        """A connection for the user, in a transaction that ends with the block; what the block raises is the user's."""
+        async with self._taken() as connection:
+            transaction = connection.transaction()
+            try:
+                await transaction.start()
+            except Exception as error:
+                raise_meaning(error, sent=False)
+            try:
+                yield connection
+            except BaseException:
+                if not connection.is_closed():
+                    await transaction.rollback()
+                raise
+            try:
+                await transaction.commit()
+            except Exception as error:
+                raise_meaning(error)
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncIterator[Connection]:
+        pool = self._pool
+        if pool is None:
+            raise NotOpen("this session of the PostgreSQL engine is not open")
+        try:
+            proxy = await pool.acquire(timeout=self._patience)
+        except Exception as error:
+            raise_meaning(error, sent=False)
+        try:
+            yield proxy  # type: ignore[misc]  # it stands in for a connection
+        finally:
+            await pool.release(proxy, timeout=self._patience)
+
+
+async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
+    """A connection outside of any pool; its user closes it."""
+    try:
+        return await asyncpg.connect(url, timeout=timeout, **_kept({}, pgbouncer))
+    except Exception as error:
+        raise_meaning(error, sent=False)
+
+
+def _kept(settings: Mapping[str, str], pgbouncer: bool) -> dict[str, Any]:
+    kept: dict[str, Any] = {"server_settings": {"application_name": "headrace", **settings}}
+    return kept | ({"statement_cache_size": 0} if pgbouncer else {})

@@ -1,0 +1,96 @@
+"""Reading: jobs by id, by filter, and counted; and forgetting the old."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import Event, History, Job
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.status import DEFERRED, LIVE, Status
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader, label
+from headrace.engines.record import STAGES, Past, attempt_of, micros, moment
+
+__all__ = ["Reading"]
+
+_NEWEST = 2**62
+_CHUNK = 500
+
+_attempts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
+_events = msgspec.json.Decoder(tuple[Event, ...]).decode
+
+
+class Reading:
+    """The verbs that only look, for one session."""
+
+    def __init__(self, hot: Pool, cold: Pool, schema: str) -> None:
+        self._hot, self._cold, self._schema = hot, cold, schema
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))
+        jobs = {job.id: job for job in Reader().jobs(rows)}
+        return [jobs.get(id) for id in ids]
+
+    async def history(self, id: UUID) -> History:
+        rows = await self._cold.fetch(sql("history", self._schema), id)
+        if not rows:
+            return History()
+        attempts, events = rows[0]
+        return History(
+            tuple(attempt_of(number, past, folded, until) for number, folded, until, past in _attempts(attempts)),
+            _events(events),
+        )
+
+    async def find(self, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
+        """The jobs that match, as seen now, newest first."""
+        below = cursor_of(cursor)
+        place = _NEWEST if below is None else below
+        among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
+        terms = (
+            micros(now),
+            sorted(filter.status) if filter.status else None,
+            filter.task,
+            filter.queue,
+            label(None if filter.tag is None else f"t{filter.tag}"),
+            label(None if filter.schedule is None else f"s{filter.schedule}"),
+            None if filter.text is None else filter.text.lower(),
+            sorted({STAGES[status] for status in among}) if among else None,
+            sorted(among) if among else None,
+        )
+        found: list[Job] = []
+        while len(found) <= limit:
+            # What the server lets through for a text may still not match.
+            chunk = limit + 1 - len(found) if filter.text is None else _CHUNK
+            rows = await self._cold.fetch(sql("find", self._schema), place, chunk, *terms)
+            jobs = Reader().jobs(rows)
+            found += [job for job in jobs if matches(job, filter, now)]
+            if len(jobs) < chunk:
+                break
+            place = jobs[-1].seq
+        items = tuple(as_seen(job, now) for job in found[:limit])
+        if len(found) <= limit:
+            return Page(items)
+        return Page(items, str(items[-1].seq) if items else cursor)
+
+    async def count(self, now: datetime) -> list[Count]:
+        rows = await self._cold.fetch(sql("count", self._schema), micros(now))
+        counts = [
+            Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
+            for queue, status, jobs, oldest in rows
+        ]
+        return sorted(counts, key=lambda count: (count.queue, count.status))
+
+    async def ledger(self) -> Ledger:
+        return Ledger(*(await self._cold.fetch(sql("ledger", self._schema)))[0])
+
+    async def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
+        """Remove up to ``limit`` ended jobs with all that is kept of them."""
+        moments = [micros(moment) for moment in before.values()]
+        rows = await self._hot.fetch(sql("delete", self._schema), [str(status) for status in before], moments, limit)
+        removed: int = rows[0][0]
+        return removed

@@ -1,0 +1,191 @@
+"""Jobs and changes as the rows of the store: what goes in as arrays, and what comes out as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.change import Change, Key
+from headrace.core.job import ErrorInfo, Job, Progress, Spec
+from headrace.core.status import Status
+from headrace.engines.postgres.connection import digest, lock_number
+from headrace.engines.record import STAGES, Micros, Moments, State, encode, key_of, labels_of, past_of, state_of
+
+__all__ = [
+    "RECORD",
+    "Reader",
+    "columns",
+    "held_key",
+    "key_lock",
+    "label",
+    "row_of_change",
+    "row_of_new",
+    "row_of_report",
+]
+
+RECORD = tuple[
+    int, UUID, Status, int, int, int, int, int, int, UUID | None, int | None, int | None, int | None, int | None,
+    int | None, int | None, str | None, str | None, str, str, str | None, str | None,
+]  # fmt: skip
+"""A record within a document; as ``record.sql`` lists its columns."""
+
+_LONG = 500
+"""Characters; what is longer is kept by its digest, because an index takes no more than about 2,700 bytes."""
+
+_spec = msgspec.json.Decoder(Spec).decode
+_state = msgspec.json.Decoder(State).decode
+_progress = msgspec.json.Decoder(Progress).decode
+_error = msgspec.json.Decoder(ErrorInfo).decode
+_NEW = State()
+_STATUS = {status.value: status for status in Status}
+
+
+class Reader:
+    """Makes jobs of records; remembers what those of one answer share."""
+
+    def __init__(self) -> None:
+        self._at = Moments()
+        self._spec: Spec | None = None
+        self._spec_text = ""
+
+    def jobs(self, rows: Iterable[Sequence[Any]], skip: int = 0) -> list[Job]:
+        """The jobs of records that begin after so many columns."""
+        return [self.job(row, skip) for row in rows]
+
+    def job(self, row: Sequence[Any], skip: int = 0) -> Job:
+        """The job of a record."""
+        (
+            seq, id, status, available_at, arrived_at, updated_at, rev, epoch, losses, worker, claim, act_by,
+            assigned_at, accepted_at, finished_at, cancel_at, progress, state_text, payload, spec_text, result, error,
+        ) = row[skip:] if skip else row  # fmt: skip
+        at = self._at
+        state = _NEW if state_text is None else _state(state_text)
+        spec = self._spec
+        if spec is None or spec_text != self._spec_text:  # jobs submitted together ask for the same
+            spec, self._spec_text = _spec(spec_text), spec_text
+            self._spec = spec
+        return Job(
+            id=id,
+            spec=spec,
+            payload_text=payload,
+            status=_STATUS[status],
+            available_at=at[available_at],  # type: ignore[arg-type]  # not null in the store
+            arrived_at=at[arrived_at],  # type: ignore[arg-type]
+            updated_at=at[updated_at],  # type: ignore[arg-type]
+            seq=seq,
+            reason=state.reason,
+            rev=rev,
+            epoch=epoch,
+            attempt=state.attempt,
+            charged=state.charged,
+            unstarted_losses=losses,
+            redrives=state.redrives,
+            waits=state.waits,
+            worker=worker,
+            claim=claim,
+            act_by=at[act_by],
+            not_after=at[state.not_after],
+            assigned_at=at[assigned_at],
+            accepted_at=at[accepted_at],
+            started_at=at[state.started_at],
+            first_started_at=at[state.first_started_at],
+            finished_at=at[finished_at],
+            cancel_requested_at=at[cancel_at],
+            streak=state.streak,
+            progress=None if progress is None else _progress(progress),
+            result_text=result,
+            error=None if error is None else _error(error),
+        )
+
+
+def held_key(job: Job) -> str | None:
+    """The dedup key as the store keeps it: unique over all tasks."""
+    key = key_of(job)
+    return key if key is None or len(key) <= _LONG else digest(key)
+
+
+def key_lock(schema: str, job: Job) -> int:
+    """The advisory lock that whoever takes or releases the job's key within a transaction of the user's holds."""
+    return lock_number(schema, "key", held_key(job) or "")
+
+
+def label(text: str | None) -> str | None:
+    """A label as the store keeps it."""
+    return text if text is None or len(text) <= _LONG else text[0] + digest(text)
+
+
+def _labels(job: Job) -> str | None:
+    if not job.spec.tags and job.spec.schedule is None:
+        return None
+    return encode(sorted({label(text) for text in labels_of(job)}))
+
+
+def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
+    """A job as ``insert.sql`` takes it."""
+    return (
+        job.id,
+        line,
+        job.status.value,
+        STAGES[job.status],
+        -job.spec.priority,
+        at[job.arrived_at],
+        at[job.available_at],
+        at[job.updated_at],
+        at[job.act_by],
+        None if job.waits == 0 and job.not_after is None else state_of(job, at),
+        job.payload_text,
+        encode(job.spec),
+        _labels(job),
+    )
+
+
+def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
+    """A change as ``apply.sql`` takes it."""
+    job, attempt = change.job, change.attempt
+    key: str | None = None
+    if change.key is not Key.KEEP and job.spec.dedup is not None:
+        key = "" if change.key is Key.RELEASE else held_key(job)
+    return (
+        place,
+        job.seq,
+        change.rev,
+        job.rev,
+        job.status.value,
+        STAGES[job.status],
+        at[job.updated_at],
+        job.epoch,
+        job.unstarted_losses,
+        job.worker,
+        job.claim,
+        at[job.act_by],
+        at[job.assigned_at],
+        at[job.accepted_at],
+        at[job.finished_at],
+        at[job.available_at],
+        at[job.arrived_at],
+        at[job.cancel_requested_at],
+        None if job.progress is None else encode(job.progress),
+        state_of(job, at),
+        key,
+        change.id,
+        job.result_text,
+        None if job.error is None else encode(job.error),
+        None if attempt is None else attempt.number,
+        None if attempt is None else past_of(attempt, at),
+        None if change.event is None else encode(change.event),
+    )
+
+
+def row_of_report(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
+    """A report of progress as ``report.sql`` takes it."""
+    job = change.job
+    progress = None if job.progress is None else encode(job.progress)
+    return (place, job.seq, change.rev, progress, at[job.updated_at])
+
+
+def columns(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows, at least one, as the arrays a statement unnests."""
+    return list(zip(*rows, strict=True))

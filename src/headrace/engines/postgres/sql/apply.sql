@@ -1,0 +1,23 @@
+-- Apply decided changes, each if its rev still holds. key: null keeps it, '' releases it, any other text takes it.
+changed AS (
+  UPDATE {schema}.jobs j SET
+    rev = c.rev, status = c.status, stage = c.stage, updated_at = c.updated_at, epoch = c.epoch,
+    unstarted_losses = c.unstarted_losses, worker = c.worker, claim = c.claim, act_by = c.act_by,
+    assigned_at = c.assigned_at, accepted_at = c.accepted_at, finished_at = c.finished_at,
+    available_at = c.available_at, arrived_at = c.arrived_at, cancel_requested_at = c.cancel_requested_at,
+    progress = c.progress, state = c.state, change = c.change, result = c.result, error = c.error,
+    held_key = CASE WHEN c.key IS NULL THEN j.held_key ELSE nullif(c.key, '') END,
+    unnamed = CASE WHEN j.worker IS NOT DISTINCT FROM c.worker AND j.epoch = c.epoch THEN j.unnamed ELSE 0 END
+  FROM c WHERE j.seq = c.seq AND j.rev = c.rev_before
+  RETURNING c.place, c.seq, c.number, c.attempt, c.event
+),
+tried AS (
+  -- A run of equal attempts shares one record: counted together, ended when the last one did.
+  INSERT INTO {schema}.attempts (seq, number, data) SELECT seq, number, attempt FROM changed WHERE number IS NOT NULL
+  ON CONFLICT (seq, number) DO UPDATE
+  SET folded = attempts.folded + (excluded.data::json ->> 0)::integer, until = (excluded.data::json ->> 1)::bigint
+),
+noted AS (
+  INSERT INTO {schema}.events (seq, data) SELECT seq, event FROM changed WHERE event IS NOT NULL
+)
+SELECT coalesce(json_agg(place), '[]')::text FROM changed

@@ -1,0 +1,24 @@
+-- What a claim must know before it picks: $1 worker, $2 request, $3 lines_rev and $4 settings_rev that the lines were
+-- taken from, $5 the moment, $6 whether to pick although deferred jobs are due.
+WITH me AS MATERIALIZED (
+  -- Burying waits for this lock: no claim commits for a worker that was dead before.
+  SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE
+),
+head AS MATERIALIZED (
+  SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev,
+    (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
+    -- A repeat: what this request was given before and is not started.
+    EXISTS (
+      SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again
+  FROM {schema}.books
+),
+go AS MATERIALIZED (
+  SELECT alive AND NOT again AND lines_rev = $3 AND settings_rev = $4
+    AND ($6 OR next_due IS NULL OR next_due > $5) AS ahead
+  FROM head
+),
+-- Passed over because they expired, but claims must end in front of them: see below.
+marks AS MATERIALIZED (
+  SELECT count(*) AS n FROM {schema}.jobs
+  WHERE act_by <= $5 AND act_by IS NOT NULL AND stage < 3 AND unstarted_losses >= $9
+),

@@ -1,0 +1,7 @@
+-- Several lines, merged: read without locks, a few of each and more only of those that are still ahead, until the first
+-- $16 of all are known; then lock of these, in order, as many as are wanted. $14 the lines, $15 the place of each.
+open_0 AS MATERIALIZED (
+  SELECT line, place, (-32768)::smallint AS rank, 0::bigint AS arrived_at, 0::bigint AS seq
+  FROM unnest($14::integer[], $15::integer[]) AS t (line, place)
+  WHERE (SELECT ahead FROM go)
+),

@@ -1,0 +1,50 @@
+-- Store new jobs whose ids and keys were looked up, in one step, as part of a transaction.
+-- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[id, line, status,
+-- stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels, held_key], …], "hints":
+-- [[channel, message], …]}
+-- Answers {"open": whether the lines are good, "seqs": [order numbers]}; fewer than rows: an id or a key came between.
+WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
+gate AS MATERIALIZED (
+  SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
+    THEN (SELECT last_value FROM {schema}.collections) END = (d ->> 'collected')::bigint AS open
+  FROM doc
+),
+arriving AS MATERIALIZED (
+  SELECT nextval('{schema}.seqs') AS seq, t.place, t.r
+  FROM (
+    SELECT r, place FROM doc, json_array_elements(d -> 'rows') WITH ORDINALITY AS e (r, place)
+    WHERE (SELECT open FROM gate) ORDER BY place
+  ) t
+),
+kept AS (
+  INSERT INTO {schema}.bodies (seq, id, payload, spec)
+  SELECT seq, (r ->> 0)::uuid, r ->> 10, r ->> 11 FROM arriving ORDER BY r ->> 0
+  ON CONFLICT (id) DO NOTHING
+  RETURNING seq
+),
+stored AS (
+  INSERT INTO {schema}.jobs (
+    seq, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, rev, epoch,
+    unstarted_losses, unnamed)
+  SELECT a.seq, (r ->> 1)::integer, r ->> 2, (r ->> 3)::smallint, (r ->> 4)::smallint, (r ->> 5)::bigint,
+    (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, 1, 0, 0, 0
+  FROM kept JOIN arriving a USING (seq)
+  RETURNING seq
+),
+labelled AS (
+  INSERT INTO {schema}.labels (seq, label)
+  SELECT a.seq, l.label
+  FROM stored JOIN arriving a USING (seq) CROSS JOIN json_array_elements_text((a.r ->> 12)::json) AS l (label)
+  WHERE a.r ->> 12 IS NOT NULL
+),
+booked AS (
+  INSERT INTO {schema}.ledger (accepted, pruned) SELECT count(*), 0 FROM stored HAVING count(*) > 0
+),
+told AS MATERIALIZED (
+  SELECT pg_notify(h ->> 0, h ->> 1) FROM doc CROSS JOIN json_array_elements(d -> 'hints') h
+  WHERE (SELECT open FROM gate)
+)
+SELECT json_build_object(
+  'open', (SELECT open FROM gate),
+  'seqs', coalesce((SELECT json_agg(s.seq ORDER BY a.place) FROM stored s JOIN arriving a USING (seq)), '[]'::json),
+  'told', (SELECT count(*) FROM told))::text

@@ -1,0 +1,6 @@
+-- The books: accepted, live, ended, pruned; in one look, so that they belong together.
+SELECT coalesce(sum(accepted), 0)::bigint,
+  (SELECT count(*) FROM {schema}.jobs WHERE stage < 4),
+  (SELECT count(*) FROM {schema}.jobs WHERE stage >= 4),
+  coalesce(sum(pruned), 0)::bigint
+FROM {schema}.ledger

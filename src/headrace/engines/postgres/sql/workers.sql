@@ -1,0 +1,4 @@
+-- Every known worker, with how many jobs the store gives to it.
+SELECT info, beat, beats, beat_at, alive,
+  (SELECT count(*) FROM {schema}.jobs j WHERE j.stage = 3 AND j.worker = w.id)
+FROM {schema}.workers w

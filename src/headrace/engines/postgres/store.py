@@ -1,0 +1,256 @@
+"""A session on a PostgreSQL database: the contract's verbs, each a statement or a few."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from headrace.bus import Bus
+from headrace.core.change import Change, Verdict
+from headrace.core.claim import Ask
+from headrace.core.job import History, Job
+from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engine import (
+    MAX_BATCH,
+    TRANSACTION,
+    Alive,
+    Beat,
+    Check,
+    Claimed,
+    Dead,
+    Engine,
+    Enlisted,
+    InsertAnswer,
+    Overdue,
+    Profiles,
+    Setting,
+    Steps,
+    WorkerInfo,
+    WorkerRow,
+)
+from headrace.engines.postgres import checks, migrate
+from headrace.engines.postgres.applying import Applying
+from headrace.engines.postgres.bus import NotifyBus
+from headrace.engines.postgres.claiming import Claiming
+from headrace.engines.postgres.connection import Connection, check_schema, raise_meaning
+from headrace.engines.postgres.documents import Documents
+from headrace.engines.postgres.drivers import enlist
+from headrace.engines.postgres.inserting import Inserting
+from headrace.engines.postgres.pool import COLD, HOT, Pool, connect_once
+from headrace.engines.postgres.reading import Reading
+from headrace.engines.postgres.workers import Workers
+from headrace.errors import ConfigError
+from headrace.host import Host
+
+__all__ = ["PostgresEngine"]
+
+_COLD_SIZE = 2
+
+
+class PostgresEngine:
+    """Jobs in one schema of a PostgreSQL database.
+
+    ``pool`` is the most connections a session opens for its own statements; it opens as many as it needs at once.
+    ``listen_url`` names the server directly when ``url`` leads through a pooler, and ``pgbouncer`` says that it does;
+    without it such a session hears no hints and polls. ``migrate`` lets it bring an older schema up to date by itself.
+    """
+
+    name = "postgresql"
+    capabilities: frozenset[str] = frozenset({TRANSACTION})
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        rules: Rules,
+        host: Host,
+        schema: str = "headrace",
+        pool: int = 8,
+        listen_url: str | None = None,
+        pgbouncer: bool = False,
+        migrate: bool = False,
+    ) -> None:
+        if pool < _COLD_SIZE + 1:
+            raise ConfigError(f"postgresql://: pool must be at least {_COLD_SIZE + 1}, not {pool}")
+        self.rules, self._host, self._url = rules, host, url
+        self._schema, self._name = check_schema(schema), schema
+        self._size, self._pgbouncer, self._migrate = pool, pgbouncer, migrate
+        self._listen_url = listen_url or (None if pgbouncer else url)
+        self._hot = Pool(url, size=pool - _COLD_SIZE, settings=HOT, pgbouncer=pgbouncer)
+        self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
+        connect = None if self._listen_url is None else self._connect_listener
+        self._bus = NotifyBus(schema, host, notify=self._notify, connect=connect, beat=rules.beat)
+        self.bus: Bus = self._bus
+        self._open = False
+        self._remember_nothing()
+
+    def _remember_nothing(self) -> None:
+        """Begin a session: what an earlier one remembered may not hold any more."""
+        self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus)
+        self._claiming = Claiming(self._hot, self._schema, self.rules)
+        self._applying = Applying(self._hot, self._cold, self._schema)
+        self._reading = Reading(self._hot, self._cold, self._schema)
+        self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
+        self._documents = Documents(self._hot, self._cold, self._schema)
+
+    # -- connecting
+
+    async def open(self) -> None:
+        if self._open:
+            return
+        async with self._aside() as connection:
+            if connection.get_server_version().major < checks.OLDEST // 10000:
+                raise ConfigError("headrace needs PostgreSQL 13 or newer")
+            if self._migrate or not await migrate.applied(connection, self._schema):
+                await migrate.apply(connection, self._schema, self._host.clock.now())
+            await migrate.check(connection, self._schema)
+        self._remember_nothing()
+        await self._hot.open()
+        await self._cold.open()
+        self._bus.open()
+        self._open = True
+
+    async def close(self) -> None:
+        self._open = False
+        await self._bus.close()
+        await self._hot.close()
+        await self._cold.close()
+
+    async def exists(self) -> bool:
+        async with self._aside() as connection:
+            return bool(await migrate.applied(connection, self._schema))
+
+    def twin(self) -> Engine:
+        return PostgresEngine(
+            self._url,
+            rules=self.rules,
+            host=self._host,
+            schema=self._name,
+            pool=self._size,
+            listen_url=self._listen_url,
+            pgbouncer=self._pgbouncer,
+            migrate=self._migrate,
+        )
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        async with self._aside() as connection:
+            if plan:
+                return [step.name for step in await migrate.pending(connection, self._schema)]
+            return await migrate.apply(connection, self._schema, self._host.clock.now())
+
+    async def migrations(self) -> tuple[list[str], list[str]]:
+        """The names of the migrations applied, and of those to come."""
+        async with self._aside() as connection:
+            done = await migrate.applied(connection, self._schema)
+            return done, [step.name for step in await migrate.pending(connection, self._schema)]
+
+    async def check(self, now: datetime) -> list[Check]:
+        async with self._aside() as connection:
+            return [one async for one in checks.check(connection, self._schema, now)]
+
+    @asynccontextmanager
+    async def _aside(self) -> AsyncIterator[Connection]:
+        """A connection of its own, whether the session is open or not."""
+        connection = await connect_once(self._url, pgbouncer=self._pgbouncer)
+        try:
+            yield connection
+        except Exception as error:
+            raise_meaning(error)
+        finally:
+            connection.terminate()
+
+    async def _connect_listener(self) -> Connection:
+        assert self._listen_url is not None
+        return await connect_once(self._listen_url)
+
+    async def _notify(self, notices: Sequence[tuple[str, str]]) -> None:
+        text = "SELECT count(pg_notify(channel, payload)) FROM unnest($1::text[], $2::text[]) AS t (channel, payload)"
+        await self._hot.fetch(text, [channel for channel, _ in notices], [payload for _, payload in notices])
+
+    # -- jobs
+
+    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
+        return await self._inserting.insert(jobs)
+
+    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        return await self._claiming.claim(worker, ask, request, now)
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        return await self._applying.apply(changes)
+
+    async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
+        return await self._claiming.promote(now, limit)
+
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+        return await self._workers.overdue(now, limit)
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        return await self._reading.get(ids)
+
+    async def history(self, id: UUID) -> History:
+        return await self._reading.history(id)
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        return await self._reading.find(filter, now, limit, cursor)
+
+    async def count(self, now: datetime) -> list[Count]:
+        return await self._reading.count(now)
+
+    async def ledger(self) -> Ledger:
+        return await self._reading.ledger()
+
+    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+        return await self._reading.delete(before, limit)
+
+    # -- in the user's own transaction
+
+    def enlist(self, connection: Any) -> Enlisted:
+        return enlist(connection)
+
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
+        return await self._inserting.steps(jobs)
+
+    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+        return self._applying.steps_within(change)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return self._cold.lent()
+
+    # -- workers
+
+    async def register(self, info: WorkerInfo, now: datetime) -> None:
+        await self._workers.register(info, now)
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return await self._workers.beat(worker, beat, now)
+
+    async def bury(self, worker: UUID, beats: int) -> bool:
+        return await self._workers.bury(worker, beats)
+
+    async def retire(self, worker: UUID) -> None:
+        await self._workers.retire(worker)
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self._workers.workers()
+
+    # -- the rest of the store
+
+    async def profiles(self) -> Profiles:
+        return await self._documents.profiles()
+
+    async def settings(self, prefix: str = "") -> list[Setting]:
+        return await self._documents.settings(prefix)
+
+    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        return await self._documents.put_setting(key, value, expect)
+
+    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        return await self._documents.lease(name, holder, seconds, now)
+
+    async def unlease(self, name: str, holder: UUID) -> None:
+        await self._documents.unlease(name, holder)

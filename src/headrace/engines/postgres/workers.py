@@ -1,0 +1,69 @@
+"""Workers: who is known, who is alive, and what their beats are told."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.rules import Rules
+from headrace.engine import Alive, Beat, Dead, Overdue, WorkerInfo, WorkerRow
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader
+from headrace.engines.record import encode, micros, moment
+
+__all__ = ["Workers"]
+
+_info = msgspec.json.Decoder(WorkerInfo).decode
+_beat = msgspec.json.Decoder(Beat).decode
+
+
+class Workers:
+    """The verbs about workers, for one session."""
+
+    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules) -> None:
+        self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
+
+    async def register(self, info: WorkerInfo, now: datetime) -> None:
+        await self._hot.fetch(sql("register", self._schema), info.id, encode(info), encode(Beat()), micros(now))
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        old = micros(now - timedelta(seconds=2 * self._rules.beat))
+        args = (worker, encode(beat), micros(now), old, list(beat.held))
+        beats, profiles_rev, settings_rev, cancels, forgotten = (
+            await self._hot.fetch(sql("beat", self._schema), *args)
+        )[0]
+        if beats is None:
+            return Dead()
+        unknown = []
+        if forgotten:
+            rows = await self._hot.fetch(sql("get", self._schema), forgotten)
+            # What it has handed back or finished since is no longer unknown to it.
+            unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
+            unknown.sort(key=lambda job: job.seq)
+        return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev)
+
+    async def bury(self, worker: UUID, beats: int) -> bool:
+        return bool(await self._cold.fetch(sql("bury", self._schema), worker, beats))
+
+    async def retire(self, worker: UUID) -> None:
+        await self._cold.fetch(sql("retire", self._schema), worker)
+        await self._cold.fetch(sql("forget", self._schema))
+
+    async def workers(self) -> list[WorkerRow]:
+        rows = await self._cold.fetch(sql("workers", self._schema))
+        if any(not alive and not holds for _, _, _, _, alive, holds in rows):
+            await self._cold.fetch(sql("forget", self._schema))
+            rows = [row for row in rows if row[4] or row[5]]
+        known = [
+            WorkerRow(_info(info), _beat(beat), beats, moment(beat_at), alive, holds)
+            for info, beat, beats, beat_at, alive, holds in rows
+        ]
+        return sorted(known, key=lambda row: row.info.started_at)
+
+    async def overdue(self, now: datetime, limit: int) -> list[Overdue]:
+        reader = Reader()
+        rows = await self._cold.fetch(sql("overdue", self._schema), micros(now), limit)
+        return [Overdue(reader.job(row, 2), row[0], row[1]) for row in rows]
