@@ -61,6 +61,18 @@ class Draft(Generic[R_co]):
 
         return await jobs.submit(self.app.session, self)
 
+    def submit_sync(self) -> JobHandle[R_co]:
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
+
+        :raises SyncInAsync: this thread has a running event loop
+        """
+        from headrace import within
+
+        connection = self.options.get("connection")
+        if connection is None:
+            return self.app.wait(self.submit())
+        return within.submit_here(self.app, [self], connection)[0]
+
     def spec(self, now: datetime) -> Spec:
         """What is asked for."""
         options = self.options
@@ -79,7 +91,7 @@ class Draft(Generic[R_co]):
         return submit(self.id, spec or self.spec(now), self.payload_text, now, available_at=due, not_after=not_after)
 
     def refuse_times(self, why: str) -> None:
-        """Refuse options that speak of a moment, for a draft that will be used at other moments."""
-        for name in _TIMES:
+        """Refuse options that speak of one moment or one transaction, for a draft that is used at other moments."""
+        for name in (*_TIMES, "connection"):
             if self.options.get(name) is not None:
                 raise ConfigError(f"{name} has no place here: {why}")

@@ -8,7 +8,7 @@ HeadraceError
 ├ UnknownTask, UnknownSchedule (LookupError), DuplicateTask (ConfigError)
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
-├ JobNotFound (LookupError), ResultTimeout (TimeoutError)
+├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
 ├ JobFailed, JobCancelled
 ├ TransitionRefused, Stale, Stopped
 ├ EngineError
@@ -50,6 +50,7 @@ __all__ = [
     "MissingExtra",
     "NoContext",
     "NotBound",
+    "NotCommitted",
     "NotOpen",
     "NotSupported",
     "Overloaded",
@@ -162,9 +163,20 @@ class KeyReused(HeadraceError):
 class JobNotFound(HeadraceError, LookupError):
     """No job has this id (never accepted, or pruned after its retention)."""
 
-    def __init__(self, id: UUID) -> None:
-        super().__init__(f"no job {id}: never accepted here, or pruned after its retention")
+    def __init__(self, id: UUID, message: str | None = None) -> None:
+        super().__init__(message or f"no job {id}: never accepted here, or pruned after its retention")
         self.id = id
+
+
+class NotCommitted(JobNotFound):
+    """The job was submitted within a transaction that is not committed: until then there is no such job."""
+
+    def __init__(self, id: UUID) -> None:
+        super().__init__(
+            id,
+            f"no job {id} yet: it was submitted within a transaction that is still open or was rolled back; commit,"
+            " and then wait for it",
+        )
 
 
 class ResultTimeout(HeadraceError, TimeoutError):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from uuid import UUID
 
 from headrace.core.job import Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
-from headrace.errors import ConfigError, JobCancelled, JobFailed, ResultTimeout
+from headrace.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -23,7 +24,7 @@ R_co = TypeVar("R_co", covariant=True)
 class JobHandle(Generic[R_co]):
     """One job; ``R_co`` is what its function returns."""
 
-    __slots__ = ("_app", "_handler", "duplicate", "id", "last")
+    __slots__ = ("_app", "_handler", "_uncommitted", "duplicate", "id", "last")
 
     def __init__(
         self,
@@ -33,8 +34,10 @@ class JobHandle(Generic[R_co]):
         last: Job | None = None,
         duplicate: bool = False,
         handler: Handler | None = None,
+        uncommitted: bool = False,
     ) -> None:
-        self._app, self._handler = app, handler
+        """``uncommitted``: it was submitted within a transaction, of which nothing has been seen yet."""
+        self._app, self._handler, self._uncommitted = app, handler, uncommitted
         self.id = id
         """The job's id."""
         self.last = last
@@ -62,9 +65,22 @@ class JobHandle(Generic[R_co]):
         """The record as it stands.
 
         :raises JobNotFound:
+        :raises NotCommitted: it was submitted within a transaction that is not committed
         """
-        self.last = await self._app.get(self.id)
+        with self._in_store():
+            self.last = await self._app.get(self.id)
         return self.last
+
+    @contextmanager
+    def _in_store(self) -> Iterator[None]:
+        """Ask the store; a job it does not know may be one that is not committed yet."""
+        try:
+            yield
+        except JobNotFound:
+            if self._uncommitted:
+                raise NotCommitted(self.id) from None
+            raise
+        self._uncommitted = False
 
     async def result(self, *, timeout: Seconds | None = None) -> R_co:
         """Wait for the end and return what the function returned, in the type it promised.
@@ -72,11 +88,13 @@ class JobHandle(Generic[R_co]):
         :raises JobFailed: it ended ``failed``
         :raises JobCancelled: it ended ``cancelled``
         :raises ResultTimeout: it had not ended in time; the job goes on
+        :raises NotCommitted: it was submitted within a transaction that is not committed
         """
         limit = timeout if timeout is None else seconds(timeout, "timeout")
         job = self.last if self.last is not None and self.last.ended else None
         if job is None:
-            job = await self._app.session.watcher.ended(self.id, limit)
+            with self._in_store():
+                job = await self._app.session.watcher.ended(self.id, limit)
             if job is None:
                 raise ResultTimeout(self.id, limit or 0.0)
             self.last = job
@@ -94,7 +112,12 @@ class JobHandle(Generic[R_co]):
 
     async def watch(self) -> AsyncIterator[Job]:
         """The record as it is, then whenever it changed, until the job ended."""
-        async for job in self._app.watch(self.id):
+        following = self._app.watch(self.id)
+        while True:
+            with self._in_store():
+                job = await anext(following, None)
+            if job is None:
+                return
             self.last = job
             yield job
 
@@ -103,7 +126,8 @@ class JobHandle(Generic[R_co]):
 
         :raises TransitionRefused: it ended already
         """
-        self.last = await self._app.cancel(self.id, by=by)
+        with self._in_store():
+            self.last = await self._app.cancel(self.id, by=by)
         return self.last
 
     async def retry(self, *, by: str | None = None) -> Job:
@@ -112,22 +136,26 @@ class JobHandle(Generic[R_co]):
         :raises TransitionRefused: it did not end, or was completed or discarded
         :raises Duplicate: another live job holds its dedup key now
         """
-        self.last = await self._app.retry(self.id, by=by)
+        with self._in_store():
+            self.last = await self._app.retry(self.id, by=by)
         return self.last
 
     async def rerun(self) -> JobHandle[R_co]:
         """Do the same work again as a new job."""
-        again = await self._app.rerun(self.id)
+        with self._in_store():
+            again = await self._app.rerun(self.id)
         return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
 
     async def discard(self, *, by: str | None = None) -> Job:
         """Put an ended job away."""
-        self.last = await self._app.discard(self.id, by=by)
+        with self._in_store():
+            self.last = await self._app.discard(self.id, by=by)
         return self.last
 
     async def explain(self) -> str:
         """Why it stands where it stands, in a few lines."""
-        return await self._app.explain(self.id)
+        with self._in_store():
+            return await self._app.explain(self.id)
 
 
 def as_id(id: UUID | str) -> UUID:

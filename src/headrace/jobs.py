@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace import within
 from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.codec import Codec, Misfit
@@ -18,14 +19,12 @@ from headrace.core.query import Filter, Page, as_seen
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.draft import Draft
-from headrace.engine import TRANSACTION, Duplicated, Inserted, Refused
+from headrace.engine import Duplicated
 from headrace.errors import (
     ConfigError,
-    Duplicate,
     InvalidPayload,
     InvalidResult,
     JobNotFound,
-    NotSupported,
     PayloadTooLarge,
 )
 from headrace.handle import JobHandle
@@ -51,30 +50,28 @@ _RULES = Rules()
 
 async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     """Store one job."""
-    now = session.host.clock.now()
-    via = draft.options.get("connection")
+    connection = draft.options.get("connection")
+    if connection is not None:
+        return (await within.submit(session, [draft], connection))[0]
     _tell_parent()
-    if via is not None:
-        return (await _within(session, [draft], now, via))[0]
-    return _handle(draft, await session.lanes.insert(draft.job(now)))
+    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now())))
 
 
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
-    now = session.host.clock.now()
     _check_drafts(app, drafts)
     unique = list({draft.id: draft for draft in drafts}.values())
     connections = {id(draft.options.get("connection")): draft.options.get("connection") for draft in unique}
     if len(connections) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
-    via = next(iter(connections.values()), None)
-    _tell_parent()
-    if via is not None:
-        handles = await _within(session, unique, now, via)
+    connection = next(iter(connections.values()), None)
+    if connection is not None:
+        handles = await within.submit(session, unique, connection)
     else:
-        answers = await session.lanes.insert_many(_jobs_of(unique, now))
-        handles = [_handle(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
+        _tell_parent()
+        answers = await session.lanes.insert_many(_jobs_of(unique, session.host.clock.now()))
+        handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id] for draft in drafts]
 
@@ -90,7 +87,10 @@ def _check_drafts(app: App, items: Sequence[object]) -> None:
 
 
 def _tell_parent() -> None:
-    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once."""
+    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once.
+
+    Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
+    """
     ctx = Context.current_or_none()
     if ctx is not None:
         ctx.acted()
@@ -107,29 +107,6 @@ def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:
             spec = specs[key] = draft.spec(now)
         jobs.append(draft.job(now, spec))
     return jobs
-
-
-async def _within(session: Session, drafts: Sequence[Draft[R]], now: datetime, via: Any) -> list[JobHandle[R]]:
-    """Store jobs as part of the caller's own transaction."""
-    engine = session.engine
-    if TRANSACTION not in engine.capabilities:
-        raise NotSupported(f"connection: the {engine.name} engine cannot submit within a transaction of yours")
-    handles = []
-    steps = await engine.inserting(_jobs_of(drafts, now), now)
-    enlisted = engine.enlist(via)
-    answers = enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
-    for draft, answer in zip(drafts, answers, strict=True):
-        if isinstance(answer, Refused):
-            raise answer.error
-        handles.append(_handle(draft, answer))
-    return handles
-
-
-def _handle(draft: Draft[R], answer: Inserted | Duplicated) -> JobHandle[R]:
-    duplicate = isinstance(answer, Duplicated)
-    if duplicate and draft.options.get("on_duplicate") == "raise":
-        raise Duplicate(answer.job)
-    return JobHandle(draft.app, answer.job.id, last=answer.job, duplicate=duplicate, handler=draft.handler)
 
 
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:

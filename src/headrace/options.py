@@ -46,7 +46,7 @@ class JobOptions(TypedDict, total=False):
     customer: str | None
     """On whose behalf it runs."""
     connection: Any
-    """A transaction of the caller's that the submit becomes part of, if the engine can do that."""
+    """A connection with a transaction of the caller's: the job exists if and only if that is committed."""
 
 
 class TaskOptions(JobOptions, total=False):

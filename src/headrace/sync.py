@@ -15,7 +15,7 @@ from headrace.errors import SyncInAsync
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["close", "leave", "refuse_in_loop", "run_on", "wait"]
+__all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "wait"]
 
 T = TypeVar("T")
 
@@ -123,6 +123,12 @@ def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
     else:
         work.close()
         raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
+
+
+def is_here() -> bool:
+    """Whether this is the thread of the background loop, on which callers' own connections have no business."""
+    with _lock:
+        return _background is not None and _background.is_here()
 
 
 def leave(app: App) -> None:

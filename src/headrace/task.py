@@ -14,7 +14,7 @@ import msgspec
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.draft import Draft
-from headrace.errors import EngineError, InvalidPayload, JobNotFound, TransitionRefused
+from headrace.errors import ConfigError, EngineError, InvalidPayload, JobNotFound, TransitionRefused
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.host import Host
@@ -94,8 +94,11 @@ class Task(Generic[P, R_co]):
         return await self.draft(*args, **kwargs).submit()
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
-        """``app.wait(task.submit(...))``: for callers without an event loop."""
-        return self.app.wait(self.submit(*args, **kwargs))
+        """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
+
+        :raises SyncInAsync: this thread has a running event loop
+        """
+        return self.draft(*args, **kwargs).submit_sync()
 
     def draft(self, *args: P.args, **kwargs: P.kwargs) -> Draft[R_co]:
         """A job with an id that is not stored yet: submitting it twice inserts it once."""
@@ -138,8 +141,11 @@ class Task(Generic[P, R_co]):
         """Submit and wait for the result. The caller owns the job: cancelling the caller cancels it.
 
         :raises JobFailed, JobCancelled:
+        :raises ConfigError: within a transaction, where nothing can be waited for
         """
         draft = self.draft(*args, **kwargs)
+        if draft.options.get("connection") is not None:
+            raise ConfigError("connection: run waits for the result, and there is no job to wait for before the commit")
         submitting = asyncio.ensure_future(draft.submit())
         try:
             handle = await asyncio.shield(submitting)
