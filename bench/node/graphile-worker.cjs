@@ -2,7 +2,6 @@
 "use strict";
 
 const { Logger, makeWorkerUtils, run } = require("graphile-worker");
-const { Pool } = require("pg");
 
 const WORKER = {
   concurrentJobs: 24,
@@ -16,15 +15,15 @@ const POOL = 10;
 const silent = new Logger(() => () => {});
 
 async function connect(store) {
-  const pool = new Pool({ connectionString: store, max: POOL });
-  const utils = await makeWorkerUtils({ pgPool: pool, logger: silent });
+  const utils = await makeWorkerUtils({ connectionString: store, maxPoolSize: POOL, logger: silent });
   await utils.migrate();
   return {
     one: (n) => utils.addJob("noop", { n }),
     many: (numbers) => utils.addJobs(numbers.map((n) => ({ identifier: "noop", payload: { n } }))),
     stamp: (sent) => utils.addJob("stamp", { sent }),
     async remaining() {
-      const { rows } = await pool.query("SELECT count(*)::int AS count FROM graphile_worker.jobs");
+      const query = "SELECT count(*)::int AS count FROM graphile_worker.jobs";
+      const { rows } = await utils.withPgClient((client) => client.query(query));
       return rows[0].count;
     },
     async settings() {
@@ -32,10 +31,7 @@ async function connect(store) {
       const said = Object.entries({ "localQueue.size": localQueue.size, ...rest }).map(([key, value]) => `${key}=${value}`);
       return `graphile-worker ${require("graphile-worker/package.json").version}, Node ${process.versions.node}; ${said.join(", ")}`;
     },
-    async close() {
-      await utils.release();
-      await pool.end();
-    },
+    close: () => utils.release(),
   };
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,8 @@ from bench.sides.asynchronous import AsyncSide, Tally, versions
 __all__ = ["remaining", "settings", "submit", "work"]
 
 CONCURRENCY = 100
+
+logging.getLogger("saq").setLevel(logging.ERROR)  # stopped workers are waiting for jobs, which it warns of
 
 
 class _Client:
