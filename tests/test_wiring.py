@@ -5,6 +5,7 @@ import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +15,8 @@ from headrace.engine import Engine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
 from headrace.host import Host
 from headrace.wiring import connect, redact
+from tests.support.postgres import shared
+from tests.support.schemas import schema_of
 
 
 def make(url: str, **options: Any) -> Engine:
@@ -51,7 +54,15 @@ async def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path, monk
         ("sqlite:///a.db#b", "%23"),
         ("memory://x", "neither"),
         ("memory://?a=1", "there are none"),
-        ("mysql://root:secret@host/db", r"mysql://root:\*\*\*@host/db.*memory://, sqlite://"),
+        ("mysql://root:secret@host/db", r"mysql://root:\*\*\*@host/db.*memory://, postgresql://, sqlite://"),
+        ("postgresql://h/d?schema=a-b", "letters, digits and _.*'a-b'"),
+        ("postgresql://h/d?schema=pg_x", "not begin with pg_"),
+        ("postgresql://h/d?pool=many", "number of connections.*'many'"),
+        ("postgresql://h/d?pool=2", "at least 3"),
+        ("postgresql://h/d?pgbouncer=yes", "pgbouncer must be 1.*'yes'"),
+        ("postgresql://h/d?migrate=yes", "migrate must be 'auto'.*'yes'"),
+        ("postgresql://h/d?listen_url=h2", "listen_url must be a postgresql:// URL"),
+        ("postgresql://h/d?shema=x", "'shema'.*schema, pool, listen_url, pgbouncer, migrate"),
         ("http://[", "not a URL"),
     ],
 )
@@ -61,13 +72,38 @@ def test_a_url_that_cannot_be_used_says_why(url: str, words: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgres://h/d", "postgresql://h/d", "postgresql+asyncpg://h/d", "redis://h"])
-def test_engines_to_come_say_what_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_is_one_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r'^(postgresql|redis):// needs \w+: pip install "headrace\[\w+\]"$'):
         make(url)
+
+
+def test_an_engine_to_come_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "find_spec", lambda name: importlib.util.find_spec("json"))
     with pytest.raises(NotSupported, match="not in this version"):
-        make(url)
+        make("redis://h")
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])
+async def test_postgresql_is_wired_with_its_parameters(scheme: str, tmp_path: Path) -> None:
+    server = shared()
+    schema, rest = schema_of(tmp_path), server.dsn.partition("://")[2]
+    listen = quote(f"{scheme}://{rest}", safe="")
+    url = f"{scheme}://{rest}?schema={schema}&pool=4&listen_url={listen}&pgbouncer=1&migrate=auto&sslmode=disable"
+    engine = make(url)
+    assert engine.name == "postgresql"
+    await engine.open()
+    await engine.close()
+    [(found,)] = server.execute(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'")
+    assert found == 1
+
+
+async def test_the_namespace_names_the_schema(tmp_path: Path) -> None:
+    engine = make(shared().url(), namespace=schema_of(tmp_path))
+    await engine.open()
+    await engine.close()
+    [(found,)] = shared().execute(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema_of(tmp_path)}'")
+    assert found == 1
 
 
 def test_a_store_of_ones_own_has_one_namespace() -> None:
@@ -97,6 +133,8 @@ def test_other_packages_bring_engines(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a://u@h/x", "a://u@h/x"),
         ("a:///x", "a:///x"),
         ("a://u:p:q@h", "a://u:***@h"),
+        ("a://u:p@h?listen_url=a://v:q@i/x&b=1", "a://u:***@h?listen_url=a://v:***@i/x&b=1"),
+        ("a://h?listen_url=a%3A%2F%2Fv%3Aq%40i", "a://h?listen_url=a://v:***@i"),
     ],
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:

@@ -65,13 +65,16 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
 
 
 def redact(url: str) -> str:
-    """The URL without its password, for messages and logs."""
+    """The URL without its passwords, for messages and logs."""
     head, sign, tail = url.partition("://")
     place, slash, path = tail.partition("/")
     user, at, machine = place.rpartition("@")
-    if not at or ":" not in user:
-        return url
-    return f"{head}{sign}{user.partition(':')[0]}:***@{machine}{slash}{path}"
+    if at and ":" in user:
+        url = f"{head}{sign}{user.partition(':')[0]}:***@{machine}{slash}{path}"
+    # The one parameter that is a URL, too.
+    before, name, rest = url.partition("listen_url=")
+    value, more, others = rest.partition("&")
+    return url if not name else f"{before}{name}{redact(unquote(value))}{more}{others}"
 
 
 def _query(parts: SplitResult, known: Collection[str]) -> dict[str, str]:

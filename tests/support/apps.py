@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace import App, Context
+from tests.support import schemas
 
-ENGINES = ("memory", "sqlite")
+ENGINES = ("memory", "sqlite", "postgres")
 
 
 def url_of(kind: str, folder: Path) -> str:
     """The URL of an empty store of this kind."""
+    if kind == "postgres":
+        return schemas.url_of(folder)
     return "memory://" if kind == "memory" else f"sqlite:///{folder}/jobs.db?synchronous=normal"
 
 

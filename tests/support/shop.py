@@ -24,9 +24,10 @@ from headrace.host import Host
 from headrace.maintenance import services
 from headrace.runtime.lanes import Lanes
 from headrace.worker.worker import Worker
+from tests.support.schemas import postgres_engine
 from tests.support.until import until
 
-ENGINES = ("memory", "sqlite")
+ENGINES = ("memory", "sqlite", "postgres")
 
 QUICK = Rules(beat=0.2, lease=0.6, accept=5.0, start=5.0, cancel_grace=0.3, timeout_slack=1.0)
 """Beats and leases short enough to watch."""
@@ -124,6 +125,8 @@ def make_engine(kind: str, folder: Path, rules: Rules = QUICK, host: Host | None
     host = host or Host()
     if kind == "memory":
         return MemoryEngine(rules, host)
+    if kind == "postgres":
+        return postgres_engine(rules, host, folder)
     from headrace.engines.sqlite import SqliteEngine
 
     return SqliteEngine(folder / "jobs.db", rules=rules, host=host)

@@ -19,6 +19,8 @@ from headrace.engines.postgres.drivers import run_steps
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
+    TEXTS_OF_CHANGE,
+    TEXTS_OF_REPORT,
     Reader,
     columns,
     held_key,
@@ -73,37 +75,35 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold; verdicts in the same order."""
+        alone = [place for place, one in enumerate(changes) if one.key is Key.TAKE or one.verb is Verb.RETRY]
+        together = {place: change for place, change in enumerate(changes) if place not in alone}
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
-        alone = [place for place, change in enumerate(changes) if _is_alone(change)]
-        together = [place for place, change in enumerate(changes) if not _is_alone(change)]
         if together:
-            missed = await self._write([changes[at] for at in together] if alone else changes)
-            for at, verdict in missed.items():
-                verdicts[together[at]] = verdict
+            for place, verdict in (await self._write(together)).items():
+                verdicts[place] = verdict
         for place in alone:
             verdicts[place] = await self._write_alone(changes[place])
         return verdicts
 
-    async def _write(self, changes: Sequence[Change]) -> dict[int, Verdict]:
+    async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take."""
         at = Micros()
-        rows = [row_of_change(n, one, at) for n, one in enumerate(changes) if one.verb is not Verb.PROGRESS]
+        rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
         rows.sort(key=_by_seq)  # everybody locks in the same order
-        reports = [row_of_report(n, one, at) for n, one in enumerate(changes) if one.verb is Verb.PROGRESS]
-        took: list[int] = []
-        if rows:
-            took = await self._change(rows)
-        if reports:
-            took += _places((await self._hot.fetch(sql("report", self._schema), *columns(reports)))[0][0])
+        took = await self._change(rows) if rows else []
+        if len(rows) < len(changes):
+            reports = [row_of_report(place, one, at) for place, one in changes.items() if one.verb is Verb.PROGRESS]
+            found = await self._hot.fetch(sql("report", self._schema), *columns(reports, TEXTS_OF_REPORT))
+            took += _places(found[0][0])
         if len(took) == len(changes):
             return {}
         there = set(took)
-        return await self._judge({n: one for n, one in enumerate(changes) if n not in there})
+        return await self._judge({place: one for place, one in changes.items() if place not in there})
 
     async def _change(self, rows: list[tuple[Any, ...]]) -> list[int]:
         """Write the rows; the places of those that took."""
         try:
-            return _places((await self._hot.fetch(self._text, *columns(rows)))[0][0])
+            return _places((await self._hot.fetch(self._text, *columns(rows, TEXTS_OF_CHANGE)))[0][0])
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
@@ -111,7 +111,7 @@ class Applying:
         free = await self._hot.fetch(sql("unlocked", self._schema), [row[_SEQ] for row in rows])
         seqs = {seq for (seq,) in free}
         rows = [row for row in rows if row[_SEQ] in seqs]
-        return _places((await self._hot.fetch(self._text, *columns(rows)))[0][0]) if rows else []
+        return _places((await self._hot.fetch(self._text, *columns(rows, TEXTS_OF_CHANGE)))[0][0]) if rows else []
 
     async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:
@@ -153,7 +153,3 @@ class Applying:
                 return verdict or WasStale(None)
             if (yield from changing(self._schema, [_know(change, job)])):
                 return Applied(change.job)
-
-
-def _is_alone(change: Change) -> bool:
-    return change.verb is Verb.RETRY or change.key is Key.TAKE

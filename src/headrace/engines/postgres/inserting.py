@@ -20,7 +20,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_steps
 from headrace.engines.postgres.lines import Lines
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.postgres.rows import RECORD, Reader, columns, held_key, key_lock, row_of_new
+from headrace.engines.postgres.rows import RECORD, TEXTS_OF_NEW, Reader, columns, held_key, key_lock, row_of_new
 from headrace.engines.record import Micros, encode, is_new, key_of, place_of, sort_out, too_many
 from headrace.errors import Unavailable
 
@@ -112,7 +112,7 @@ class Inserting:
         hints = self._bus.ready_now({job.spec.queue for job in jobs})
         channels, messages = [channel for channel, _ in hints], [message for _, message in hints]
         gate = (lines.collected, lines.lock)
-        found = await self._hot.fetch(self._text, *columns(rows), *gate, channels, messages)
+        found = await self._hot.fetch(self._text, *columns(rows, TEXTS_OF_NEW), *gate, channels, messages)
         seqs = found[0][0]
         if seqs is None:
             raise _Collected

@@ -16,6 +16,9 @@ from headrace.engines.record import STAGES, Micros, Moments, State, encode, key_
 
 __all__ = [
     "RECORD",
+    "TEXTS_OF_CHANGE",
+    "TEXTS_OF_NEW",
+    "TEXTS_OF_REPORT",
     "Reader",
     "columns",
     "held_key",
@@ -31,6 +34,8 @@ RECORD = tuple[
     int | None, int | None, str | None, str | None, str, str, str | None, str | None,
 ]  # fmt: skip
 """A record within a document; as ``record.sql`` lists its columns."""
+
+_encode = msgspec.json.Encoder().encode
 
 _LONG = 500
 """Characters; what is longer is kept by its digest, because an index takes no more than about 2,700 bytes."""
@@ -123,6 +128,11 @@ def _labels(job: Job) -> str | None:
     return encode(sorted({label(text) for text in labels_of(job)}))
 
 
+TEXTS_OF_NEW = frozenset({2, 9, 10, 11, 12})
+TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
+TEXTS_OF_REPORT = frozenset({3})
+
+
 def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
     """A job as ``insert.sql`` takes it."""
     return (
@@ -186,6 +196,13 @@ def row_of_report(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
     return (place, job.seq, change.rev, progress, at[job.updated_at])
 
 
-def columns(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Rows, at least one, as the arrays a statement unnests."""
-    return list(zip(*rows, strict=True))
+def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]:
+    """Rows, at least one, as the arrays a statement unnests; ``texts`` are the columns of text.
+
+    Numbers and ids go as the text of an array: the driver looks at each element of an array of its own, several times
+    as long as all the rest takes. JSON spells such an array as PostgreSQL does, but for the brackets.
+    """
+    return [
+        column if place in texts else f"{{{_encode(column)[1:-1].decode()}}}"
+        for place, column in enumerate(zip(*rows, strict=True))
+    ]

@@ -11,8 +11,9 @@ arriving AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq, t.*
   FROM (
     SELECT * FROM unnest(
-      $1::uuid[], $2::integer[], $3::text[], $4::smallint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::bigint[],
-      $9::bigint[], $10::text[], $11::text[], $12::text[], $13::text[])
+      $1::text::uuid[], $2::text::integer[], $3::text[], $4::text::smallint[], $5::text::smallint[],
+      $6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text[], $11::text[],
+      $12::text[], $13::text[])
     WITH ORDINALITY AS u (
       id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels,
       place)
