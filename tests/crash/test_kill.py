@@ -15,17 +15,20 @@ import pytest
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from tests.crash.app import app, poison, waits_for, work
+from tests.support import schemas
 from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.until import until
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("crash")]
+pytestmark = pytest.mark.timeout(240)
+
+STORES = [pytest.param(kind, marks=pytest.mark.xdist_group(f"crash {kind}")) for kind in ("sqlite", "postgres")]
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh store."""
-    return f"sqlite:///{tmp_path / 'jobs.db'}"
+    return schemas.url_of(tmp_path) if request.param == "postgres" else f"sqlite:///{tmp_path / 'jobs.db'}"
 
 
 async def test_five_thousand_jobs_survive_workers_killed_at_random(url: str, tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ async def test_the_late_finish_of_a_frozen_worker_is_stale(url: str, tmp_path: P
             await check_store(app.engine)
 
 
-async def test_four_processes_share_one_file_and_each_job_is_finished_once(url: str, tmp_path: Path) -> None:
+async def test_four_processes_share_one_store_and_each_job_is_finished_once(url: str, tmp_path: Path) -> None:
     with app.override(url=url), crew(url, tmp_path) as workers:
         async with app:
             for _ in range(4):
