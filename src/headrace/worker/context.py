@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from headrace.core.job import Job, Progress
-from headrace.errors import NoContext, Stopped
+from headrace.errors import NoContext, NotSupported, Stopped
 
-__all__ = ["Context", "Stopping"]
+__all__ = ["Completer", "Context", "Stopping", "Transaction"]
 
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
@@ -20,6 +21,39 @@ _current: ContextVar[Context] = ContextVar("headrace_context")
 
 async def _nothing() -> None:
     return None
+
+
+class Transaction:
+    """A transaction of the engine's own, for what a handler writes beside the end of its job."""
+
+    def __init__(self, encode: Callable[[Any], str]) -> None:
+        self.connection: Any = None
+        """The engine's own kind of connection (asyncpg, apsw), within the transaction."""
+        self.result_text: str | None = None
+        self._encode = encode
+
+    def complete(self, result: Any = None) -> None:
+        """End the job with this result when the block ends: the last statement before the commit.
+
+        :raises InvalidResult: the result is not what the handler promised
+        """
+        self.result_text = self._encode(result)
+
+
+class Completer(Protocol):
+    """Ends a run within a transaction; what a worker gives its Contexts."""
+
+    async def complete(self, ctx: Context, result: Any, connection: Any) -> None:
+        """On a connection of the handler's."""
+        ...
+
+    def complete_blocking(self, ctx: Context, result: Any, connection: Any) -> None:
+        """On a connection that belongs to this thread."""
+        ...
+
+    def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Transaction]:
+        """On a connection of the engine's."""
+        ...
 
 
 class Context:
@@ -36,6 +70,7 @@ class Context:
         report: Callable[[Progress], None] = lambda report: None,
         flush: Callable[[], Awaitable[None]] = _nothing,
         acted: Callable[[], None] = lambda: None,
+        completer: Callable[[], Completer] | None = None,
     ) -> None:
         self.job = job
         """The stored record, as it was when the run began."""
@@ -45,7 +80,7 @@ class Context:
         """Why the handler should stop, once it should."""
         self.started_at = started_at
         """When the handler was called."""
-        self.report, self._flush = report, flush
+        self.report, self._flush, self._completer = report, flush, completer
         self.acted = acted
         """Called when the handler did what others can see: that it was started must then be on record, too."""
 
@@ -113,6 +148,38 @@ class Context:
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
         await self._flush()
+
+    async def complete(self, result: Any = None, *, connection: Any) -> None:
+        """End the job with this result as part of the transaction that is open on the connection.
+
+        What the handler wrote there and the end of its job are committed together, or not at all: call it last, then
+        commit. Afterwards what the handler returns is ignored, and what it raises only logged. After a rollback the
+        attempt goes on as if nothing had been said.
+
+        :raises Stale: the job has another owner by now; let it pass, so that the transaction is rolled back
+        :raises NotSupported: the engine, or this kind of connection, or this kind of handler cannot do it
+        :raises InvalidResult: the result is not what the handler promised
+        """
+        await self._completing().complete(self, result, connection)
+
+    def complete_sync(self, result: Any = None, *, connection: Any) -> None:
+        """``complete`` for plain handlers: the connection is used on this very thread; raises the same."""
+        self._completing().complete_blocking(self, result, connection)
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]:
+        """A transaction on a connection of the engine's: ``async with ctx.transaction() as tx:``.
+
+        Write through ``tx.connection``, and call ``tx.complete(result)`` to end the job with it.
+        """
+        return self._completing().transaction(self)
+
+    def _completing(self) -> Completer:
+        if self._completer is None:
+            raise NotSupported(
+                "only a worker's own threads can complete a job in a transaction: neither a function that was called"
+                ' directly, nor one with run_in="process"'
+            )
+        return self._completer()
 
     def entered(self) -> None:
         """Make this the current Context of the running task or thread."""

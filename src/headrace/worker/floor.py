@@ -144,6 +144,7 @@ class Floor:
         now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
         for run in list(self.runs.values()):
             run.check_time(monotonic)
+            run.check_transaction()
             if run.hold.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
                 run.stop("cancelled")
             started = run.started_at

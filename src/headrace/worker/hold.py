@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ class Hold:
     stale answer means that the job has another owner, and everything still to be said about it is dropped.
     """
 
-    __slots__ = ("_flying", "_lanes", "_queue", "handler", "job", "kept", "over", "started_at")
+    __slots__ = ("_flying", "_landing", "_queue", "handler", "job", "kept", "lanes", "lent", "over", "started_at")
 
     def __init__(self, job: Job, handler: Handler, lanes: Lanes) -> None:
         self.job, self.handler = job, handler
@@ -42,9 +43,12 @@ class Hold:
         """The last change was applied or dropped: it is no longer ours."""
         self.kept = True
         """False once the store said that it has another owner."""
-        self._lanes = lanes
+        self.lent = False
+        """A transaction of the handler's may have the job: until that is over, nothing is written about it."""
+        self.lanes = lanes
         self._flying: tuple[Decide, Then | None, Change] | None = None
         self._queue: deque[tuple[Decide, Then | None]] | None = None
+        self._landing: asyncio.Future[None] | None = None
 
     @property
     def must_start_first(self) -> bool:
@@ -54,13 +58,13 @@ class Hold:
     @property
     def start_due(self) -> bool:
         """Whether a start that was left out so far still has to be written."""
-        if self.started_at is None or self.over or self._flying is not None:
+        if self.started_at is None or self.over or self.lent or self._flying is not None:
             return False
         return self.job.status is not Status.RUNNING
 
     def write_start(self, then: Then | None = None) -> None:
         """Record the start, unless it is recorded; a job that was cancelled meanwhile is handed back instead."""
-        host, rules = self._lanes.host, self._lanes.engine.rules
+        host, rules = self.lanes.host, self.lanes.engine.rules
 
         def decide(job: Job) -> Change | None:
             if job.status is Status.RUNNING:
@@ -73,7 +77,7 @@ class Hold:
 
     def write_finish(self, ending: Ending, then: Then) -> None:
         """Record what the run came to, and the start with it if that was left out."""
-        host, rules = self._lanes.host, self._lanes.engine.rules
+        host, rules = self.lanes.host, self.lanes.engine.rules
         chance = host.dice.chance()
 
         def decide(job: Job) -> Change | None:
@@ -83,13 +87,13 @@ class Hold:
 
     def hand_back(self, then: Then | None = None) -> None:
         """Give an unstarted job back."""
-        host = self._lanes.host
+        host = self.lanes.host
         self.over = True
         self.write(lambda job: release(job, host.clock.now()), then)
 
     def write(self, decide: Decide, then: Then | None = None) -> None:
         """Write the decided change after those before it; ``then`` learns whether it was stored."""
-        if self._flying is None:
+        if self._flying is None and not self.lent:
             self._send(decide, then)
         elif self._queue is None:
             self._queue = deque([(decide, then)])
@@ -110,13 +114,35 @@ class Hold:
                 self.kept = False
         if change is not None:
             self._flying = (decide, then, change)
-            self._lanes.finish(change, self)
+            self.lanes.finish(change, self)
         elif then is not None:
             then(self.kept)
 
     def _next(self) -> None:
-        while self._queue and self._flying is None:
+        while self._queue and self._flying is None and not self.lent:
             self._send(*self._queue.popleft())
+        if self._flying is None and self._landing is not None:
+            landing, self._landing = self._landing, None
+            landing.set_result(None)
+
+    # -- while a transaction of the handler's has the job
+
+    async def landed(self) -> None:
+        """Wait for the answer to what is on its way."""
+        if self._flying is not None:
+            if self._landing is None:
+                self._landing = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._landing)
+
+    def take_back(self) -> None:
+        """The transaction is over, and the job as it was: go on with what was to be written."""
+        self.lent = False
+        self._next()
+
+    def completed(self, job: Job) -> None:
+        """The transaction was committed and ended the job: there is nothing left to say."""
+        self.job, self.kept = job, False
+        self.take_back()
 
     # -- the ticket of the change on its way
 
@@ -134,7 +160,7 @@ class Hold:
         else:
             if isinstance(verdict, Applied):
                 self.job = verdict.job
-            else:
+            elif self.kept:
                 self.kept = False
                 _log.info("job %s has another owner: what this worker had to say was stale", self.job.id)
             if then is not None:
@@ -151,7 +177,7 @@ class Hold:
                 then(True)
         elif unstorable and change.attempt is not None and not _is_substitute(change):
             # What the run came to cannot be stored; that is an end too, and a final one.
-            now, rules = self._lanes.host.clock.now(), self._lanes.engine.rules
+            now, rules = self.lanes.host.clock.now(), self.lanes.engine.rules
             info = ErrorInfo(Unstorable.__name__, str(error)).cut(rules.error_limit)
             ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)

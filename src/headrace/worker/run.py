@@ -10,10 +10,11 @@ from typing import Protocol
 
 from headrace.core.job import ErrorInfo, Progress
 from headrace.core.lifecycle import progress
-from headrace.core.outcome import Ending, Failed, Released, TimedOut
+from headrace.core.outcome import Completed, Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
 from headrace.host import Host
 from headrace.worker.children import Children
+from headrace.worker.completing import Completing
 from headrace.worker.context import Context, Stopping
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
@@ -56,6 +57,7 @@ class Run:
 
     __slots__ = (
         "_calling",
+        "_completing",
         "_ctx",
         "_loop",
         "_place",
@@ -78,6 +80,7 @@ class Run:
         self._ctx: Context | None = None
         self._why: Stopping | None = None
         self._calling = False
+        self._completing: Completing | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
         self._report: Progress | None = None
@@ -116,12 +119,16 @@ class Run:
                 report=self._reports,
                 flush=self._flush,
                 acted=self._acted,
+                completer=self._completer,
             )
             self._set_time(job.spec.timeout)
             self._calling = True
             ending = await self._call()
             self._calling = False
-            self.conclude(ending)
+            if self._completing is not None and await self._completing.settle():
+                self._completed(ending)
+            else:
+                self.conclude(ending)
         except Exception as error:  # a fault of ours, not the handler's: it must not leave the job in our hands
             _log.exception("job %s: the run broke down", hold.job.id)
             self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {error}")))
@@ -221,6 +228,27 @@ class Run:
             self.ending = ending
             self._place.concluded(self)
             self.hold.write_finish(ending, self._settled)
+
+    def _completer(self) -> Completing:
+        if self._completing is None:
+            self._completing = Completing(self.hold, self._loop)
+        return self._completing
+
+    def check_transaction(self) -> None:
+        """Look after a job that was lent to a transaction of its handler's."""
+        if self._completing is not None:
+            self._completing.tick()
+
+    def _completed(self, ending: Ending) -> None:
+        """The end of the job is stored, by the handler's own commit: what it came to besides does not count."""
+        if isinstance(ending, Failed) and ending.error is not None:
+            error, id = ending.error, self.hold.job.id
+            trace = f"\n{error.traceback}" if error.traceback else ""
+            _log.error("job %s was completed before its handler raised %s: %s%s", id, error.type, error.message, trace)
+        if self.ending is None:
+            self.ending = Completed(self.hold.job.result_text or "null")
+            self._place.concluded(self)
+            self._settled(True)
 
     def _settled(self, stored: bool) -> None:
         self.hold.over = True

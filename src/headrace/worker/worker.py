@@ -298,8 +298,8 @@ class Worker(Service):
         )
 
     def executing(self) -> Iterable[Hold]:
-        """The jobs whose handlers were called."""
-        return [run.hold for run in list(self._floor.runs.values())]
+        """The jobs whose handlers were called, but for those that a transaction of a handler's has."""
+        return [run.hold for run in list(self._floor.runs.values()) if not run.hold.lent]
 
     def drop_buffer(self) -> list[Hold]:
         """Take everything out of the buffer; the caller gives it back."""

@@ -1,0 +1,248 @@
+"""Completing a job in a transaction of its handler's: what the handler wrote and the end of its job are one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from headrace.bus import Hint, Topic
+from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.job import Job
+from headrace.core.lifecycle import finish
+from headrace.core.outcome import Completed
+from headrace.core.status import Outcome
+from headrace.engine import TRANSACTION, Enlisted
+from headrace.errors import (
+    ConfigError,
+    EngineError,
+    NotSupported,
+    Stale,
+    Stopped,
+    SyncInAsync,
+    TransitionRefused,
+    Unavailable,
+)
+from headrace.worker.context import Context, Transaction
+from headrace.worker.hold import Hold
+
+__all__ = ["Completing"]
+
+_log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
+
+_TRIES = 50
+_LOOKS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+"""Seconds between looks at a store that does not answer."""
+LEFT_OPEN = 5.0
+"""How long a transaction that outlives its handler is waited for."""
+
+
+class Completing:
+    """What became of the completion of one run. The store is the judge: a commit is known by what is there after it.
+
+    From the moment the change is within the user's transaction until that is over, the hold writes nothing of its own
+    about the job: it would wait for the user.
+    """
+
+    def __init__(self, hold: Hold, loop: asyncio.AbstractEventLoop) -> None:
+        self._hold, self._loop = hold, loop
+        self._lanes = hold.lanes
+        self._engine, self._host = hold.lanes.engine, hold.lanes.host
+        self._enlisted: Enlisted | None = None
+        self._writing = False
+        self._change: Change | None = None
+        """What was written within a transaction whose end is not known."""
+        self._settling: asyncio.Task[bool] | None = None
+        self.done = False
+        """Whether the completion is committed."""
+
+    # -- what the handler calls
+
+    async def complete(self, ctx: Context, result: Any, connection: Any) -> None:
+        """Write the completion as part of the transaction that is open on the connection."""
+        text = self._encoded(ctx, result)
+        await self._write(text, self._engine.enlist(connection))
+
+    def complete_blocking(self, ctx: Context, result: Any, connection: Any) -> None:
+        """The same on the thread of a plain handler, to which its connection belongs."""
+        text = self._encoded(ctx, result)
+        enlisted = self._engine.enlist(connection)
+        if not enlisted.blocking:
+            raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
+        try:
+            job = self._on_loop(self._lend(enlisted))
+            for _ in range(_TRIES):
+                change = self._decided(job, text)
+                verdict = enlisted.run_blocking(self._engine.applying(change, self._host.clock.now()))
+                if (moved := self._judged(change, verdict)) is None:
+                    return
+                job = moved
+            raise self._restless()
+        finally:
+            self._writing = False
+
+    @asynccontextmanager
+    async def transaction(self, ctx: Context) -> AsyncIterator[Transaction]:
+        """A transaction of the engine's own, whose last statement is the completion, if there is one."""
+        self._check(ctx)
+        tx = Transaction(lambda result: self._encoded(ctx, result))
+        committed = False
+        try:
+            async with self._engine.transaction() as connection:
+                tx.connection = connection
+                yield tx
+                if tx.result_text is not None:
+                    await self._write(tx.result_text, self._engine.enlist(connection))
+            committed = True
+        except Unavailable as error:
+            # The reply to a commit was lost: whether it took place, only the store can say.
+            if error.outcome != "unknown" or self._change is None or not await self.settle():
+                raise
+        finally:
+            if committed and tx.result_text is not None:
+                self._committed()
+            elif self._hold.lent and self._change is None:
+                self._given_up()
+            # Else the commit failed: the next look says how it ended.
+
+    # -- writing
+
+    def _check(self, ctx: Context) -> None:
+        if TRANSACTION not in self._engine.capabilities:
+            raise NotSupported(f"the {self._engine.name} engine has no transactions to complete a job in")
+        if self._hold.over:
+            raise Stopped(ctx.stopping or "lost")
+
+    def _encoded(self, ctx: Context, result: Any) -> str:
+        self._check(ctx)
+        return self._hold.handler.encode_result(result)
+
+    async def _write(self, text: str, enlisted: Enlisted) -> None:
+        try:
+            job = await self._lend(enlisted)
+            for _ in range(_TRIES):
+                change = self._decided(job, text)
+                steps = self._engine.applying(change, self._host.clock.now())
+                verdict = enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
+                if (moved := self._judged(change, verdict)) is None:
+                    return
+                job = moved
+            raise self._restless()
+        finally:
+            self._writing = False
+
+    async def _lend(self, enlisted: Enlisted) -> Job:
+        """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
+        waited for, unless it waits for that very transaction."""
+        hold = self._hold
+        if self._settling is not None:  # of a transaction before this one
+            await asyncio.shield(self._settling)
+        self._enlisted, self._writing, self._change = enlisted, True, None
+        hold.lent = True
+        if not enlisted.exclusive:
+            await hold.landed()
+        if not hold.kept:
+            raise Stale(hold.job)
+        return hold.job
+
+    def _decided(self, job: Job, text: str) -> Change:
+        now, hold = self._host.clock.now(), self._hold
+        try:
+            change = finish(job, Completed(text), now, 0.0, self._engine.rules, hold.started_at)
+        except TransitionRefused:
+            raise Stale(job) from None
+        return replace(change, id=self._host.dice.token())
+
+    def _judged(self, change: Change, verdict: Verdict) -> Job | None:
+        """None if the change is in; the job to decide from again if it moved; :raises Stale: it is not ours."""
+        if isinstance(verdict, Applied):
+            self._change = change
+            return None
+        if isinstance(verdict, Conflict):
+            return verdict.job
+        raise Stale(verdict.job or self._hold.job)
+
+    def _restless(self) -> Unavailable:
+        return Unavailable(f"job {self._hold.job.id} changed {_TRIES} times while its completion was being written")
+
+    def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        work.close()
+        raise SyncInAsync("this thread has a running event loop: use `await ctx.complete(...)`")
+
+    # -- finding out what came of it
+
+    def tick(self) -> None:
+        """A handler goes on after its transaction is over: find out how that ended, and hold the job again."""
+        if self._hold.lent and not self.done and not self._writing and self._settling is None and not self._open():
+            self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
+
+    async def settle(self) -> bool:
+        """The handler is done, or cannot know itself: whether the completion is committed."""
+        if self.done or not self._hold.lent:
+            return self.done
+        if self._settling is None:
+            self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
+        return await asyncio.shield(self._settling)
+
+    def _open(self) -> bool:
+        try:
+            return self._enlisted is not None and self._enlisted.open
+        except Exception:  # whatever a driver says of a connection that another thread is using, or that is closed
+            return False
+
+    async def _settle(self) -> bool:
+        try:
+            await self._over()
+            if self._change is not None and await self._is_in(self._change):
+                self._committed()
+            else:
+                self._given_up()
+            return self.done
+        finally:
+            self._settling = None
+
+    async def _over(self) -> None:
+        """Wait for the end of the user's transaction, though not for ever."""
+        until = self._host.clock.monotonic() + LEFT_OPEN
+        while self._open() and self._host.clock.monotonic() < until:
+            await self._host.sleep(0.02)
+        if self._open():
+            _log.warning("job %s: the transaction it was completed in was left open", self._hold.job.id)
+
+    async def _is_in(self, change: Change) -> bool:
+        """Whether the store has the change. One that is committed after this look does no harm: every later write of
+        ours is fenced by the owner, whom a completion takes from the job."""
+        held = self._hold.job
+        for pause in _LOOKS:
+            await self._host.sleep(pause)
+            try:
+                (job,) = await self._engine.get([held.id])
+                if job is None or (job.worker, job.epoch) == (held.worker, held.epoch):
+                    return job is None  # only what has ended is ever removed
+                attempts = (await self._engine.history(held.id)).attempts
+                return any(one.outcome is Outcome.COMPLETED and one.epoch == held.epoch for one in attempts)
+            except EngineError as error:
+                _log.warning("job %s: whether it is completed cannot be seen yet: %s", held.id, error)
+        return False
+
+    def _committed(self) -> None:
+        assert self._change is not None
+        self.done = True
+        self._hold.completed(self._change.job)
+        if self._engine.bus.wanted(Topic.ENDED):
+            self._engine.bus.send(Hint(Topic.ENDED, (str(self._hold.job.id),)))
+
+    def _given_up(self) -> None:
+        """The transaction was rolled back: the attempt goes on."""
+        self._change = None
+        self._hold.take_back()
