@@ -22,6 +22,11 @@ async def work(seconds: float = 0.05) -> int:
     return os.getpid()
 
 
+@app.task(retry=QUICK)
+async def nothing() -> None:
+    """Do nothing at all."""
+
+
 def _add(note: str, line: str) -> None:
     with Path(note).open("a") as file:
         file.write(line)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,9 +16,10 @@ from headrace.core.status import Outcome, Status
 from tests.crash.app import app, waits_for, work
 from tests.support.crew import crew
 from tests.support.invariants import check_store
+from tests.support.postgres import Server
 from tests.support.until import until
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("freeze")]
+pytestmark = pytest.mark.timeout(240)
 
 FROZEN = 40.0
 
@@ -30,11 +34,65 @@ connection.execute("ROLLBACK")
 """
 
 
-async def test_a_store_frozen_for_forty_seconds_buries_nobody_and_charges_nothing(tmp_path: Path) -> None:
-    file, gate, note = tmp_path / "jobs.db", tmp_path / "go", tmp_path / "runs"
-    url = f"sqlite:///{file}"
+class Store(NamedTuple):
+    """A store that can be made to stand still."""
+
+    url: str
+    frozen: Callable[[], AbstractAsyncContextManager[None]]
+
+
+def locked_file(folder: Path) -> Iterator[Store]:
+    """A file that somebody keeps locked."""
+    file = folder / "jobs.db"
+
+    @asynccontextmanager
+    async def frozen() -> AsyncIterator[None]:
+        holder = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _HOLD_THE_LOCK, str(file), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        try:
+            assert holder.stdout is not None
+            await holder.stdout.readline()
+            yield
+        finally:
+            await holder.communicate(b"")
+
+    yield Store(f"sqlite:///{file}", frozen)
+
+
+def stopped_server(folder: Path) -> Iterator[Store]:
+    """A server all of whose processes stand still."""
+    server = Server.start(folder)
+
+    @asynccontextmanager
+    async def frozen() -> AsyncIterator[None]:
+        await asyncio.to_thread(server.freeze)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(server.thaw)
+
+    yield Store(server.url(server.create_database()), frozen)
+    server.stop()
+
+
+STORES = [
+    pytest.param(make, id=kind, marks=pytest.mark.xdist_group(f"freeze {kind}"))
+    for kind, make in {"sqlite": locked_file, "postgres": stopped_server}.items()
+]
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """A fresh store."""
+    make: Callable[[Path], Iterator[Store]] = request.param
+    yield from make(tmp_path)
+
+
+async def test_a_store_frozen_for_forty_seconds_buries_nobody_and_charges_nothing(store: Store, tmp_path: Path) -> None:
+    gate, note = tmp_path / "go", tmp_path / "runs"
     # Beats and leases as everybody has them: 10 s and 30 s.
-    with app.override(url=url), crew(url, tmp_path, beat=10.0, lease=30.0) as workers:
+    with app.override(url=store.url), crew(store.url, tmp_path, beat=10.0, lease=30.0) as workers:
         async with app:
             for _ in range(2):
                 workers.hire("--concurrency", "10")
@@ -44,32 +102,30 @@ async def test_a_store_frozen_for_forty_seconds_buries_nobody_and_charges_nothin
             await until(lambda: _some_running(), within=30)
             names = {row.info.id for row in await app.workers()}
             assert len(names) == 2
-            holder = await asyncio.create_subprocess_exec(
-                sys.executable, "-c", _HOLD_THE_LOCK, str(file), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            try:
-                assert holder.stdout is not None
-                await holder.stdout.readline()
+            async with store.frozen():
                 late = asyncio.create_task(work.submit(0.0))  # accepted only once the store moves again
                 frozen = asyncio.get_running_loop().time()
                 gate.touch()  # handlers end while nothing can be stored
                 await until(lambda: asyncio.get_running_loop().time() - frozen > FROZEN, within=FROZEN + 10)
-            finally:
-                await holder.communicate(b"")
             late_result = await asyncio.gather(late, return_exceptions=True)
             for handle in (*running, *others):
                 await handle.result(timeout=60)
             rows = await app.workers()
             assert {row.info.id for row in rows if row.alive} == names
             assert not any("declared dead" in workers.said(member) for member in workers.members)
+            # A submit that waited too long was told so, and by its id it can be seen whether it was stored.
+            if isinstance(late_result[0], BaseException):
+                assert type(late_result[0]).__name__ == "Unavailable"
+            await until(_all_ended, within=60)
             histories = await check_store(app.engine)
             outcomes = {one.outcome for history in histories.values() for one in history.attempts}
             assert outcomes == {Outcome.COMPLETED}
             assert {(await app.get(handle.id)).charged for handle in (*running, *others)} == {1}
-            # A submit that waited too long was told so, and by its id it can be seen whether it was stored.
-            if isinstance(late_result[0], BaseException):
-                assert type(late_result[0]).__name__ == "Unavailable"
 
 
 async def _some_running() -> bool:
     return (await app.stats()).statuses.get(Status.RUNNING, 0) > 6
+
+
+async def _all_ended() -> bool:
+    return (await app.engine.ledger()).live == 0
