@@ -104,7 +104,7 @@ def _to_text(value: Any) -> str:
     except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
         raise Misfit(str(error)) from None
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
-    if b"null" in data:
+    if value is not None and b"null" in data:
         found = find_nan(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True), "")
         if found is not None:
             raise Misfit("NaN and Infinity are not JSON numbers", found.lstrip("."))

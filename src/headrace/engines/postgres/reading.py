@@ -20,6 +20,8 @@ __all__ = ["Reading"]
 
 _NEWEST = 2**62
 _CHUNK = 500
+_DELTAS = 1000
+"""Rows of the ledger beyond which they are summed up."""
 
 _attempts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
 _events = msgspec.json.Decoder(tuple[Event, ...]).decode
@@ -92,5 +94,14 @@ class Reading:
         """Remove up to ``limit`` ended jobs with all that is kept of them."""
         moments = [micros(moment) for moment in before.values()]
         rows = await self._hot.fetch(sql("delete", self._schema), [str(status) for status in before], moments, limit)
+        await self._sum_up()
         removed: int = rows[0][0]
         return removed
+
+    async def _sum_up(self) -> None:
+        """Keep the ledger short; it has grown by a row for each insert."""
+        few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.ledger LIMIT {_DELTAS}) t"
+        if (await self._cold.fetch(few))[0][0]:
+            return
+        while (await self._cold.fetch(sql("sum_up", self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
+            pass

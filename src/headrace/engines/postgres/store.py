@@ -55,7 +55,8 @@ _COLD_SIZE = 2
 class PostgresEngine:
     """Jobs in one schema of a PostgreSQL database.
 
-    ``pool`` is the most connections a session opens for its own statements; it opens as many as it needs at once.
+    ``pool`` is the most connections a session opens for its own statements, and again for transactions of handlers; it
+    opens as many as it needs at once.
     ``listen_url`` names the server directly when ``url`` leads through a pooler, and ``pgbouncer`` says that it does;
     without it such a session hears no hints and polls. ``migrate`` lets it bring an older schema up to date by itself.
     """
@@ -83,6 +84,8 @@ class PostgresEngine:
         self._listen_url = listen_url or (None if pgbouncer else url)
         self._hot = Pool(url, size=pool - _COLD_SIZE, settings=HOT, pgbouncer=pgbouncer)
         self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
+        # Apart from the others: a handler's transaction may take its time.
+        self._lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
         connect = None if self._listen_url is None else self._connect_listener
         self._bus = NotifyBus(schema, host, notify=self._notify, connect=connect, beat=rules.beat)
         self.bus: Bus = self._bus
@@ -110,16 +113,16 @@ class PostgresEngine:
                 await migrate.apply(connection, self._schema, self._host.clock.now())
             await migrate.check(connection, self._schema)
         self._remember_nothing()
-        await self._hot.open()
-        await self._cold.open()
+        for pool in (self._hot, self._cold, self._lent):
+            await pool.open()
         self._bus.open()
         self._open = True
 
     async def close(self) -> None:
         self._open = False
         await self._bus.close()
-        await self._hot.close()
-        await self._cold.close()
+        for pool in (self._hot, self._cold, self._lent):
+            await pool.close()
 
     async def exists(self) -> bool:
         async with self._aside() as connection:
@@ -219,7 +222,7 @@ class PostgresEngine:
         return self._applying.steps_within(change)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
-        return self._cold.lent()
+        return self._lent.lent()
 
     # -- workers
 
