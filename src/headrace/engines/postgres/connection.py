@@ -62,6 +62,7 @@ _AWAY: tuple[type[BaseException], ...] = (
     pg.CrashShutdownError,
     pg.CannotConnectNowError,
     asyncpg.InterfaceError,
+    pg.InternalClientError,  # it was cut while idle, and the driver is just about to learn of it
     OSError,
     TimeoutError,
     EOFError,

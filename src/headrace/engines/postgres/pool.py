@@ -88,7 +88,8 @@ class Pool:
             try:
                 yield connection
             except Exception as error:
-                if isinstance(error, TimeoutError):  # its answer is not waited for any more
+                # Its answer is not waited for any more, or nothing can be asked on it.
+                if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
                     connection.terminate()
                 raise_meaning(error)
 
