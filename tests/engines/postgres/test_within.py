@@ -1,0 +1,195 @@
+"""Submitting and completing within transactions of the user's on PostgreSQL, by every driver, from end to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace import App, Context, Duplicate, Status
+from headrace.errors import ConfigError, NotCommitted
+from headrace.sync import close
+from tests.support.doors import ASYNC, BLOCKING, database, dsn
+from tests.support.postgres import shared
+from tests.support.schemas import schema_of
+
+
+class Undone(Exception):
+    """Why a test rolls back."""
+
+
+class Shop:
+    """An App on a schema of the test's own, in the database that every driver of the tests leads to."""
+
+    def __init__(self, place: Path) -> None:
+        self.schema = schema_of(place)
+        self.app = App(shared().url(database(), schema=self.schema))
+
+        @self.app.task
+        async def add(a: int, b: int = 1) -> int:
+            return a + b
+
+        @self.app.task(dedup="key:{key}")
+        async def keyed(key: str) -> str:
+            return key
+
+        self.add, self.keyed = add, keyed
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path)
+    yield shop
+    shared().execute(f"DROP SCHEMA IF EXISTS {shop.schema} CASCADE", database())
+
+
+@pytest.fixture
+async def opened(shop: Shop) -> AsyncIterator[Shop]:
+    async with shop.app:
+        yield shop
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+async def test_a_job_of_an_awaited_transaction(kind: str, opened: Shop) -> None:
+    app, add, keyed = opened.app, opened.add, opened.keyed
+    async with ASYNC[kind]() as connection:
+        within = add.options(connection=connection)
+        one, other = await within.submit(1, 2), await app.submit("add", {"a": 5}, connection=connection)
+        more = await within.map([(n,) for n in range(3)])
+        first, twin = [await keyed.options(connection=connection).submit("k") for _ in range(2)]
+        assert (first.duplicate, twin.duplicate, twin.id) == (False, True, first.id)
+        with pytest.raises(Duplicate):
+            await keyed.options(connection=connection, on_duplicate="raise").submit("k")
+        with pytest.raises(NotCommitted):
+            await one.result(timeout=20)
+        assert (await app.stats()).statuses == {}
+    async with app.worker():
+        assert await one.result(timeout=20) == 3
+        assert [await handle.result(timeout=20) for handle in (other, *more)] == [6, 1, 2, 3]
+        assert await twin.result(timeout=20) == "k"
+    with suppress(Undone):
+        async with ASYNC[kind]() as connection:
+            undone = await add.options(connection=connection).submit(1, 2)
+            raise Undone
+    with pytest.raises(NotCommitted):
+        await undone.refresh()
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+def test_a_job_of_a_blocking_transaction(kind: str, shop: Shop) -> None:
+    app = shop.app
+    try:
+        with BLOCKING[kind]() as connection:
+            within = shop.add.options(connection=connection)
+            one = within.submit_sync(1, 2)
+            other = app.wait(app.draft("add", {"a": 5}, connection=connection)).submit_sync()
+            first, twin = [shop.keyed.options(connection=connection).submit_sync("k") for _ in range(2)]
+            assert (first.duplicate, twin.duplicate, twin.id) == (False, True, first.id)
+            with pytest.raises(NotCommitted):
+                app.wait(one.result(timeout=20))
+        for handle in (one, other, first, twin):
+            assert app.wait(handle.refresh()).status is Status.QUEUED
+        with suppress(Undone), BLOCKING[kind]() as connection:
+            undone = shop.add.options(connection=connection).submit_sync(1, 2)
+            raise Undone
+        with pytest.raises(NotCommitted):
+            app.wait(undone.refresh())
+        assert app.wait(app.stats()).statuses == {Status.QUEUED: 3}
+    finally:
+        close()
+
+
+def test_what_must_be_awaited_is_refused_by_the_blocking_form(shop: Shop) -> None:
+    async def connect() -> Any:
+        return await psycopg.AsyncConnection.connect(dsn())
+
+    try:
+        connection = shop.app.wait(connect())
+        with pytest.raises(ConfigError, match="must be awaited"):
+            shop.add.options(connection=connection).submit_sync(1)
+        shop.app.wait(connection.close())
+    finally:
+        close()
+
+
+async def test_a_key_that_is_held_does_not_abort_the_transaction(opened: Shop) -> None:
+    holder = await opened.keyed.submit("k")
+    async with ASYNC["asyncpg"]() as connection:
+        again = await opened.keyed.options(connection=connection).submit("k")
+        assert (again.duplicate, again.id) == (True, holder.id)
+        await connection.execute(f"CREATE TABLE {opened.schema}.mine AS SELECT 1 AS one")
+        fresh = await opened.keyed.options(connection=connection).submit("l")
+    assert (await fresh.refresh()).status is Status.QUEUED
+    assert shared().execute(f"SELECT one FROM {opened.schema}.mine", database()) == [(1,)]
+
+
+async def test_a_waiting_worker_hears_of_the_commit(opened: Shop) -> None:
+    async with opened.app.worker():
+        await (await opened.add.submit(1)).result(timeout=20)
+        async with ASYNC["asyncpg"]() as connection:
+            handle = await opened.add.options(connection=connection).submit(1)
+        assert await handle.result(timeout=20) == 2
+
+
+@pytest.mark.parametrize("kind", ASYNC)
+async def test_a_job_is_completed_by_an_awaited_transaction(kind: str, opened: Shop) -> None:
+    app = opened.app
+
+    @app.task
+    async def pay(ctx: Context, commit: bool) -> str:
+        with suppress(Undone):
+            async with ASYNC[kind]() as connection:
+                await ctx.complete("paid", connection=connection)
+                if not commit:
+                    raise Undone
+        return "not paid"
+
+    async with app.worker():
+        assert await asyncio.wait_for(pay.run(True), 20) == "paid"
+        assert await asyncio.wait_for(pay.run(False), 20) == "not paid"
+
+
+@pytest.mark.parametrize("kind", BLOCKING)
+async def test_a_job_is_completed_by_a_blocking_transaction(kind: str, opened: Shop) -> None:
+    app = opened.app
+
+    @app.task
+    def pay(ctx: Context, commit: bool) -> str:
+        with suppress(Undone), BLOCKING[kind]() as connection:
+            ctx.complete_sync("paid", connection=connection)
+            if not commit:
+                raise Undone
+        return "not paid"
+
+    async with app.worker():
+        assert await asyncio.wait_for(pay.run(True), 20) == "paid"
+        assert await asyncio.wait_for(pay.run(False), 20) == "not paid"
+
+
+async def test_many_transactions_of_handlers_do_not_wait_for_each_other_for_ever(opened: Shop) -> None:
+    app = opened.app
+    gate = asyncio.Barrier(8)
+
+    @app.task
+    async def child() -> str:
+        return "done"
+
+    @app.task
+    async def parent(ctx: Context, n: int) -> str:
+        async with ctx.transaction() as tx:
+            await asyncio.wait_for(gate.wait(), 20)  # all of them are in a transaction
+            # A pair of task and requirements that nobody has seen: it is made known in a commit of its own.
+            within = child.options(connection=tx.connection, requires={"gpu": n})
+            handle = await asyncio.wait_for(within.submit(), 20)
+            tx.complete(str(handle.id))
+        return "ignored"
+
+    async with app.worker(concurrency=8):
+        handles = await parent.map([(n,) for n in range(8)])
+        ids = [await handle.result(timeout=40) for handle in handles]
+        assert [(await app.get(id)).status for id in ids] == [Status.QUEUED] * 8
