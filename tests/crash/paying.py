@@ -1,0 +1,44 @@
+"""The App whose handlers write beside their jobs and die at the worst of moments; its store is HEADRACE_URL."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+from typing import Any, Literal
+
+from headrace import App, Context, Retry
+
+app = App()
+
+Moment = Literal["before the write", "before the completion", "before the commit", "after the commit", "never"]
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _done(found: Any) -> None:
+    if inspect.isawaitable(found):
+        await found
+
+
+@app.task(retry=Retry(30, backoff="fixed", initial=0.05))
+async def pay(ctx: Context, table: str, moment: Moment = "never", pause: float = 0.0) -> int:
+    """Write a row and complete the job with it; die in the first attempt."""
+    dies = ctx.attempt == 1
+    async with ctx.transaction() as tx:
+        if dies and moment == "before the write":
+            _die()
+        await _done(tx.connection.execute(f"INSERT INTO {table} VALUES ('{ctx.job_id}')"))
+        await asyncio.sleep(pause)
+        if dies and moment == "before the completion":
+            _die()
+        if dies and moment == "before the commit":
+            await ctx.complete(ctx.attempt, connection=tx.connection)
+            _die()
+        tx.complete(ctx.attempt)
+    if dies and moment == "after the commit":
+        _die()
+    return -1

@@ -1,0 +1,97 @@
+"""What a handler writes in the transaction that completes its job is written exactly once, whoever is killed when."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any, get_args
+
+import apsw
+import pytest
+
+from headrace.core.status import Outcome, Status
+from tests.crash.paying import Moment, app, pay
+from tests.support.crew import crew
+from tests.support.invariants import check_store
+from tests.support.postgres import shared
+from tests.support.schemas import schema_of, url_of
+from tests.support.until import until
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("crash")]
+
+ENGINES = ("sqlite", "postgres")
+MOMENTS: tuple[Moment, ...] = get_args(Moment)
+
+
+class Till:
+    """A table of the user's in the store of the jobs."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        self._kind, self._file = kind, folder / "jobs.db"
+        self.url = f"sqlite:///{self._file}" if kind == "sqlite" else url_of(folder)
+        self.table = "till" if kind == "sqlite" else f"{schema_of(folder)}.till"
+
+    def do(self, sql: str) -> list[Any]:
+        if self._kind == "postgres":
+            return shared().execute(sql)
+        connection = apsw.Connection(str(self._file))
+        try:
+            connection.set_busy_timeout(5000)
+            return connection.execute(sql).fetchall()
+        finally:
+            connection.close()
+
+    def rows(self) -> Counter[str]:
+        """How often each job was paid."""
+        return Counter(row[0] for row in self.do(f"SELECT job FROM {self.table}"))
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_a_worker_dies_at_the_worst_of_moments(kind: str, tmp_path: Path) -> None:
+    till = Till(kind, tmp_path)
+    with app.override(url=till.url), crew(till.url, tmp_path, "tests.crash.paying:app") as workers:
+        async with app:
+            till.do(f"CREATE TABLE {till.table} (job text NOT NULL)")
+            jobs = {moment: await pay.submit(till.table, moment) for moment in MOMENTS}
+            # One job at a time, each with a worker of its own to be killed by it.
+            workers.hire("--concurrency", "1", "--processes", "2")
+            for handle in jobs.values():
+                await handle.result(timeout=60)
+            assert till.rows() == Counter(str(handle.id) for handle in jobs.values())
+            for moment, handle in jobs.items():
+                outcomes = [one.outcome for one in (await app.history(handle.id)).attempts]
+                lost = moment not in ("never", "after the commit")
+                assert (moment, outcomes[-1]) == (moment, Outcome.COMPLETED)
+                assert (moment, outcomes.count(Outcome.COMPLETED)) == (moment, 1)
+                assert (moment, Outcome.LOST in outcomes) == (moment, lost)
+            await check_store(app.engine)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+async def test_every_job_is_paid_exactly_once_while_workers_are_killed_at_random(kind: str, tmp_path: Path) -> None:
+    seed = random.SystemRandom().getrandbits(32)
+    dice = random.Random(seed)
+    till = Till(kind, tmp_path)
+    with app.override(url=till.url), crew(till.url, tmp_path, "tests.crash.paying:app") as workers:
+        async with app:
+            till.do(f"CREATE TABLE {till.table} (job text NOT NULL)")
+            pause = 0.002 if kind == "sqlite" else 0.05
+            handles = await pay.map([(till.table, "never", pause)] * 600)
+            for _ in range(3):
+                workers.hire("--concurrency", "5")
+            killed = 0
+
+            async def paid() -> bool:
+                return (await app.stats()).statuses.get(Status.COMPLETED, 0) == len(handles)
+
+            while not await paid() and killed < 10:
+                await asyncio.sleep(dice.uniform(0.4, 0.9))
+                living = [one for one in workers.members if one.poll() is None]
+                workers.kill(dice.choice(living))
+                killed += 1
+                workers.hire("--concurrency", "5")
+            await until(paid, within=120, what=f"all paid, seed {seed}")
+            assert till.rows() == Counter(str(handle.id) for handle in handles), f"seed {seed}"
+            await check_store(app.engine)
