@@ -19,9 +19,11 @@ from headrace.engines.record import micros, moment
 
 __all__ = ["Claiming"]
 
-_LEVELS = (1, 16, 128)
-"""How many of each line are read at first, then of those still ahead, before as many as could be needed are."""
+_GROWTH = 4
+"""How many times as many are read of each line that is still ahead, the next time."""
 
+_SPARE = 50
+"""Jobs that are looked at beyond those that are wanted, because others may be taking some."""
 _FAR = 100_000
 """No claim looks further."""
 
@@ -36,7 +38,7 @@ def one_line(schema: str) -> str:
 def many_lines(schema: str) -> str:
     """The statement for an ask that serves several."""
     parts = [sql("claim_head", schema), sql("claim_lines", schema)]
-    sizes = [str(size) for size in _LEVELS] + ["$16"]
+    sizes = ["$17", "$18", "$19", "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):
         sofar = "" if level == 1 else f"SELECT * FROM read_{level - 1} UNION ALL "
         parts.append(sql("claim_level", schema, level=str(level), before=str(level - 1), size=size, sofar=sofar))
@@ -55,7 +57,7 @@ class Claiming:
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Promote what is due, then give the worker the first jobs in order that it may take."""
         given = grant(worker, ask, request, now, self._rules)
-        serving, promoted, reach = await self._served.of(ask), False, 2 * ask.n + 50
+        serving, promoted, reach = await self._served.of(ask), False, ask.n + _SPARE
         while True:
             rows = await self._ask(given, ask, serving, promoted, reach)
             head = rows[0]
@@ -96,7 +98,9 @@ class Claiming:
         )
         if len(serving.lines) == 1:
             return await self._hot.fetch(self._one, *terms, serving.lines[0])
-        return await self._hot.fetch(self._many, *terms, serving.lines, serving.places, reach)
+        first = reach // max(len(serving.lines), 1) + 1
+        sizes = (first, first * _GROWTH, first * _GROWTH**2)
+        return await self._hot.fetch(self._many, *terms, serving.lines, serving.places, reach, *sizes)
 
     def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving) -> Claimed:
         due, priorities = head[_NEXT_DUE], serving.priorities

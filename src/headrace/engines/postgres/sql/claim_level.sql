@@ -14,12 +14,14 @@ read_{level} AS MATERIALIZED (
   SELECT * FROM (
     {sofar}SELECT line, place, rank, arrived_at, seq FROM next_{level}
   ) r
-  ORDER BY place, rank, arrived_at, seq LIMIT $16
+  ORDER BY place, rank, arrived_at, seq LIMIT (SELECT n FROM reach)
 ),
 open_{level} AS MATERIALIZED (
   SELECT n.line, n.place, n.rank, n.arrived_at, n.seq
   FROM next_{level} n
-  WHERE n.number = {size} AND ((SELECT count(*) FROM read_{level}) < $16 OR (n.place, n.rank, n.arrived_at, n.seq) < (
-    SELECT r.place, r.rank, r.arrived_at, r.seq FROM read_{level} r
-    ORDER BY r.place DESC, r.rank DESC, r.arrived_at DESC, r.seq DESC LIMIT 1))
+  WHERE n.number = {size} AND (
+    (SELECT count(*) FROM read_{level}) < (SELECT n FROM reach)
+    OR (n.place, n.rank, n.arrived_at, n.seq) < (
+      SELECT r.place, r.rank, r.arrived_at, r.seq FROM read_{level} r
+      ORDER BY r.place DESC, r.rank DESC, r.arrived_at DESC, r.seq DESC LIMIT 1))
 ),
