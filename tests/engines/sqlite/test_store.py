@@ -162,7 +162,7 @@ async def test_a_caller_who_leaves_harms_nobody(lab: Lab) -> None:
     assert (ledger.accepted, ledger.unaccounted) == (20, 0)
 
 
-async def test_no_transaction_of_the_callers_can_be_used(lab: Lab) -> None:
+async def test_what_is_no_connection_cannot_be_used(lab: Lab) -> None:
     with pytest.raises(NotSupported):
         lab.engine.enlist(object())
 

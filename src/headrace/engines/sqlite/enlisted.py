@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from headrace.bus import Bus, Hint, Topic
 from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
 from headrace.engines.sqlite.hand import PATIENCE
 from headrace.errors import ConfigError, NotSupported
@@ -95,11 +96,15 @@ class ApswConnection:
 
 
 @asynccontextmanager
-async def transaction(path: Path, synchronous: Synchronous, host: Host) -> AsyncIterator[apsw.Connection]:
-    """A connection in a transaction that ends with the block; no wait for the lock or the disk holds up the loop."""
+async def transaction(path: Path, synchronous: Synchronous, host: Host, bus: Bus) -> AsyncIterator[apsw.Connection]:
+    """A connection in a transaction that ends with the block; no wait for the lock or the disk holds up the loop.
+
+    If jobs were stored in it, the bus says so after the commit.
+    """
     connection = await _aside(path, lambda: connect(path, synchronous), lambda made: made.close())
     try:
         await _begin(connection, path, host)
+        before = _last_seq(connection)
         try:
             yield connection
         except BaseException:
@@ -107,9 +112,19 @@ async def transaction(path: Path, synchronous: Synchronous, host: Host) -> Async
                 connection.execute("ROLLBACK")
             raise
         if connection.in_transaction:
+            more = _last_seq(connection) > before
             await _aside(path, lambda: connection.execute("COMMIT"))
+            if more:
+                bus.send(Hint(Topic.READY))
     finally:
         connection.close(True)
+
+
+def _last_seq(connection: apsw.Connection) -> int:
+    tracer, connection.row_trace = connection.row_trace, None
+    last: int = connection.execute("SELECT last_seq FROM books").get
+    connection.row_trace = tracer
+    return last
 
 
 async def _begin(connection: apsw.Connection, path: Path, host: Host) -> None:

@@ -243,7 +243,7 @@ class SqliteEngine:
         return within.applying(change)
 
     def transaction(self) -> AbstractAsyncContextManager[apsw.Connection]:
-        return enlisted.transaction(self._path, self._synchronous, self._host)
+        return enlisted.transaction(self._path, self._synchronous, self._host, self.bus)
 
     # -- workers
 
