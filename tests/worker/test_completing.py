@@ -6,8 +6,9 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,13 +20,16 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core import acts
+from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.retry import Retry
 from headrace.core.rules import Rules
-from headrace.core.status import Outcome, Reason, Status
+from headrace.core.status import Outcome, Reason, Status, Verb
 from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unavailable
+from headrace.worker import completing
 from headrace.worker.context import Context
+from tests.support.faults import LosesReplies
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
 from tests.support.shop import Shop, open_shop
@@ -445,6 +449,83 @@ async def test_a_second_completion_is_stale(shop: Shop, till: Till) -> None:
         await until(lambda: worker.stats.done == 1)
     assert (done.result, len(errors)) == ("first", 1)
     assert till.rows() == [str(id)]
+
+
+class Slow(LosesReplies):
+    """An engine that keeps a start waiting."""
+
+    gate: asyncio.Event
+    waiting = False
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        if any(one.verb is Verb.START for one in changes):
+            self.waiting = True
+            await self.gate.wait()
+        return await self._engine.apply(changes, now)
+
+
+async def test_a_start_that_is_on_its_way(shop: Shop, till: Till) -> None:
+    engine: Any = Slow(shop.engine, {})
+    engine.gate = asyncio.Event()
+    order: list[str] = []
+
+    def let_go() -> None:
+        order.append("start")
+        engine.gate.set()
+
+    async def pay(ctx: Context) -> str:
+        ctx.progress(10, "begun")
+        await until(lambda: engine.waiting)
+        async with ctx.transaction() as tx:
+            await till.write(tx.connection, ctx)
+            tx.complete("paid")
+            asyncio.get_running_loop().call_later(0.2, let_go)
+        order.append("completion")
+        await engine.gate.wait()
+        return "ignored"
+
+    shop.task(pay)
+    id = await shop.submit("pay")
+    async with shop.worker(engine=engine) as worker:
+        done = await shop.ended(id)
+        await until(lambda: worker.stats.done == 1)
+    # On SQLite the start could not be written before the commit, so the completion does not wait for it.
+    assert order == (["start", "completion"] if till.kind == "postgres" else ["completion", "start"])
+    assert (done.status, done.result, done.attempt) == (Status.COMPLETED, "paid", 1)
+    assert await shop.get(id) == done
+    assert till.rows() == [str(id)]
+    assert await shop.outcomes(id) == ["completed"]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+async def test_a_transaction_that_outlives_its_handler(
+    shop: Shop, till: Till, commits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completing, "LEFT_OPEN", 0.3)
+    left, over = AsyncExitStack(), asyncio.Event()
+
+    async def pay(ctx: Context) -> str:
+        connection = await left.enter_async_context(till.begun())
+        await till.write(connection, ctx)
+        await ctx.complete("paid", connection=connection)
+        over.set()
+        return "not paid"
+
+    shop.task(pay)
+    id = await shop.submit("pay")
+    async with shop.worker() as worker:
+        await over.wait()
+        await asyncio.sleep(0.6)
+        assert (await shop.get(id)).held
+        with suppress(ZeroDivisionError):
+            async with left:
+                if not commits:
+                    raise ZeroDivisionError
+        done = await shop.ended(id)
+        await until(lambda: worker.stats.busy == 0)
+    assert (done.status, done.result) == (Status.COMPLETED, "paid" if commits else "not paid")
+    assert till.rows() == ([str(id)] if commits else [])
+    assert await shop.outcomes(id) == ["completed"]
 
 
 # Plain handlers
