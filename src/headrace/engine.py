@@ -28,7 +28,7 @@ from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import HeadraceError
-from headrace.steps import Enlisted, Statement, Steps
+from headrace.steps import Enlisted, Steps
 
 __all__ = [
     "TRANSACTION",
@@ -46,7 +46,6 @@ __all__ = [
     "Profiles",
     "Refused",
     "Setting",
-    "Statement",
     "Steps",
     "WorkerInfo",
     "WorkerRow",

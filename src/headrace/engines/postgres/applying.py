@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import Statement, Steps
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_steps
 from headrace.engines.postgres.pool import Pool
@@ -30,6 +29,7 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.record import Micros, encode, judge
 from headrace.errors import Unavailable
+from headrace.steps import Statement, Steps
 
 __all__ = ["Applying", "changing"]
 

@@ -13,7 +13,7 @@ from headrace.bus import Hint, Topic
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused, Statement, Steps
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
 from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
@@ -23,6 +23,7 @@ from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import RECORD, TEXTS_OF_NEW, Reader, columns, held_key, key_lock, row_of_new
 from headrace.engines.record import Micros, encode, is_new, key_of, place_of, sort_out, too_many
 from headrace.errors import Unavailable
+from headrace.steps import Statement, Steps
 
 __all__ = ["Inserting"]
 
