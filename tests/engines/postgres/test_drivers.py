@@ -16,9 +16,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
-from headrace.engine import Statement, Steps
 from headrace.engines.postgres.drivers import enlist
 from headrace.errors import ConfigError, NotSupported
+from headrace.steps import Statement, Steps
 from tests.support.doors import ASYNC, BLOCKING, database, django_proxy, dsn
 from tests.support.postgres import shared
 

@@ -8,10 +8,11 @@ import apsw
 import msgspec
 
 from headrace.core.claim import Ask
-from headrace.engine import MAX_PROFILES, Statement, Steps
+from headrace.engine import MAX_PROFILES
 from headrace.engines.record import Place, encode
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
+from headrace.steps import Statement, Steps
 
 __all__ = ["Served", "intern", "interning"]
 

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from headrace.core.change import Applied, Change, Key, Verdict, WasStale
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused, Statement, Steps
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
 from headrace.engines.record import Micros, Moments, encode, is_new, judge, key_of, labels_of, place_of, sort_out
 from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.sqlite.connection import ask, setup
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_new
+from headrace.steps import Statement, Steps
 
 __all__ = ["applying", "inserting"]
 
