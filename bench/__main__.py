@@ -46,10 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    broken = [one for part in kept.values() for one in part.get("broken", [])]
     if args.json:
         whole = kept if len(kept) > 1 else next(iter(kept.values()))
         Path(args.json).write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return 0
+    return 1 if broken else 0
 
 
 def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:

@@ -50,6 +50,8 @@ class Figures:
     """Samples by row and side."""
 
     samples: dict[Key, dict[SideName, list[float]]] = field(default_factory=dict)
+    broken: list[str] = field(default_factory=list)
+    """Measurements that came to nothing, and why."""
 
     def add(self, key: Key, side: SideName, value: float) -> None:
         """One more sample."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bench.children import ask, crew
+from bench.children import BrokenDown, ask, crew
 from bench.draining import SETTLE, drain, finish
 from bench.figures import Figures, Key
 from bench.plan import LABELS, STATES, EngineName, Measure, Plan, SideName
@@ -46,8 +46,11 @@ def measure(plan: Plan, stores: Stores) -> Figures:
     progress = Progress(len(todo))
     for step in todo:
         progress.step(str(step))
-        with stores.fresh() as store:
-            _take(step, plan, stores, store, figures)
+        try:
+            with stores.fresh() as store:
+                _take(step, plan, stores, store, figures)
+        except BrokenDown as error:  # the others' figures are good all the same
+            figures.broken.append(f"{step}: {error}")
     progress.done()
     return figures
 

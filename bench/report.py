@@ -34,6 +34,7 @@ def lines(plan: Plan, figures: Figures, facts: Mapping[str, str]) -> Iterator[st
         yield from text(table)
     yield ""
     yield from _targets(plan, figures)
+    yield from _broken(figures)
 
 
 def page(plan: Plan, figures: Figures, facts: Mapping[str, str]) -> Iterator[str]:
@@ -44,7 +45,7 @@ def page(plan: Plan, figures: Figures, facts: Mapping[str, str]) -> Iterator[str
     for table in tables(plan, figures):
         yield from markdown(table)
         yield ""
-    yield from ("```text", *facts_lines(facts), "", *_targets(plan, figures), "```")
+    yield from ("```text", *facts_lines(facts), "", *_targets(plan, figures), *_broken(figures), "```")
 
 
 def facts_lines(facts: Mapping[str, str]) -> Iterator[str]:
@@ -125,12 +126,18 @@ def _targets(plan: Plan, figures: Figures) -> Iterator[str]:
         yield f"  {_MARKS[target.verdict(figures)]} {target.title:<45} {found:>12}   {target.sign} {bound}"
 
 
+def _broken(figures: Figures) -> Iterator[str]:
+    if figures.broken:
+        yield from ("", "broke down", *(f"  {one}" for one in figures.broken))
+
+
 def document(plan: Plan, figures: Figures, facts: Mapping[str, str]) -> dict[str, Any]:
     """The same, with every sample."""
     return {
         "engine": plan.engine,
         "facts": dict(facts),
         "repeat": plan.repeat,
+        "broken": figures.broken,
         "rows": [
             {"key": row.key, "title": row.title, "unit": row.unit, "samples": figures.samples[row.key]}
             for row in ROWS

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +13,10 @@ import pytest
 
 from bench import __main__ as program
 from bench import plan as plans
-from bench.harness import steps
+from bench.harness import measure, steps
 from bench.plan import SIDES, EngineName, Plan
+from bench.report import lines
+from bench.stores import Files
 
 
 def _tiny(engine: EngineName = "sqlite") -> Plan:
@@ -51,6 +55,20 @@ def test_it_measures_and_reports(
     assert rows["p50"]["headrace"][0] < 60_000
     assert ET.fromstring(chart.read_text(encoding="utf-8")).tag.endswith("svg")
     assert list((tmp_path / "stores").iterdir()) == []
+
+
+class _Nowhere(Files):
+    @contextmanager
+    def fresh(self) -> Iterator[str]:
+        yield str(self._home / "no" / "such" / "folder" / "jobs.db")
+
+
+def test_a_side_that_breaks_down_is_reported_and_the_run_goes_on(tmp_path: Path) -> None:
+    plan = replace(_tiny(), sides=("raw",), measures=("one", "drain"))
+    figures = measure(plan, _Nowhere(tmp_path))
+    assert figures.samples == {}
+    assert [one.partition(" client")[0] for one in figures.broken] == ["one: raw SQL: raw", "drain: raw SQL: raw"]
+    assert "broke down" in list(lines(plan, figures, {"machine": "a"}))
 
 
 def test_an_unknown_side_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
