@@ -130,8 +130,8 @@ class Floor:
     def left(self, run: Run) -> None:
         """A handler is done; there is a free slot."""
         hold = run.hold
-        if hold.started_at is not None:
-            self._pace.ran(max(0.0, (self.host.clock.now() - hold.started_at).total_seconds()))
+        if run.began is not None:
+            self._pace.ran(self.host.clock.monotonic() - run.began)
         del self.runs[hold]
         if hold.over:
             self.forget(hold)

@@ -67,6 +67,7 @@ class Run:
         "_time_up_at",
         "_timers",
         "_why",
+        "began",
         "ending",
         "hold",
         "task",
@@ -76,6 +77,8 @@ class Run:
         self.hold = hold
         self.ending: Ending | None = None
         """What the attempt came to; set once, by whoever is first."""
+        self.began: float | None = None
+        """When the handler was called (monotonic)."""
         self._place, self._loop = place, loop
         self._ctx: Context | None = None
         self._why: Stopping | None = None
@@ -121,6 +124,7 @@ class Run:
                 acted=self._acted,
                 completer=self._completer,
             )
+            self.began = place.host.clock.monotonic()
             self._set_time(job.spec.timeout)
             self._calling = True
             ending = await self._call()
@@ -181,7 +185,7 @@ class Run:
         if timeout <= SHORT:
             self._later(timeout, lambda: self.stop("timed_out"))
         else:
-            self._time_up_at = self._place.host.clock.monotonic() + timeout
+            self._time_up_at = (self.began or 0.0) + timeout
 
     def check_time(self, monotonic: float) -> None:
         """Stop the handler if its time is up."""

@@ -36,6 +36,9 @@ __all__ = ["Applying", "changing"]
 _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD | None, RECORD | None]]).decode
 
+_PATIENCE = 250
+"""Milliseconds for which one change may wait for a key or a job that somebody holds, and keep others waiting."""
+
 _SEQ = 1
 _by_seq = itemgetter(_SEQ)
 
@@ -89,21 +92,20 @@ class Applying:
         """Apply them in one step; the verdicts on those that did not take."""
         at = Micros()
         rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
-        rows.sort(key=_by_seq)  # everybody locks in the same order
-        took = await self._change(rows) if rows else []
+        took = await self._change(self._text, rows, TEXTS_OF_CHANGE) if rows else []
         if len(rows) < len(changes):
             reports = [row_of_report(place, one, at) for place, one in changes.items() if one.verb is Verb.PROGRESS]
-            found = await self._hot.fetch(sql("report", self._schema), *columns(reports, TEXTS_OF_REPORT))
-            took += _places(found[0][0])
+            took += await self._change(sql("report", self._schema), reports, TEXTS_OF_REPORT)
         if len(took) == len(changes):
             return {}
         there = set(took)
         return await self._judge({place: one for place, one in changes.items() if place not in there})
 
-    async def _change(self, rows: list[tuple[Any, ...]]) -> list[int]:
+    async def _change(self, text: str, rows: list[tuple[Any, ...]], texts: frozenset[int]) -> list[int]:
         """Write the rows; the places of those that took."""
+        rows.sort(key=_by_seq)  # everybody locks in the same order
         try:
-            return _places((await self._hot.fetch(self._text, *columns(rows, TEXTS_OF_CHANGE)))[0][0])
+            return _places((await self._hot.fetch(text, *columns(rows, texts)))[0][0])
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
@@ -111,7 +113,7 @@ class Applying:
         free = await self._hot.fetch(sql("unlocked", self._schema), [row[_SEQ] for row in rows])
         seqs = {seq for (seq,) in free}
         rows = [row for row in rows if row[_SEQ] in seqs]
-        return _places((await self._hot.fetch(self._text, *columns(rows, TEXTS_OF_CHANGE)))[0][0]) if rows else []
+        return _places((await self._hot.fetch(text, *columns(rows, texts)))[0][0]) if rows else []
 
     async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:
@@ -128,13 +130,20 @@ class Applying:
 
     async def _write_alone(self, change: Change) -> Verdict:
         """Apply a change that takes a key, or brings an ended job back: in a transaction with more than one step."""
-        async with self._cold.transaction() as connection:
-            if change.key is Key.TAKE:
-                # As inserts do: two that want the same key do so one after the other.
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
-            if change.verb is Verb.RETRY:
-                await connection.execute(sql("revive", self._schema), [change.job.seq])
-            return await run_steps(connection, self.steps(change))
+        try:
+            async with self._cold.transaction() as connection:
+                await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                if change.key is Key.TAKE:
+                    # As inserts do: two that want the same key do so one after the other.
+                    await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
+                if change.verb is Verb.RETRY:
+                    await connection.execute(sql("revive", self._schema), [change.job.seq])
+                return await run_steps(connection, self.steps(change))
+        except Unavailable as error:
+            if not isinstance(error.__cause__, LockNotAvailableError):
+                raise
+        # A transaction of somebody's holds the key or the job: whoever asked decides again, after those who wait.
+        return (await self._judge({0: change}))[0]
 
     def steps_within(self, change: Change) -> Steps[Verdict]:
         """One change as steps for a connection of the user's, whose transaction may stay open for long: an insert that

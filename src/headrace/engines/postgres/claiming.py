@@ -74,11 +74,11 @@ class Claiming:
                 while await self.promote(now, MAX_BATCH) == MAX_BATCH:
                     pass
                 promoted = True
-            elif head[_HEAD] is None and head[_SEEN] and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
+            elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
                 reach *= 8  # others are just taking all that we looked at: look further
             else:
-                jobs = [] if head[_HEAD] is None else Reader().jobs(rows, _HEAD)
-                return self._claimed(head, jobs, serving)
+                reader = Reader()
+                return self._claimed(head, [reader.claimed(row[_HEAD:], given) for row in rows[1:]], serving)
 
     async def _ask(self, given: Grant, ask: Ask, serving: Serving, promoted: bool, reach: int) -> Sequence[Any]:
         terms = (

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.change import Change, Key
+from headrace.core.claim import Grant
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
 from headrace.engines.postgres.connection import digest, lock_number
@@ -68,13 +69,9 @@ class Reader:
         ) = row[skip:] if skip else row  # fmt: skip
         at = self._at
         state = _NEW if state_text is None else _state(state_text)
-        spec = self._spec
-        if spec is None or spec_text != self._spec_text:  # jobs submitted together ask for the same
-            spec, self._spec_text = _spec(spec_text), spec_text
-            self._spec = spec
         return Job(
             id=id,
-            spec=spec,
+            spec=self._spec_of(spec_text),
             payload_text=payload,
             status=_STATUS[status],
             available_at=at[available_at],  # type: ignore[arg-type]  # not null in the store
@@ -104,6 +101,51 @@ class Reader:
             result_text=result,
             error=None if error is None else _error(error),
         )
+
+    def claimed(self, row: Sequence[Any], given: Grant) -> Job:
+        """The job of a row that a claim answers."""
+        (
+            seq, id, available_at, arrived_at, rev, epoch, losses, progress, state_text, payload, spec_text, result,
+            error,
+        ) = row  # fmt: skip
+        at = self._at
+        state = _NEW if state_text is None else _state(state_text)
+        return Job(
+            id=id,
+            spec=self._spec_of(spec_text),
+            payload_text=payload,
+            status=given.status,
+            available_at=at[available_at],  # type: ignore[arg-type]  # not null in the store
+            arrived_at=at[arrived_at],  # type: ignore[arg-type]
+            updated_at=given.assigned_at,
+            seq=seq,
+            rev=rev,
+            epoch=epoch,
+            attempt=state.attempt,
+            charged=state.charged,
+            unstarted_losses=losses,
+            redrives=state.redrives,
+            waits=state.waits,
+            worker=given.worker,
+            claim=given.claim,
+            act_by=given.act_by,
+            not_after=at[state.not_after],
+            assigned_at=given.assigned_at,
+            accepted_at=given.accepted_at,
+            started_at=at[state.started_at],
+            first_started_at=at[state.first_started_at],
+            reason=state.reason,
+            streak=state.streak,
+            progress=None if progress is None else _progress(progress),
+            result_text=result,
+            error=None if error is None else _error(error),
+        )
+
+    def _spec_of(self, text: str) -> Spec:
+        """What was asked for; jobs that were submitted together ask for the same."""
+        if self._spec is None or text != self._spec_text:
+            self._spec, self._spec_text = _spec(text), text
+        return self._spec
 
 
 def held_key(job: Job) -> str | None:

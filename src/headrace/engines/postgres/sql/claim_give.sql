@@ -11,8 +11,16 @@ given AS (
     -- The claim ends in front of the first fragile job for which no free slot is left.
     WHERE NOT expired AND before < $7
       AND pos < coalesce((SELECT min(pos) FROM counted WHERE fragile AND before >= $8), 2147483647)))
-  RETURNING j.*
+  RETURNING j.seq, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
+    j.error
 )
-SELECT head.alive, head.again, head.lines_rev, head.profiles_rev, head.settings_rev, head.next_due, seen.n,
-  {record}
-FROM head CROSS JOIN seen LEFT JOIN (given j JOIN {schema}.bodies b ON b.seq = j.seq) ON true
+-- First what the worker should know; then the jobs, without what the claim itself has just written on them.
+SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen,
+  NULL::bigint AS seq, NULL::uuid AS id, NULL::bigint AS available_at, NULL::bigint AS arrived_at, NULL::integer AS rev,
+  NULL::integer AS epoch, NULL::integer AS losses, NULL::text AS progress, NULL::text AS state, NULL::text AS payload,
+  NULL::text AS spec, NULL::text AS result, NULL::text AS error
+FROM head
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
+  j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error
+FROM given j JOIN {schema}.bodies b ON b.seq = j.seq
