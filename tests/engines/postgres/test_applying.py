@@ -1,0 +1,259 @@
+"""Apply: late, twice, for a key that is taken, for a job that somebody's transaction holds."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.conformance.lab import OOPS, Lab
+from headrace.core import acts, lifecycle
+from headrace.core.change import Applied, Change, Conflict, Key, Verdict
+from headrace.core.job import Job, Progress
+from headrace.core.outcome import Completed, Failed
+from headrace.core.status import Status
+from headrace.engine import Engine, Inserted
+from headrace.engines.postgres.connection import Connection
+from headrace.errors import Duplicate, Unavailable
+from headrace.runtime.lanes import Lanes
+from tests.engines.postgres.conftest import Connect
+from tests.support.invariants import check_store
+from tests.support.until import until
+
+
+async def surely(engine: Engine, changes: list[Change], lab: Lab) -> list[Verdict]:
+    """Apply as a lane does: again, for as long as the store says that it cannot just now."""
+    while True:
+        try:
+            return await engine.apply(changes, lab.now)
+        except Unavailable:
+            continue
+
+
+async def lock(connection: Connection, schema: str, job: Job) -> None:
+    """Hold a job as a transaction does that completes it, and is not committed yet."""
+    await connection.execute(f"UPDATE {schema}.jobs SET updated_at = updated_at WHERE seq = {job.seq}")
+
+
+async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> None:
+    job = await lab.running(await lab.worker())
+    done = lab.end(job, Completed())
+    assert done.id == 0
+    assert await lab.engine.apply([done], lab.now) == [Applied(done.job)]
+    [verdict] = await lab.engine.apply([replace(done, worker=None)], lab.now)
+    assert verdict == Conflict(done.job)
+
+
+async def test_a_job_that_does_not_know_its_order_number_is_found_by_its_id(lab: Lab) -> None:
+    stored = await lab.put()
+    change = acts.cancel(replace(stored, seq=0), lab.now, lab.rules)
+    assert change is not None
+    [verdict] = await lab.apply(change)
+    assert isinstance(verdict, Applied)
+    assert (await lab.get(stored)).status is Status.CANCELLED
+    assert (await lab.get(stored)).seq == stored.seq
+
+
+async def test_a_key_freed_earlier_in_the_batch_can_be_taken_later_in_it(lab: Lab) -> None:
+    first = await lab.cancel(await lab.put(dedup="k"))
+    second = await lab.put(dedup="k")
+    third = await lab.put("other")
+    cancel, other = (acts.cancel(job, lab.now, lab.rules) for job in (second, third))
+    assert cancel is not None
+    assert other is not None
+    retry = acts.retry(first, lab.now)
+    assert retry.key is Key.TAKE
+    verdicts = await lab.apply(cancel, retry, other)
+    assert [type(verdict) for verdict in verdicts] == [Applied] * 3
+
+
+async def test_of_two_takers_in_one_batch_the_second_is_told_who_holds_it(lab: Lab) -> None:
+    one, two = [await lab.cancel(await lab.put(dedup="k")) for _ in range(2)]
+    verdicts = await lab.apply(acts.retry(one, lab.now), acts.retry(two, lab.now))
+    assert isinstance(verdicts[0], Applied)
+    assert verdicts[1] == Conflict(two, verdicts[0].job)
+    history = await lab.engine.history(two.id)
+    assert [event.verb for event in history.events] == ["cancel"]
+
+
+async def test_two_sessions_that_want_one_key_at_once_get_it_once(lab: Lab) -> None:
+    twin = lab.engine.twin()
+    await twin.open()
+    for _ in range(20):
+        one, two = [await lab.cancel(await lab.put(dedup="k")) for _ in range(2)]
+        takers = [lab.stamp(acts.retry(job, lab.now)) for job in (one, two)]
+        verdicts = await asyncio.gather(
+            lab.engine.apply([takers[0]], lab.now),
+            twin.apply([takers[1]], lab.now),
+            twin.insert([lab.job(dedup="k")], lab.now),
+        )
+        holders = [job for job in await _live(lab) if job.spec.dedup == "k"]
+        assert len(holders) == 1, verdicts
+        await lab.cancel(holders[0])
+    await twin.close()
+
+
+async def _live(lab: Lab) -> list[Job]:
+    from headrace.core.query import Filter
+
+    found = await lab.engine.find(Filter(status=frozenset({Status.QUEUED})), lab.now)
+    return list(found.items)
+
+
+async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab: Lab) -> None:
+    job = await lab.held(await lab.worker())
+    start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
+    await lab.engine.apply([start], lab.now)
+    report = lifecycle.progress(start.job, lab.at(1), Progress(percent=50))
+    assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
+    assert [type(verdict) for verdict in await lab.engine.apply([start], lab.now)] == [Applied]
+    assert await lab.get(job) == report.job
+
+
+# Jobs that a transaction of the user's holds
+
+
+async def test_one_job_in_an_open_transaction_does_not_hold_up_the_others(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job() for _ in range(20)))
+    held = await lab.claim(worker)
+    ends = [lab.stamp(lab.end(job, Completed(), started_at=lab.now)) for job in held]
+    user = await connect()
+    transaction = user.transaction()
+    await transaction.start()
+    await lock(user, schema, held[7])
+    verdicts = await lab.engine.apply(ends, lab.now)
+    assert [at for at, verdict in enumerate(verdicts) if not isinstance(verdict, Applied)] == [7]
+    assert verdicts[7] == Conflict(held[7])  # not lost: whoever asked decides again
+    assert (await lab.get(held[6])).status is Status.COMPLETED
+    assert (await lab.get(held[7])).status is Status.ACCEPTED
+    await transaction.rollback()
+    assert [type(verdict) for verdict in await lab.engine.apply([ends[7]], lab.now)] == [Applied]
+    assert {job.status for job in await _all(lab, held)} == {Status.COMPLETED}
+    await check_store(lab.engine)
+
+
+async def test_a_report_about_a_job_in_an_open_transaction_does_not_hold_up_the_others(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    worker = await lab.worker()
+    slow, quick = await lab.running(worker, "slow"), await lab.running(worker, "quick")
+    changes = [
+        lifecycle.progress(slow, lab.at(1), Progress(percent=50)),
+        lifecycle.progress(quick, lab.at(1), Progress(percent=50)),
+        lab.stamp(lab.end(await lab.running(worker, "other"), Completed())),
+    ]
+    user = await connect()
+    async with user.transaction():
+        await lock(user, schema, slow)
+        verdicts = await lab.engine.apply(changes, lab.now)
+    assert [type(verdict) for verdict in verdicts[1:]] == [Applied, Applied]
+    assert (await lab.get(quick)).progress == Progress(percent=50)
+
+
+async def test_a_repeat_after_the_commit_of_the_transaction_is_recognised(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    """The same change came by way of the user's transaction: committed, though nobody heard it."""
+    job = await lab.running(await lab.worker())
+    done = lab.stamp(lab.end(job, Completed('"here"')))
+    user = await connect()
+    transaction = user.transaction()
+    await transaction.start()
+    enlisted = lab.engine.enlist(user)
+    assert await enlisted.run(lab.engine.applying(done, lab.now)) == Applied(done.job)
+    assert (await lab.get(job)).status is Status.RUNNING
+    again = asyncio.create_task(surely(lab.engine, [done], lab))
+    await transaction.commit()
+    [verdict] = await again
+    if isinstance(verdict, Conflict):  # it came while the transaction was open
+        [verdict] = await lab.engine.apply([done], lab.now)
+    assert verdict == Applied(done.job)
+    assert len(await lab.attempts(job)) == 1
+
+
+async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: Lab, connect: Connect) -> None:
+    lanes = Lanes(lab.engine, lab.host)
+    ended = await lab.cancel(await lab.put(dedup="k"))
+    others = await lab.put_all(*(lab.job() for _ in range(3)))
+    user = await connect()
+    transaction = user.transaction()
+    await transaction.start()
+    steps = await lab.engine.inserting([lab.job(dedup="k")], lab.now)
+    [taken] = await lab.engine.enlist(user).run(steps)
+    blocked = asyncio.create_task(lanes.decide(ended.id, acts.retry))
+    await until(lambda: lanes._acts._pump is not None)
+    for job in others:
+        cancelled = await lanes.decide(job.id, lambda job, now: acts.cancel(job, now, lab.rules))
+        assert cancelled.status is Status.CANCELLED
+    assert not blocked.done()
+    await transaction.commit()
+    with pytest.raises(Duplicate) as caught:
+        await blocked
+    assert isinstance(taken, Inserted)
+    assert caught.value.job.id == taken.job.id
+    await lanes.close()
+
+
+async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab, connect: Connect) -> None:
+    lanes = Lanes(lab.engine, lab.host)
+    ended = await lab.cancel(await lab.put(dedup="k"))
+    user = await connect()
+    transaction = user.transaction()
+    await transaction.start()
+    await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job(dedup="k")], lab.now))
+    blocked = asyncio.create_task(lanes.decide(ended.id, acts.retry))
+    await until(lambda: lanes._acts._pump is not None)
+    await transaction.rollback()
+    assert not (await blocked).ended
+    await lanes.close()
+
+
+async def _all(lab: Lab, jobs: list[Job]) -> list[Job]:
+    return [job for job in await lab.engine.get([job.id for job in jobs]) if job is not None]
+
+
+# Two sessions at once
+
+
+async def test_random_changes_from_two_sessions_never_get_in_each_others_way(lab: Lab) -> None:
+    """Each takes what it gets to first; the other is told; nobody waits for the other in a circle."""
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job() for _ in range(60)))
+    jobs = {job.id: await lab.start(job) for job in await lab.claim(worker)}
+    twin = lab.engine.twin()
+    await twin.open()
+    tally = {"applied": 0, "else": 0}
+
+    async def session(engine: Engine, seed: int) -> None:
+        dice = random.Random(seed)
+        for turn in range(40):
+            picked = dice.sample(sorted(jobs), 20)
+            known = [job for job in await engine.get(picked) if job is not None and not job.ended]
+            changes = [lab.stamp(change) for job in known if (change := _some(lab, job, dice, turn)) is not None]
+            if changes:
+                dice.shuffle(changes)
+                for verdict in await engine.apply(changes, lab.now):
+                    tally["applied" if isinstance(verdict, Applied) else "else"] += 1
+
+    await asyncio.gather(session(lab.engine, 1), session(twin, 2), session(twin, 3))
+    await twin.close()
+    assert tally["applied"] >= 40
+    assert tally["else"] > 0  # they did meet
+    await check_store(lab.engine)
+
+
+def _some(lab: Lab, job: Job, dice: random.Random, turn: int) -> Change | None:
+    moment = lab.now + timedelta(seconds=turn)
+    if job.status is not Status.RUNNING:
+        return None
+    if dice.random() < 0.5:
+        return lifecycle.progress(job, moment, Progress(percent=dice.randrange(100)))
+    if dice.random() < 0.8:
+        return acts.cancel(job, moment, lab.rules)
+    return lab.end(job, Failed(error=OOPS) if dice.random() < 0.5 else Completed())
