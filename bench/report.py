@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.figures import ROWS, TARGETS, Figures, Row
+from bench.figures import ROWS, Figures, Row, targets
 from bench.plan import LABELS, SHORT, Plan, SideName
 
 __all__ = ["document", "facts_lines", "lines", "markdown", "number", "page", "text"]
@@ -119,11 +119,11 @@ def _ratio(row: Row, side: SideName, figures: Figures) -> str:
 
 def _targets(plan: Plan, figures: Figures) -> Iterator[str]:
     yield "targets (×: how many times better headrace is, best against best, in this run)"
-    for target in TARGETS[plan.engine]:
+    for target in targets(plan.engine, figures):
         value = target.found(figures)
         found = "not measured" if value is None else number(value, target.unit)
         bound = number(target.bound, target.unit) + ("" if target.unit == "×" else f" {target.unit}")
-        yield f"  {_MARKS[target.verdict(figures)]} {target.title:<45} {found:>12}   {target.sign} {bound}"
+        yield f"  {_MARKS[target.verdict(figures)]} {target.title:<48} {found:>12}   {target.sign} {bound}"
 
 
 def _broken(figures: Figures) -> Iterator[str]:
@@ -152,6 +152,6 @@ def document(plan: Plan, figures: Figures, facts: Mapping[str, str]) -> dict[str
                 "unit": target.unit,
                 "met": target.verdict(figures),
             }
-            for target in TARGETS[plan.engine]
+            for target in targets(plan.engine, figures)
         ],
     }

@@ -9,7 +9,7 @@ from bench import docs
 from bench import plan as plans
 from bench.chart import svg
 from bench.churn import Sizes, churn_lines, trend
-from bench.figures import Figures
+from bench.figures import TARGETS, Figures, targets
 from bench.flat import Case, flat_lines
 from bench.idle import idle_lines
 from bench.plan import Plan
@@ -67,6 +67,15 @@ def test_targets_are_those_of_the_engine_and_bare_sql_is_no_peer() -> None:
     assert [line.split()[0] for line in (pgqueuer, graphile, latency, state)] == ["✓", "✗", "✓", "✗"]
     met = {one["title"]: one["met"] for one in document(_plan(many=False), _figures(), {})["targets"]}
     assert met["bulk submit, against the best"] is None
+
+
+def test_targets_of_what_was_not_asked_for_are_left_out() -> None:
+    states = Figures()
+    states.add("empty", "headrace", 1.0)
+    assert {"never", "analyzed"} == {target.title.split()[1] for target in targets("postgres", states)}
+    figures = Figures()
+    figures.add("drain", "headrace", 1.0)
+    assert targets("postgres", figures) == TARGETS["postgres"]
 
 
 def test_the_page_has_the_tables_then_the_facts() -> None:
