@@ -72,7 +72,13 @@ class Inserting:
         fresh = [jobs[at] for at in taken]
 
         def run() -> Steps[list[InsertAnswer]]:
-            return _spread(len(jobs), taken, (yield from self._steps(fresh, wait=True, tell=True)) if fresh else [])
+            try:
+                stored = (yield from self._steps(fresh, wait=True, tell=True)) if fresh else []
+            except _Collected:
+                # New ones must be durable before a transaction that may be rolled back refers to them.
+                self._lines.forget()
+                raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
+            return _spread(len(jobs), taken, stored)
 
         return run()
 

@@ -9,8 +9,10 @@ CREATE TABLE {schema}.books (
 );
 INSERT INTO {schema}.books VALUES (0, 0, 0);
 
--- How often lines were collected: a sequence, because its value is read past any snapshot.
+-- How often lines were collected: a sequence, because its value is read past any snapshot. Called once here, since the
+-- first call leaves the value as it was.
 CREATE SEQUENCE {schema}.collections;
+SELECT nextval('{schema}.collections');
 
 -- Accepted and pruned, as deltas that are only ever added: two inserts never meet in one row. Summed up now and then.
 CREATE TABLE {schema}.ledger (
