@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
-from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish
 from headrace.core.outcome import Completed
 from headrace.core.status import Outcome
-from headrace.engine import TRANSACTION, Enlisted
+from headrace.engine import TRANSACTION, Enlisted, Steps
 from headrace.errors import (
     ConfigError,
-    EngineError,
+    HeadraceError,
     NotSupported,
     Stale,
     Stopped,
@@ -55,7 +55,8 @@ class Completing:
         self._lanes = hold.lanes
         self._engine, self._host = hold.lanes.engine, hold.lanes.host
         self._enlisted: Enlisted | None = None
-        self._writing = False
+        self._busy = 0
+        """While this is not 0, the transaction is not over, whatever its connection says of itself."""
         self._change: Change | None = None
         """What was written within a transaction whose end is not known."""
         self._settling: asyncio.Task[bool] | None = None
@@ -75,17 +76,11 @@ class Completing:
         enlisted = self._engine.enlist(connection)
         if not enlisted.blocking:
             raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
+        self._busy += 1
         try:
-            job = self._on_loop(self._lend(enlisted))
-            for _ in range(_TRIES):
-                change = self._decided(job, text)
-                verdict = enlisted.run_blocking(self._engine.applying(change, self._host.clock.now()))
-                if (moved := self._judged(change, verdict)) is None:
-                    return
-                job = moved
-            raise self._restless()
+            self._change = enlisted.run_blocking(self._steps(self._on_loop(self._lend(enlisted)), text))
         finally:
-            self._writing = False
+            self._busy -= 1
 
     @asynccontextmanager
     async def transaction(self, ctx: Context) -> AsyncIterator[Transaction]:
@@ -93,6 +88,7 @@ class Completing:
         self._check(ctx)
         tx = Transaction(lambda result: self._encoded(ctx, result))
         committed = False
+        self._busy += 1
         try:
             async with self._engine.transaction() as connection:
                 tx.connection = connection
@@ -105,6 +101,7 @@ class Completing:
             if error.outcome != "unknown" or self._change is None or not await self.settle():
                 raise
         finally:
+            self._busy -= 1
             if committed and tx.result_text is not None:
                 self._committed()
             elif self._hold.lent and self._change is None:
@@ -124,18 +121,12 @@ class Completing:
         return self._hold.handler.encode_result(result)
 
     async def _write(self, text: str, enlisted: Enlisted) -> None:
+        self._busy += 1
         try:
-            job = await self._lend(enlisted)
-            for _ in range(_TRIES):
-                change = self._decided(job, text)
-                steps = self._engine.applying(change, self._host.clock.now())
-                verdict = enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
-                if (moved := self._judged(change, verdict)) is None:
-                    return
-                job = moved
-            raise self._restless()
+            steps = self._steps(await self._lend(enlisted), text)
+            self._change = enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
         finally:
-            self._writing = False
+            self._busy -= 1
 
     async def _lend(self, enlisted: Enlisted) -> Job:
         """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
@@ -143,7 +134,7 @@ class Completing:
         hold = self._hold
         if self._settling is not None:  # of a transaction before this one
             await asyncio.shield(self._settling)
-        self._enlisted, self._writing, self._change = enlisted, True, None
+        self._enlisted, self._change = enlisted, None
         hold.lent = True
         if not enlisted.exclusive:
             await hold.landed()
@@ -151,25 +142,22 @@ class Completing:
             raise Stale(hold.job)
         return hold.job
 
-    def _decided(self, job: Job, text: str) -> Change:
-        now, hold = self._host.clock.now(), self._hold
-        try:
-            change = finish(job, Completed(text), now, 0.0, self._engine.rules, hold.started_at)
-        except TransitionRefused:
-            raise Stale(job) from None
-        return replace(change, id=self._host.dice.token())
-
-    def _judged(self, change: Change, verdict: Verdict) -> Job | None:
-        """None if the change is in; the job to decide from again if it moved; :raises Stale: it is not ours."""
-        if isinstance(verdict, Applied):
-            self._change = change
-            return None
-        if isinstance(verdict, Conflict):
-            return verdict.job
-        raise Stale(verdict.job or self._hold.job)
-
-    def _restless(self) -> Unavailable:
-        return Unavailable(f"job {self._hold.job.id} changed {_TRIES} times while its completion was being written")
+    def _steps(self, job: Job, text: str) -> Steps[Change]:
+        """The completion, decided again whenever the job moved; :raises Stale: it is not ours any more"""
+        for _ in range(_TRIES):
+            now = self._host.clock.now()
+            try:
+                change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._hold.started_at)
+            except TransitionRefused:
+                raise Stale(job) from None
+            change = replace(change, id=self._host.dice.token())
+            verdict = yield from self._engine.applying(change, now)
+            if isinstance(verdict, Applied):
+                return change
+            if not isinstance(verdict, Conflict):
+                raise Stale(verdict.job or job)
+            job = verdict.job
+        raise Unavailable(f"job {job.id} changed {_TRIES} times while its completion was being written")
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -183,7 +171,7 @@ class Completing:
 
     def tick(self) -> None:
         """A handler goes on after its transaction is over: find out how that ended, and hold the job again."""
-        if self._hold.lent and not self.done and not self._writing and self._settling is None and not self._open():
+        if self._hold.lent and not self.done and not self._busy and self._settling is None and not self._open():
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
 
     async def settle(self) -> bool:
@@ -197,7 +185,7 @@ class Completing:
     def _open(self) -> bool:
         try:
             return self._enlisted is not None and self._enlisted.open
-        except Exception:  # whatever a driver says of a connection that another thread is using, or that is closed
+        except Exception:  # whatever a driver says of a connection that is closed, or went back to its pool
             return False
 
     async def _settle(self) -> bool:
@@ -231,7 +219,7 @@ class Completing:
                     return job is None  # only what has ended is ever removed
                 attempts = (await self._engine.history(held.id)).attempts
                 return any(one.outcome is Outcome.COMPLETED and one.epoch == held.epoch for one in attempts)
-            except EngineError as error:
+            except HeadraceError as error:
                 _log.warning("job %s: whether it is completed cannot be seen yet: %s", held.id, error)
         return False
 

@@ -158,9 +158,11 @@ class Hold:
             self.job = verdict.job
             self._send(decide, then)
         else:
-            if isinstance(verdict, Applied):
+            if not self.kept:
+                pass  # it was ended by the handler's own transaction meanwhile
+            elif isinstance(verdict, Applied):
                 self.job = verdict.job
-            elif self.kept:
+            else:
                 self.kept = False
                 _log.info("job %s has another owner: what this worker had to say was stale", self.job.id)
             if then is not None:

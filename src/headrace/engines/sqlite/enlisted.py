@@ -59,7 +59,12 @@ class ApswConnection:
 
     @property
     def open(self) -> bool:
-        return self._connection.in_transaction
+        try:
+            return self._connection.in_transaction
+        except apsw.ThreadingViolationError:  # its owner is using it, at this very moment
+            return True
+        except apsw.ConnectionClosedError:
+            return False
 
     def run_blocking(self, steps: Steps[T]) -> T:
         connection = self._connection
