@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import os
 import signal
+from pathlib import Path
 from typing import Any, Literal
 
 from headrace import App, Context, Retry
+from tests.support.until import until
 
 app = App()
 
@@ -17,6 +19,11 @@ Moment = Literal["before the write", "before the completion", "before the commit
 
 def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _add(note: str, line: str) -> None:
+    with Path(note).open("a") as file:
+        file.write(line)
 
 
 async def _done(found: Any) -> None:
@@ -41,4 +48,15 @@ async def pay(ctx: Context, table: str, moment: Moment = "never", pause: float =
         tx.complete(ctx.attempt)
     if dies and moment == "after the commit":
         _die()
+    return -1
+
+
+@app.task(retry=Retry(30, backoff="fixed", initial=0.05))
+async def pay_at(ctx: Context, table: str, gate: str, note: str) -> int:
+    """Write a row, note that, and complete the job when the gate is open."""
+    async with ctx.transaction() as tx:
+        await _done(tx.connection.execute(f"INSERT INTO {table} VALUES ('{ctx.job_id}')"))
+        _add(note, f"{os.getpid()}\n")
+        await until(Path(gate).exists, within=120)
+        tx.complete(ctx.attempt)
     return -1

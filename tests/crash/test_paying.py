@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from headrace.core.status import Outcome, Status
-from tests.crash.paying import Moment, app, pay
+from tests.crash.paying import Moment, app, pay, pay_at
 from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.postgres import shared
@@ -94,4 +94,26 @@ async def test_every_job_is_paid_exactly_once_while_workers_are_killed_at_random
                 workers.hire("--concurrency", "5")
             await until(paid, within=120, what=f"all paid, seed {seed}")
             assert till.rows() == Counter(str(handle.id) for handle in handles), f"seed {seed}"
+            await check_store(app.engine)
+
+
+async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(tmp_path: Path) -> None:
+    till, gate, note = Till("postgres", tmp_path), tmp_path / "go", tmp_path / "paying"
+    with app.override(url=till.url), crew(till.url, tmp_path, "tests.crash.paying:app") as workers:
+        async with app:
+            till.do(f"CREATE TABLE {till.table} (job text NOT NULL)")
+            slow = workers.hire()
+            handle = await pay_at.submit(till.table, str(gate), str(note))
+            await until(note.exists)
+            workers.freeze(slow)
+            workers.hire()
+            await until(lambda: len(note.read_text().splitlines()) == 2, within=40)
+            gate.touch()
+            await handle.result(timeout=40)
+            assert till.rows() == Counter([str(handle.id)])
+            before = await app.get(handle.id)
+            workers.thaw(slow)
+            await until(lambda: "another owner" in workers.said(slow), within=30)
+            assert till.rows() == Counter([str(handle.id)])
+            assert await app.get(handle.id) == before
             await check_store(app.engine)

@@ -11,12 +11,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace import App, Context, Duplicate, Status
-from headrace.errors import ConfigError, NotCommitted
+from headrace import App, Context, Duplicate, Retry, Status
+from headrace.errors import ConfigError, NotCommitted, Unavailable
 from headrace.sync import close
 from tests.support.doors import ASYNC, BLOCKING, database, dsn
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
+from tests.support.until import until
 
 
 class Undone(Exception):
@@ -193,3 +194,55 @@ async def test_many_transactions_of_handlers_do_not_wait_for_each_other_for_ever
         handles = await parent.map([(n,) for n in range(8)])
         ids = [await handle.result(timeout=40) for handle in handles]
         assert [(await app.get(id)).status for id in ids] == [Status.QUEUED] * 8
+
+
+async def test_a_commit_that_is_cut_off_is_settled_by_looking(opened: Shop) -> None:
+    app, schema = opened.app, opened.schema
+    shared().execute(f"CREATE TABLE {schema}.till (job text)", database())
+    # The commit takes its time, and is cut off in the middle of it.
+    dawdle = "RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(30); RETURN NULL; END'"
+    shared().execute(f"CREATE FUNCTION {schema}.dawdle() {dawdle}", database())
+    late = f"AFTER INSERT ON {schema}.till DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (new.job LIKE '% 1')"
+    shared().execute(f"CREATE CONSTRAINT TRIGGER late {late} EXECUTE FUNCTION {schema}.dawdle()", database())
+    cut: list[asyncio.Task[None]] = []
+    errors: list[Exception] = []
+
+    @app.task(retry=Retry(3, backoff="fixed", initial=0.0))
+    async def pay(ctx: Context) -> str:
+        async def cut_off(pid: int) -> None:
+            dawdling = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid} AND wait_event = 'PgSleep'"
+            await until(lambda: shared().execute(dawdling, database()))
+            shared().execute(f"SELECT pg_terminate_backend({pid})", database())
+
+        try:
+            async with ctx.transaction() as tx:
+                await tx.connection.execute(f"INSERT INTO {schema}.till VALUES ($1)", f"{ctx.job_id} {ctx.attempt}")
+                if ctx.attempt == 1:
+                    cut.append(asyncio.create_task(cut_off(tx.connection.get_server_pid())))
+                tx.complete(f"attempt {ctx.attempt}")
+        except Exception as error:
+            errors.append(error)
+            raise
+        return "ignored"
+
+    async with app.worker():
+        handle = await pay.submit()
+        assert await handle.result(timeout=40) == "attempt 2"
+    await cut[0]
+    assert [type(error) for error in errors] == [Unavailable]
+    assert shared().execute(f"SELECT job FROM {schema}.till", database()) == [(f"{handle.id} 2",)]
+
+
+async def test_a_connection_that_is_cut_before_the_completion_fails_the_attempt(opened: Shop) -> None:
+    app = opened.app
+
+    @app.task(retry=Retry(3, backoff="fixed", initial=0.0))
+    async def pay(ctx: Context) -> str:
+        async with ctx.transaction() as tx:
+            if ctx.attempt == 1:
+                shared().execute(f"SELECT pg_terminate_backend({tx.connection.get_server_pid()})", database())
+            tx.complete(f"attempt {ctx.attempt}")
+        return "ignored"
+
+    async with app.worker():
+        assert await asyncio.wait_for(pay.run(), 40) == "attempt 2"
