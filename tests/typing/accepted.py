@@ -66,6 +66,9 @@ tasks = Tasks(prefix="billing.")
 
 @tasks.task
 async def charge(ctx: Context, customer: UUID, cents: int) -> str:
+    async with ctx.transaction() as tx:
+        assert_type(tx.complete("paid"), None)
+    assert_type(await ctx.complete("paid", connection=object()), None)
     return ""
 
 

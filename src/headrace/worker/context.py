@@ -176,8 +176,8 @@ class Context:
     def _completing(self) -> Completer:
         if self._completer is None:
             raise NotSupported(
-                "only a worker's own threads can complete a job in a transaction: neither a function that was called"
-                ' directly, nor one with run_in="process"'
+                "only a worker's own threads can complete a job in a transaction: not a function that was called"
+                ' directly or by a test harness, nor one with run_in="process"'
             )
         return self._completer()
 
