@@ -14,7 +14,6 @@ import pytest
 
 from headrace import App
 from headrace.conformance.lab import Lab
-from headrace.core.attempt import storable
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.lifecycle import progress
 from headrace.core.outcome import Completed, Failed
@@ -191,7 +190,7 @@ async def test_strange_text_within_documents_comes_back_as_it_was(lab: Lab) -> N
     assert again.job.payload_text == document
     failed = await lab.finish(job, Failed(error=ErrorInfo("Oops", STRANGE)))
     [attempt] = await lab.attempts(failed)
-    assert attempt.error == failed.error == ErrorInfo("Oops", storable(STRANGE))
+    assert attempt.error == failed.error == ErrorInfo("Oops", STRANGE)
     lab.later(1000)
     [second] = await lab.claim(await lab.worker())
     done = await lab.finish(await lab.start(second), Completed(document))
