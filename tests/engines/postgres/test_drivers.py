@@ -144,7 +144,7 @@ async def test_an_asynchronous_one_that_commits_by_itself_is_refused(table: str)
 # What is not known
 
 
-@pytest.mark.parametrize("other", [object(), "postgresql://", 5], ids=repr)
+@pytest.mark.parametrize("other", [object(), "postgresql://", 5], ids=["object", "url", "number"])
 def test_what_is_no_connection_is_refused_with_what_would_be(other: Any) -> None:
     with pytest.raises(NotSupported, match=r"psycopg\.Connection.*Django.*not a builtins"):
         enlist(other)
