@@ -72,8 +72,8 @@ def _know(change: Change, job: Job) -> Change:
 class Applying:
     """The changes of one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str) -> None:
-        self._hot, self._cold, self._schema = hot, cold, schema
+    def __init__(self, warm: Pool, cold: Pool, schema: str) -> None:
+        self._warm, self._cold, self._schema = warm, cold, schema
         self._text = sql("changes_rows", schema) + sql("apply", schema)
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
@@ -105,15 +105,15 @@ class Applying:
         """Write the rows; the places of those that took."""
         rows.sort(key=_by_seq)  # everybody locks in the same order
         try:
-            return _places((await self._hot.fetch(text, *columns(rows, texts)))[0][0])
+            return _places((await self._warm.fetch(text, *columns(rows, texts)))[0][0])
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         # A transaction of somebody's holds one of these jobs. The others need not wait for it.
-        free = await self._hot.fetch(sql("unlocked", self._schema), [row[_SEQ] for row in rows])
+        free = await self._warm.fetch(sql("unlocked", self._schema), [row[_SEQ] for row in rows])
         seqs = {seq for (seq,) in free}
         rows = [row for row in rows if row[_SEQ] in seqs]
-        return _places((await self._hot.fetch(text, *columns(rows, texts)))[0][0]) if rows else []
+        return _places((await self._warm.fetch(text, *columns(rows, texts)))[0][0]) if rows else []
 
     async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:

@@ -11,12 +11,11 @@ import asyncpg
 from headrace.engines.postgres.connection import Connection, raise_meaning
 from headrace.errors import NotOpen
 
-__all__ = ["COLD", "HOT", "Pool", "connect_once"]
+__all__ = ["COLD", "HOT", "WARM", "Pool", "connect_once"]
 
-HOT = {
-    # The few statements of the hot path have one sensible plan each: down the index, row by row. It is made once and
-    # kept, whatever the planner believes of a table it last looked at while it was empty.
-    "plan_cache_mode": "force_generic_plan",
+_DOWN_THE_INDEX = {
+    # The few statements of the hot path have one sensible plan each: down the index, row by row, whatever the planner
+    # believes of a table it last looked at while it was empty.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
@@ -26,6 +25,11 @@ HOT = {
     # A job that a transaction of the user's holds must not hold up all the others for long.
     "lock_timeout": "1s",
 }
+HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX}
+"""For statements that leave the planner no choice: planned once, and kept."""
+WARM = {"plan_cache_mode": "force_custom_plan", **_DOWN_THE_INDEX}
+"""For joins with a table that changes: for an empty one every order of joining costs the same, so these are planned for
+the table as it is now."""
 COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off"}
 
 _PATIENCE = 30.0

@@ -41,7 +41,7 @@ from headrace.engines.postgres.connection import Connection, check_schema, raise
 from headrace.engines.postgres.documents import Documents
 from headrace.engines.postgres.drivers import enlist
 from headrace.engines.postgres.inserting import Inserting
-from headrace.engines.postgres.pool import COLD, HOT, Pool, connect_once
+from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.reading import Reading
 from headrace.engines.postgres.workers import Workers
 from headrace.errors import ConfigError
@@ -49,7 +49,8 @@ from headrace.host import Host
 
 __all__ = ["PostgresEngine"]
 
-_COLD_SIZE = 2
+_WARM_SIZE, _COLD_SIZE = 2, 2
+_LEAST = _WARM_SIZE + _COLD_SIZE + 1
 
 
 class PostgresEngine:
@@ -76,13 +77,14 @@ class PostgresEngine:
         pgbouncer: bool = False,
         migrate: bool = False,
     ) -> None:
-        if pool < _COLD_SIZE + 1:
-            raise ConfigError(f"postgresql://: pool must be at least {_COLD_SIZE + 1}, not {pool}")
+        if pool < _LEAST:
+            raise ConfigError(f"postgresql://: pool must be at least {_LEAST}, not {pool}")
         self.rules, self._host, self._url = rules, host, url
         self._schema, self._name = check_schema(schema), schema
         self._size, self._pgbouncer, self._migrate = pool, pgbouncer, migrate
         self._listen_url = listen_url or (None if pgbouncer else url)
-        self._hot = Pool(url, size=pool - _COLD_SIZE, settings=HOT, pgbouncer=pgbouncer)
+        self._hot = Pool(url, size=pool - _WARM_SIZE - _COLD_SIZE, settings=HOT, pgbouncer=pgbouncer)
+        self._warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer)
         self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
         # Apart from the others: a handler's transaction may take its time.
         self._lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
@@ -96,7 +98,7 @@ class PostgresEngine:
         """Begin a session: what an earlier one remembered may not hold any more."""
         self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus)
         self._claiming = Claiming(self._hot, self._schema, self.rules)
-        self._applying = Applying(self._hot, self._cold, self._schema)
+        self._applying = Applying(self._warm, self._cold, self._schema)
         self._reading = Reading(self._hot, self._cold, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
         self._documents = Documents(self._hot, self._cold, self._schema)
@@ -113,7 +115,7 @@ class PostgresEngine:
                 await migrate.apply(connection, self._schema, self._host.clock.now())
             await migrate.check(connection, self._schema)
         self._remember_nothing()
-        for pool in (self._hot, self._cold, self._lent):
+        for pool in (self._hot, self._warm, self._cold, self._lent):
             await pool.open()
         self._bus.open()
         self._open = True
@@ -121,7 +123,7 @@ class PostgresEngine:
     async def close(self) -> None:
         self._open = False
         await self._bus.close()
-        for pool in (self._hot, self._cold, self._lent):
+        for pool in (self._hot, self._warm, self._cold, self._lent):
             await pool.close()
 
     async def exists(self) -> bool:

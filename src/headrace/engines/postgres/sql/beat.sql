@@ -6,15 +6,15 @@ WITH beaten AS (
 holding AS MATERIALIZED (
   SELECT j.seq, b.id, j.cancel_requested_at IS NOT NULL AS cancelled, j.unnamed, j.assigned_at <= $4 AS old,
     b.id = ANY ($5::uuid[]) AS named
-  FROM {schema}.jobs j JOIN {schema}.bodies b ON b.seq = j.seq
+  FROM {schema}.jobs j CROSS JOIN LATERAL (SELECT id FROM {schema}.bodies WHERE seq = j.seq LIMIT 1) b
   WHERE j.stage = 3 AND j.worker = $1
 ),
 -- Most beats name everything: then this writes no job at all.
 counted AS (
-  UPDATE {schema}.jobs j SET unnamed = CASE WHEN h.named THEN 0 ELSE j.unnamed + 1 END
-  FROM holding h
-  WHERE j.seq = h.seq AND j.worker = $1 AND h.old AND (h.unnamed > 0 OR NOT h.named)
-    AND EXISTS (SELECT 1 FROM beaten)
+  UPDATE {schema}.jobs
+  SET unnamed = CASE WHEN seq = ANY (ARRAY(SELECT seq FROM holding WHERE named)) THEN 0 ELSE unnamed + 1 END
+  WHERE worker = $1 AND EXISTS (SELECT 1 FROM beaten)
+    AND seq = ANY (ARRAY(SELECT seq FROM holding WHERE old AND (unnamed > 0 OR NOT named)))
 )
 SELECT (SELECT beats FROM beaten), profiles_rev, settings_rev,
   ARRAY(SELECT id FROM holding WHERE cancelled ORDER BY seq),

@@ -23,4 +23,4 @@ FROM head
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
   j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error
-FROM given j JOIN {schema}.bodies b ON b.seq = j.seq
+FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE seq = j.seq LIMIT 1) b

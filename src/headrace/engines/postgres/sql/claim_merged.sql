@@ -1,10 +1,11 @@
+-- Row by row, in the order they were read, and no further than enough: what is looked at here is locked.
 picked AS MATERIALIZED (
-  SELECT j.seq, r.place, j.rank, j.arrived_at, j.unstarted_losses >= $9 AS fragile,
-    coalesce(j.act_by <= $5, false) AS expired
-  FROM read_{level} r JOIN {schema}.jobs j ON j.seq = r.seq
-  WHERE j.stage = 2
-  ORDER BY r.place, r.rank, r.arrived_at, r.seq
+  SELECT r.seq, r.place, r.rank, r.arrived_at, l.fragile, l.expired
+  FROM read_{level} r CROSS JOIN LATERAL (
+    SELECT j.unstarted_losses >= $9 AS fragile, coalesce(j.act_by <= $5, false) AS expired
+    FROM {schema}.jobs j WHERE j.seq = r.seq AND j.stage = 2
+    FOR UPDATE SKIP LOCKED
+  ) l
   LIMIT $7 + (SELECT n FROM marks)
-  FOR UPDATE OF j SKIP LOCKED
 ),
 seen AS MATERIALIZED (SELECT count(*) AS n FROM read_{level}),
