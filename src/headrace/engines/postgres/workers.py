@@ -65,5 +65,5 @@ class Workers:
 
     async def overdue(self, now: datetime, limit: int) -> list[Overdue]:
         reader = Reader()
-        rows = await self._cold.fetch(sql("overdue", self._schema), micros(now), limit)
+        rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
         return [Overdue(reader.job(row, 2), row[0], row[1]) for row in rows]

@@ -1,0 +1,345 @@
+"""Plans: the hot statements go down their indexes whatever the planner believes, and cost the same on a full table."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+import re
+from collections.abc import AsyncIterator, Iterator
+from importlib import resources
+from typing import Any
+
+import asyncpg
+import pytest
+
+from headrace.conformance.lab import BEGIN, Lab
+from headrace.core.claim import Ask
+from headrace.core.rules import Rules
+from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
+from headrace.engine import Claimed
+from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
+from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.pool import COLD, HOT, Pool
+from headrace.engines.record import STAGES, micros
+from headrace.host import Host
+from tests.support.postgres import shared
+from tests.support.schemas import postgres_engine, schema_of
+
+PACKAGE = resources.files("headrace.engines.postgres")
+
+BIG = ("jobs", "bodies", "attempts", "events", "labels")
+"""Tables that hold a row or more for each job."""
+
+FILL = """
+INSERT INTO {schema}.jobs (
+  seq, arrived_at, available_at, updated_at, finished_at, worker, line, rev, epoch, unstarted_losses, unnamed, rank,
+  stage, status, state)
+SELECT n, {now} + n, {now} + n, {now}, CASE WHEN n % 2 = 0 THEN {now} + n END,
+  CASE WHEN n % 2 = 0 THEN '00000000-0000-0000-0000-000000000001'::uuid END, 1 + n % 3, 1, 0, 0, 0, -50,
+  CASE WHEN n % 2 = 0 THEN 4 ELSE 2 END, CASE WHEN n % 2 = 0 THEN 'completed' ELSE 'queued' END, NULL
+FROM generate_series(1, {rows}) n;
+INSERT INTO {schema}.bodies (seq, id, payload, spec)
+SELECT n, gen_random_uuid(), '{{}}', '{{"task": "work"}}' FROM generate_series(1, {rows}) n;
+INSERT INTO {schema}.attempts (seq, number, data)
+SELECT n, 1, '[1,0,1,"completed",null,null,null,null,null]' FROM generate_series(2, {rows}, 2) n;
+INSERT INTO {schema}.labels (seq, label) SELECT n, 't' || n % 100 FROM generate_series(1, {rows}, 5) n;
+INSERT INTO {schema}.events (seq, data) SELECT n, '{{}}' FROM generate_series(1, {rows}, 5) n;
+SELECT setval('{schema}.seqs', {rows} + 1);
+"""
+
+
+async def fill(connection: Connection, schema: str, rows: int = 50_000) -> None:
+    """As many jobs, half of them done, half in line."""
+    await connection.execute(FILL.format(schema=schema, now=micros(BEGIN) - 10**9, rows=rows))
+
+
+STATES = ("never analyzed", "analyzed while empty", "freshly analyzed")
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A full store in each state of the planner's knowledge: their schemas."""
+    found: dict[str, str] = {}
+
+    async def make(state: str) -> None:
+        place = tmp_path_factory.mktemp("plans")
+        schema = f'"{schema_of(place)}"'
+        engine = postgres_engine(Rules(), Host(), place)
+        await engine.open()
+        await engine.close()
+        connection = await asyncpg.connect(shared().url())
+        for table in BIG:
+            await connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = off)")
+        tables = ", ".join(f"{schema}.{table}" for table in BIG)
+        if state == "analyzed while empty":
+            await connection.execute(f"ANALYZE {tables}")
+        await fill(connection, schema)
+        if state == "freshly analyzed":
+            await connection.execute(f"ANALYZE {tables}")
+        await connection.close()
+        found[state] = schema
+
+    for state in STATES:
+        asyncio.run(make(state))
+    return found
+
+
+@pytest.fixture(params=STATES)
+def store(request: pytest.FixtureRequest, stores: dict[str, str]) -> str:
+    return stores[request.param]
+
+
+@pytest.fixture
+async def hot(store: str) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(shared().url(), server_settings=HOT)
+    yield connection
+    connection.terminate()
+
+
+@pytest.fixture
+async def cold(store: str) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(shared().url(), server_settings=COLD)
+    yield connection
+    connection.terminate()
+
+
+class Node:
+    """One step of a plan."""
+
+    def __init__(self, found: dict[str, Any]) -> None:
+        self.kind: str = found["Node Type"]
+        self.table: str = found.get("Relation Name", "")
+        self.index: str = found.get("Index Name", "")
+        self.sought: str = found.get("Index Cond", "")
+        self.buffers: int = found.get("Shared Hit Blocks", 0) + found.get("Shared Read Blocks", 0)
+        self.below = [Node(one) for one in found.get("Plans", ())]
+
+    def all(self) -> Iterator[Node]:
+        yield self
+        for one in self.below:
+            yield from one.all()
+
+    def __repr__(self) -> str:
+        return f"{self.kind} {self.table} {self.index} [{self.sought}]"
+
+
+async def explain(connection: Connection, text: str, values: list[str] | None = None, *, run: bool = False) -> Node:
+    """The plan of a statement as the engine's connections make it; with ``run``, what it touched."""
+    count = max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
+    given = ", ".join(values or ["NULL"] * count)
+    await connection.execute(f"PREPARE asked AS {text}")
+    try:
+        options = "ANALYZE, BUFFERS, " if run else ""
+        answer = await connection.fetchval(
+            f"EXPLAIN ({options}FORMAT JSON) EXECUTE asked" + (f" ({given})" if count else "")
+        )
+    finally:
+        await connection.execute("DEALLOCATE asked")
+    return Node(json.loads(answer)[0]["Plan"])
+
+
+def check_plan(plan: Node, uses: set[str], whole: frozenset[str] = frozenset()) -> None:
+    """Every big table is reached by an index, and at a place that is looked for; ``whole`` are read from end to end."""
+    nodes = list(plan.all())
+    assert uses <= {node.index for node in nodes}, nodes
+    for node in nodes:
+        assert not (node.kind in ("Seq Scan", "Bitmap Heap Scan") and node.table in BIG), nodes
+        # Of those that wait for a moment, only the first is looked at.
+        if node.kind.startswith("Index") and node.table in BIG and node.index not in {"due", *whole}:
+            assert node.sought, f"{node} goes through the whole index: {nodes}"
+
+
+# Plans
+
+HOT_STATEMENTS: dict[str, set[str]] = {
+    "beat": {"workers_pkey", "held", "bodies_pkey", "jobs_pkey"},
+    "claimed": {"held", "bodies_pkey"},
+    "delete": {"finished", "jobs_pkey", "bodies_pkey", "attempts_pkey", "events_of_job", "labels_pkey"},
+    "get": {"bodies_id_key", "jobs_pkey"},
+    "promote": {"due", "jobs_pkey"},
+    "report": {"jobs_pkey"},
+    "unlocked": {"jobs_pkey"},
+    "overdue": {"held", "expiring", "jobs_pkey", "bodies_pkey"},
+    "lease": set(),
+    "unlease": {"leases_pkey"},
+    "insert": set(),
+}
+
+
+@pytest.mark.parametrize("verb", HOT_STATEMENTS)
+async def test_a_hot_statement_goes_by_its_indexes(hot: Connection, store: str, verb: str) -> None:
+    # All that is held is looked at, by whom it may be.
+    whole = frozenset({"held"}) if verb == "overdue" else frozenset()
+    check_plan(await explain(hot, sql(verb, store)), HOT_STATEMENTS[verb], whole)
+
+
+async def test_changes_go_by_the_key(hot: Connection, store: str) -> None:
+    for shape in ("changes_rows", "changes_document"):
+        plan = await explain(hot, sql(shape, store) + sql("apply", store))
+        check_plan(plan, {"jobs_pkey"})
+        # In the order they are given, which is that of the order numbers: everybody locks in the same order.
+        [update] = [node for node in plan.all() if node.kind == "ModifyTable" and "jobs" in repr(list(node.all()))][:1]
+        assert [node.kind for node in update.below] == ["Nested Loop"]
+        assert update.below[0].below[0].kind in ("Function Scan", "CTE Scan")
+
+
+async def test_a_claim_of_one_line_reads_it_in_order(hot: Connection, store: str) -> None:
+    plan = await explain(hot, one_line(store))
+    check_plan(plan, {"ready", "held", "due", "expiring", "workers_pkey", "jobs_pkey", "bodies_pkey"})
+    for node in plan.all():
+        if node.kind in ("Sort", "Incremental Sort"):
+            assert "ready" not in {below.index for below in node.all()}, list(plan.all())
+
+
+async def test_a_claim_of_many_lines_goes_by_the_line_index(hot: Connection, store: str) -> None:
+    plan = await explain(hot, many_lines(store))
+    check_plan(plan, {"ready", "held", "due", "expiring", "workers_pkey", "jobs_pkey", "bodies_pkey"})
+    for node in plan.all():
+        if node.index == "ready":
+            assert "line" in node.sought, node
+
+
+COLD_STATEMENTS: dict[str, tuple[set[str], list[str]]] = {
+    "history": ({"bodies_id_key", "attempts_pkey", "events_of_job"}, ["gen_random_uuid()"]),
+    "known": ({"bodies_id_key", "keys"}, ["""'{"ids": [], "keys": []}'"""]),
+    "second_look": ({"bodies_id_key", "keys"}, ["'[]'"]),
+    "workers": ({"held"}, []),
+    "forget": ({"held"}, []),
+}
+
+
+@pytest.mark.parametrize("verb", COLD_STATEMENTS)
+async def test_the_other_statements_that_are_made_often_go_by_index_too(
+    cold: Connection, store: str, verb: str
+) -> None:
+    uses, values = COLD_STATEMENTS[verb]
+    plan = await explain(cold, sql(verb, store), values)
+    nodes = list(plan.all())
+    assert uses <= {node.index for node in nodes}, nodes
+    assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG], nodes
+
+
+# What they cost
+
+
+class Watched(Pool):
+    """Statements as an engine makes them; for each claim, how many pages it touched."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__("", size=1, settings=HOT, pgbouncer=False)
+        self.alone = connection
+        self.pages = 0
+
+    async def fetch(self, text: str, *args: Any) -> list[Any]:
+        if "claim_" in text or "SKIP LOCKED" in text:
+            async with self.alone.transaction():
+                plan = await explain(self.alone, text, [_literal(one) for one in args], run=True)
+                self.pages = plan.buffers
+                raise _Rollback
+        return await self.alone.fetch(text, *args)
+
+
+class _Rollback(Exception):
+    """The claim was only tried."""
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "'{" + ",".join(map(str, value)) + "}'"
+    return f"'{value}'"
+
+
+async def pages(lab: Lab, schema: str, n: int, tasks: tuple[str, ...]) -> int:
+    """How many pages a claim of jobs of these tasks touches; it is not committed."""
+    connection = await asyncpg.connect(shared().url(), server_settings=HOT)
+    watched = Watched(connection)
+    profiles = frozenset(one.id for one in (await lab.engine.profiles()).profiles if one.task in tasks)
+    with pytest.raises(_Rollback):
+        await Claiming(watched, schema, lab.rules).claim(
+            await lab.worker(), Ask(n=n, free=n, profiles=profiles), 1, lab.now
+        )
+    await connection.close()
+    assert watched.pages > 0
+    return watched.pages
+
+
+@pytest.mark.parametrize("tasks", [("mine",), ("mine", "mine too")], ids=["one line", "two lines"])
+async def test_a_claim_touches_as_many_pages_on_a_full_table_as_on_an_empty_one(
+    lab: Lab, schema: str, tasks: tuple[str, ...]
+) -> None:
+    await lab.put_all(*(lab.job("not mine", queue=f"q{at}") for at in range(3)))  # the lines of what is filled in
+    jobs = await lab.put_all(*(lab.job(tasks[at % len(tasks)]) for at in range(200)))
+    connection = await asyncpg.connect(shared().url())
+    await connection.execute(
+        f"UPDATE {schema}.jobs SET seq = seq + 1000000; UPDATE {schema}.bodies SET seq = seq + 1000000"
+    )
+    await connection.execute(f"VACUUM {schema}.jobs, {schema}.bodies")
+    empty = await pages(lab, schema, 50, tasks)
+    # History, and jobs of others that are ahead in line.
+    await fill(connection, schema)
+    await connection.execute(f"VACUUM {schema}.jobs, {schema}.bodies")
+    full = await pages(lab, schema, 50, tasks)
+    await connection.close()
+    # Deeper trees, and no more than that: a step more on each of the ways down.
+    assert full < 2 * empty + 50, (empty, full)
+    claimed = await lab.ask(await lab.worker(), 5, tasks=tasks)
+    assert isinstance(claimed, Claimed)
+    assert [job.id for job in claimed.jobs] == [job.id for job in jobs[:5]]
+
+
+# Words and numbers
+
+
+def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_given() -> None:
+    words = {status.value for status in Status}
+    for folder, allowed in {"sql": {"queued", "running"}, "migrations": set[str]()}.items():
+        for file in (PACKAGE / folder).iterdir():
+            text = re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8"))
+            used = {word for word in re.findall(r"'(\w+)'", text) if word in words}
+            assert used <= allowed, file.name
+
+
+@pytest.mark.parametrize(
+    ("index", "statuses"),
+    {
+        "ready": {Status.QUEUED},
+        "due": DEFERRED,
+        "parked": IDLE - DEFERRED - {Status.QUEUED},
+        "held": HELD,
+        "expiring": IDLE,
+        "finished": ENDED,
+    }.items(),
+)
+async def test_what_an_index_holds_are_the_sets_of_the_core(
+    lab: Lab, schema: str, index: str, statuses: set[Status]
+) -> None:
+    connection = await asyncpg.connect(shared().url())
+    condition = await connection.fetchval(
+        "SELECT pg_get_expr(indpred, indrelid) FROM pg_index WHERE indexrelid = $1::text::regclass", f"{schema}.{index}"
+    )
+    rows = ", ".join(f"('{status.value}', {STAGES[status]}, 1)" for status in Status)
+    held = await connection.fetch(f"SELECT status FROM (VALUES {rows}) t (status, stage, act_by) WHERE {condition}")
+    await connection.close()
+    assert {row["status"] for row in held} == set(statuses)
+
+
+def test_the_stages_compared_with_in_sql_cut_where_the_sets_of_the_core_do() -> None:
+    meant = {
+        "< 3": IDLE,
+        "< 4": frozenset(Status) - ENDED,
+        ">= 4": ENDED,
+        "= 1": DEFERRED,
+        "= 2": {Status.QUEUED},
+        "= 3": HELD,
+    }
+    signs = {"<": operator.lt, ">=": operator.ge, "=": operator.eq}
+    for file in (PACKAGE / "sql").iterdir():
+        text = re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8"))
+        for sign, number in re.findall(r"\bstage (<|>=|=) (\d)", text):
+            found = {status for status in Status if signs[sign](STAGES[status], int(number))}
+            assert found == set(meant[f"{sign} {number}"]), file.name
