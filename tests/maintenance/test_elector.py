@@ -57,12 +57,12 @@ async def test_one_holds_a_duty_and_the_other_stands_by() -> None:
             assert not await other.leads()
 
 
-async def test_a_duty_is_renewed_after_a_third_of_its_lease_and_not_before() -> None:
+async def test_a_duty_is_renewed_well_before_its_lease_ends_and_not_at_once() -> None:
     async with world() as w:
         one = elector(w)
         await one.leads()
-        assert one.asks_in == 10
-        w.clock.advance(9.9)
+        assert one.asks_in == 18
+        w.clock.advance(17.9)
         w.engine.away = True
         assert await one.leads()  # needs no store
         w.clock.advance(0.2)
@@ -96,7 +96,7 @@ async def test_the_loop_ticks_at_its_pace_while_the_duty_is_renewed() -> None:
         duty = Counting(w, every=60.0)
         await run(w, duty, seconds=600)
         assert duty.ticks in (10, 11)
-        assert max(w.host.waits) <= 10
+        assert max(w.host.waits) <= 18
         assert duty.elector.token is None
         assert await w.engine.lease("duty:counting", w.holder(), 1, w.now) is not None
 
@@ -104,7 +104,7 @@ async def test_the_loop_ticks_at_its_pace_while_the_duty_is_renewed() -> None:
 async def test_only_the_holder_ticks() -> None:
     async with world() as w:
         one, other = Counting(w), Counting(w)
-        await run(w, one, other, seconds=100)
+        await run(w, one, other, seconds=300)
         assert min(one.ticks, other.ticks) == 0
         assert max(one.ticks, other.ticks) > 10
 

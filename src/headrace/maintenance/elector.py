@@ -19,10 +19,12 @@ __all__ = ["Duty", "Elector"]
 _log = logging.getLogger("headrace.maintenance")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_RENEW = 0.6
+"""Of a lease, after which it is renewed; one that lapses for want of time is taken over, and that does no harm."""
 
 
 class Elector:
-    """Holds a duty for one holder: taken when free, renewed after a third of its lease, given back on stop."""
+    """Holds a duty for one holder: taken when free, renewed well before its lease ends, given back on stop."""
 
     def __init__(self, engine: Engine, host: Host, holder: UUID, duty: str, seconds: float) -> None:
         self.engine, self.host, self.holder, self.duty, self.seconds = engine, host, holder, duty, seconds
@@ -44,7 +46,7 @@ class Elector:
         self.token = token
         # Those who stand by ask out of step with one another.
         spread = 1.0 if token is not None else 0.75 + self.host.dice.chance() / 4
-        self._ask_at = asked + self.seconds / 3 * spread
+        self._ask_at = asked + self.seconds * _RENEW * spread
         return token is not None
 
     @property

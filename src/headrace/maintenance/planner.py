@@ -22,7 +22,7 @@ __all__ = ["Planner"]
 
 _log = logging.getLogger("headrace.planner")
 
-_LONGEST_PAUSE = 10.0
+_LONGEST_PAUSE = 15.0
 
 
 class Planner(Duty):
@@ -63,7 +63,7 @@ class Planner(Duty):
 
     def pause(self) -> float:
         """Seconds until the next fire; hints may be lost, so never for long."""
-        longest = min(_LONGEST_PAUSE, self.rules.lease / 3)
+        longest = min(_LONGEST_PAUSE, self.rules.lease / 2)
         if self.next_due is None:
             return longest
         return min(longest, max(0.0, (self.next_due - self.host.clock.now()).total_seconds()))

@@ -24,6 +24,7 @@ class Pruner(Duty):
     """Deletes in batches, once a minute; live jobs are never touched."""
 
     name = "pruner"
+    share = 4.0  # old jobs can wait
 
     def __init__(
         self,

@@ -23,7 +23,8 @@ __all__ = ["Sweeper"]
 _log = logging.getLogger("headrace.sweeper")
 
 _LOOKS = 3
-_LONGEST_PAUSE = 2.5
+_PAUSE = 0.85
+"""Of a beat; three looks fit into a lease, none is further from the last than counts as watching."""
 _TRIES = 10
 
 _CERTAIN = frozenset({None, Cause.LEASE, Cause.BEAT})
@@ -41,14 +42,26 @@ class Sweeper(Duty):
         self._limit = limit
         self._beats: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
         self._late: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
+        self._promote_at = float("-inf")
+        self._quiet = False
+        """Whether the last sweep found no question open; then the next round leaves it out."""
 
     def pause(self) -> float:
         """Seconds until the next look."""
-        return min(_LONGEST_PAUSE, self.rules.beat / 4) * self._jitter()
+        return self.rules.beat * _PAUSE * self._jitter()
 
     async def tick(self) -> int:
         """Promote, look at the workers, sweep; how many jobs and workers were moved."""
-        return await self.promote() + await self.look() + await self.sweep()
+        moved = 0
+        # Every claim promotes first, so this is for stores where nobody claims just now.
+        if self.host.clock.monotonic() >= self._promote_at:
+            moved += await self.promote()
+            self._promote_at = self.host.clock.monotonic() + self.rules.lease
+        buried = await self.look()
+        if buried or not self._quiet:
+            return moved + buried + await self.sweep()
+        self._quiet = False
+        return moved
 
     async def promote(self) -> int:
         """Queue everything that is due."""
@@ -92,6 +105,7 @@ class Sweeper(Duty):
         while True:
             before = clock.monotonic()
             rows = await self.engine.overdue(clock.now(), self._limit)
+            self._quiet = first and not rows
             late = [(row.job.id, row.job.epoch) for row in rows if not self._certain(row)]
             if first:
                 self._late.look(late, before, clock.monotonic())
