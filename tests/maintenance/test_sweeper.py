@@ -208,7 +208,7 @@ async def test_a_leader_that_dies_with_its_worker_is_replaced_and_buried() -> No
         while player.id in await w.alive():
             w.clock.advance(await next_one.round())
         # The duty's lease, the next asking, a lease of watching, one more look.
-        assert w.clock.monotonic() - began <= 15 + 9 + 30 + 8.5
+        assert w.clock.monotonic() - began <= 22.5 + 13.5 + 30 + 8.5
 
 
 # Losses

@@ -35,7 +35,7 @@ class Sweeper(Duty):
     """Asks the standing questions about held, due and expiring jobs; two at once do no harm."""
 
     name = "sweeper"
-    share = 0.5  # whoever takes over must watch for a whole lease before it may bury the one before it
+    share = 0.75  # whoever takes over must watch for a whole lease before it may bury the one before it
 
     def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID, *, limit: int = MAX_BATCH) -> None:
         super().__init__(engine, lanes, host, holder)
