@@ -12,12 +12,14 @@ from uuid import UUID
 
 import pytest
 
-from headrace.core.status import Status
+from headrace import JobHandle
+from headrace.core.status import Outcome, Status
 from headrace.errors import Unavailable
-from tests.crash.app import app, nothing, work
+from tests.crash.app import app, nothing, waits_for, work
 from tests.support.crew import Crew, crew
 from tests.support.invariants import check_store
 from tests.support.postgres import Server
+from tests.support.proxy import Proxy
 from tests.support.until import until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("crash server")]
@@ -170,3 +172,52 @@ async def test_eight_processes_drain_fifty_thousand_jobs_each_finished_once(serv
 
 async def _eight_are_here() -> bool:
     return len(await app.workers()) == 8
+
+
+async def test_a_worker_whose_connections_fall_silent_goes_on_with_others_and_is_not_buried(
+    server: Server, tmp_path: Path
+) -> None:
+    """Nothing arrives any more and nobody is told, as when a firewall forgets; the server itself is well."""
+    direct, gate, note = server.url(server.create_database()), tmp_path / "go", tmp_path / "runs"
+    async with Proxy(direct) as proxy:
+        there = tmp_path / "there"
+        there.mkdir()
+        with (
+            app.override(url=direct),
+            crew(proxy.url, tmp_path, beat=1.0, lease=6.0) as workers,
+            crew(direct, there, beat=1.0, lease=6.0) as others,
+        ):
+            async with app:
+                workers.hire("--queues", "default")
+                handle = await waits_for.submit(str(gate), str(note))
+                await until(partial(_has_status, handle, Status.RUNNING), within=30)
+                others.hire("--queues", "other")  # sweeps when the first no longer does
+                await until(partial(_beats, 2), within=30)
+                [name] = {row.info.id for row in await app.workers() if row.holds}
+                heard = await _beats_of(name)
+                proxy.silence()
+                await until(partial(_beats_on, name, heard + 6), within=60, what="six beats by another way")
+                gate.touch()
+                assert await handle.result(timeout=60) == 1
+                assert {row.info.id for row in await app.workers() if row.alive} >= {name}
+                assert not any("declared dead" in workers.said(member) for member in workers.members)
+                histories = await check_store(app.engine)
+                assert [one.outcome for one in histories[handle.id].attempts] == [Outcome.COMPLETED]
+
+
+async def _has_status(handle: JobHandle[int], status: Status) -> bool:
+    return (await handle.refresh()).status is status
+
+
+async def _beats(count: int) -> bool:
+    rows = await app.workers()
+    return len(rows) == 2 and all(row.beats >= count for row in rows)
+
+
+async def _beats_of(worker: UUID) -> int:
+    [beats] = [row.beats for row in await app.workers() if row.info.id == worker and row.alive]
+    return beats
+
+
+async def _beats_on(worker: UUID, count: int) -> bool:
+    return await _beats_of(worker) >= count

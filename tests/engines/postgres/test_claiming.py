@@ -44,7 +44,7 @@ class Held(Pool):
         super().__init__("", size=1, settings=HOT, pgbouncer=False)
         self.alone = connection
 
-    async def fetch(self, text: str, *args: Any) -> list[Any]:
+    async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
         return await self.alone.fetch(text, *args)
 
 

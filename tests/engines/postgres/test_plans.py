@@ -231,7 +231,7 @@ class Watched(Pool):
         self.alone = connection
         self.pages = 0
 
-    async def fetch(self, text: str, *args: Any) -> list[Any]:
+    async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
         if "claim_" in text or "SKIP LOCKED" in text:
             async with self.alone.transaction():
                 plan = await explain(self.alone, text, [_literal(one) for one in args], run=True)

@@ -76,14 +76,14 @@ class Pool:
         if pool is not None:
             pool.terminate()
 
-    async def fetch(self, text: str, *args: Any) -> list[Any]:
-        """The rows one statement answers, in a transaction of its own."""
+    async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
+        """The rows one statement answers, in a transaction of its own; ``patience`` if it cannot wait for as long."""
         async with self.connection() as connection:
             if self._pgbouncer:  # otherwise parsing and running might meet two different sessions of the server
                 async with connection.transaction():
-                    await connection.execute(self._say)
-                    return await connection.fetch(text, *args)
-            return await connection.fetch(text, *args)
+                    await connection.execute(self._say, timeout=patience)
+                    return await connection.fetch(text, *args, timeout=patience)
+            return await connection.fetch(text, *args, timeout=patience)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:

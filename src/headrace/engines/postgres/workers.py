@@ -32,8 +32,10 @@ class Workers:
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
         args = (worker, encode(beat), micros(now), old, list(beat.held))
+        # On a connection that fell silent it must be given up in time to be heard by another way.
+        patience = min(self._rules.silence, 30.0)
         beats, profiles_rev, settings_rev, cancels, forgotten = (
-            await self._hot.fetch(sql("beat", self._schema), *args)
+            await self._hot.fetch(sql("beat", self._schema), *args, patience=patience)
         )[0]
         if beats is None:
             return Dead()
