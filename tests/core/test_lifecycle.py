@@ -178,6 +178,25 @@ def test_completing() -> None:
     )
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_completing_leaves_most_fields_alone(recorded: bool, cancelled: bool) -> None:
+    job = given(submitted(dedup="k", not_after=99))
+    failed = lifecycle.finish(started(job), Failed(error=OOPS), at(1), 0.5, RULES).job  # a life before
+    job = given(replace(failed, status=Status.QUEUED, unstarted_losses=3, redrives=2), now=at(60))
+    if cancelled:
+        job = asked(job)
+    if recorded:
+        job = started(job, at(70))
+    done = lifecycle.finish(job, Completed("1"), at(80), 0.5, RULES, at(70)).job
+    assert not set(differs(job, done)) & lifecycle.KEPT_BY_COMPLETE
+    fields = set(Job.__struct_fields__) - lifecycle.KEPT_BY_COMPLETE
+    assert set(differs(job, done)) <= fields
+    # What an engine writes without being told.
+    assert (done.status, done.worker, done.claim, done.act_by, done.error) == (Status.COMPLETED, None, None, None, None)
+    assert (done.unstarted_losses, done.finished_at) == (0, done.updated_at)
+
+
 def test_a_completed_job_keeps_what_its_progress_said_and_no_old_error() -> None:
     job = replace(running(), progress=Progress(40.0, "words", "step"), error=OOPS)
     done = end(job, Completed()).job

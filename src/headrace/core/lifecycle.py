@@ -20,7 +20,19 @@ from headrace.core.rules import Rules
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 from headrace.core.table import check
 
-__all__ = ["accept", "admit", "finish", "lose", "may_ride", "progress", "release", "start", "submit", "unblock"]
+__all__ = [
+    "KEPT_BY_COMPLETE",
+    "accept",
+    "admit",
+    "finish",
+    "lose",
+    "may_ride",
+    "progress",
+    "release",
+    "start",
+    "submit",
+    "unblock",
+]
 
 _DONE = Progress(100.0)
 
@@ -130,6 +142,25 @@ def finish(
         case Released():
             decided = release(seen, now)
     return decided if seen is job else replace(decided, rev=job.rev)
+
+
+KEPT_BY_COMPLETE = frozenset(
+    {
+        "id",
+        "spec",
+        "payload_text",
+        "seq",
+        "arrived_at",
+        "available_at",
+        "assigned_at",
+        "accepted_at",
+        "redrives",
+        "waits",
+        "not_after",
+        "cancel_requested_at",
+    }
+)
+"""The fields that completing a job, its start included, leaves as they are: an engine need not write them."""
 
 
 def _complete(job: Job, result_text: str, now: datetime) -> Change:

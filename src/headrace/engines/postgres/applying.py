@@ -19,12 +19,16 @@ from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
     TEXTS_OF_CHANGE,
+    TEXTS_OF_COMPLETE,
     TEXTS_OF_REPORT,
     Reader,
+    Texts,
     columns,
     held_key,
     key_lock,
+    lines_lock,
     row_of_change,
+    row_of_complete,
     row_of_report,
 )
 from headrace.engines.record import Micros, encode, judge
@@ -74,7 +78,10 @@ class Applying:
 
     def __init__(self, warm: Pool, cold: Pool, schema: str) -> None:
         self._warm, self._cold, self._schema = warm, cold, schema
-        self._text = sql("changes_rows", schema) + sql("apply", schema)
+        self._complete, self._report = sql("complete", schema), sql("report", schema)
+        self._other = sql("changes_rows", schema) + sql("apply", schema)
+        self._locked: set[int] = set()
+        """Jobs that a transaction of somebody's held when they were last looked at."""
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold; verdicts in the same order."""
@@ -90,12 +97,15 @@ class Applying:
 
     async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take."""
-        at = Micros()
-        rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
-        took = await self._change(self._text, rows, TEXTS_OF_CHANGE) if rows else []
-        if len(rows) < len(changes):
+        at, texts = Micros(), Texts()
+        if all(one.verb is Verb.COMPLETE for one in changes.values()):  # most batches by far, and they write the least
+            rows = [row_of_complete(place, one, at, texts) for place, one in changes.items()]
+            took = await self._change(self._complete, rows, TEXTS_OF_COMPLETE)
+        else:
             reports = [row_of_report(place, one, at) for place, one in changes.items() if one.verb is Verb.PROGRESS]
-            took += await self._change(sql("report", self._schema), reports, TEXTS_OF_REPORT)
+            rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
+            took = await self._change(self._other, rows, TEXTS_OF_CHANGE)
+            took += await self._change(self._report, reports, TEXTS_OF_REPORT)
         if len(took) == len(changes):
             return {}
         there = set(took)
@@ -104,16 +114,24 @@ class Applying:
     async def _change(self, text: str, rows: list[tuple[Any, ...]], texts: frozenset[int]) -> list[int]:
         """Write the rows; the places of those that took."""
         rows.sort(key=_by_seq)  # everybody locks in the same order
+        if self._locked and (known := [row[_SEQ] for row in rows if row[_SEQ] in self._locked]):
+            await self._look_whether_locked(known)
+            rows = [row for row in rows if row[_SEQ] not in self._locked]
+        if not rows:
+            return []
         try:
             return _places((await self._warm.fetch(text, *columns(rows, texts)))[0][0])
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
-        # A transaction of somebody's holds one of these jobs. The others need not wait for it.
-        free = await self._warm.fetch(sql("unlocked", self._schema), [row[_SEQ] for row in rows])
-        seqs = {seq for (seq,) in free}
-        rows = [row for row in rows if row[_SEQ] in seqs]
+        # A transaction of somebody's holds one of these jobs. The others need not wait for it, now or the next time.
+        await self._look_whether_locked([row[_SEQ] for row in rows])
+        rows = [row for row in rows if row[_SEQ] not in self._locked]
         return _places((await self._warm.fetch(text, *columns(rows, texts)))[0][0]) if rows else []
+
+    async def _look_whether_locked(self, seqs: list[int]) -> None:
+        free = {seq for (seq,) in await self._warm.fetch(sql("unlocked", self._schema), seqs)}
+        self._locked = (self._locked | set(seqs)) - free
 
     async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:
@@ -137,6 +155,8 @@ class Applying:
                     # As inserts do: two that want the same key do so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
                 if change.verb is Verb.RETRY:
+                    # The profile of an ended job may be collected; not while this is held, as inserts do.
+                    await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
                     await connection.execute(sql("revive", self._schema), [change.job.seq])
                 return await run_steps(connection, self.steps(change))
         except Unavailable as error:

@@ -18,14 +18,18 @@ from headrace.engines.record import STAGES, Micros, Moments, State, encode, key_
 __all__ = [
     "RECORD",
     "TEXTS_OF_CHANGE",
+    "TEXTS_OF_COMPLETE",
     "TEXTS_OF_NEW",
     "TEXTS_OF_REPORT",
     "Reader",
+    "Texts",
     "columns",
     "held_key",
     "key_lock",
     "label",
+    "lines_lock",
     "row_of_change",
+    "row_of_complete",
     "row_of_new",
     "row_of_report",
 ]
@@ -159,6 +163,11 @@ def key_lock(schema: str, job: Job) -> int:
     return lock_number(schema, "key", held_key(job) or "")
 
 
+def lines_lock(schema: str) -> int:
+    """The advisory lock that whoever puts a job in line holds shared, and a collection of lines alone."""
+    return lock_number(schema, "lines")
+
+
 def label(text: str | None) -> str | None:
     """A label as the store keeps it."""
     return text if text is None or len(text) <= _LONG else text[0] + digest(text)
@@ -173,6 +182,15 @@ def _labels(job: Job) -> str | None:
 TEXTS_OF_NEW = frozenset({2, 9, 10, 11, 12})
 TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
 TEXTS_OF_REPORT = frozenset({3})
+TEXTS_OF_COMPLETE = frozenset({9, 10, 11, 12})
+
+
+class Texts(dict[msgspec.Struct, str]):
+    """Values as JSON text, each encoded once: those of one batch are mostly the same."""
+
+    def __missing__(self, key: msgspec.Struct) -> str:
+        self[key] = text = encode(key)
+        return text
 
 
 def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
@@ -228,6 +246,26 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         None if attempt is None else attempt.number,
         None if attempt is None else past_of(attempt, at),
         None if change.event is None else encode(change.event),
+    )
+
+
+def row_of_complete(place: int, change: Change, at: Micros, texts: Texts) -> tuple[Any, ...]:
+    """A complete of a worker's as ``complete.sql`` takes it."""
+    job, attempt = change.job, change.attempt
+    return (
+        place,
+        job.seq,
+        change.rev,
+        job.rev,
+        at[job.finished_at],
+        job.epoch,
+        change.id,
+        None if attempt is None else attempt.number,
+        change.key is Key.RELEASE,
+        None if job.progress is None else texts[job.progress],
+        state_of(job, at),
+        job.result_text,
+        None if attempt is None else past_of(attempt, at),
     )
 
 

@@ -61,6 +61,8 @@ CREATE TABLE {schema}.jobs (
   stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
                                           -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
   status              text NOT NULL,
+  number              integer,            -- the attempt that completed the job: nothing comes after it, so it is kept
+  attempt             text,               -- here, [JSON] as in attempts, without a row of its own
   held_key            text,               -- [task, dedup key], or its digest, while the job holds it
   progress            text,               -- {JSON}
   state               text,               -- [JSON] of what no statement looks at (record.State); null: as submitted
@@ -77,6 +79,8 @@ CREATE INDEX parked ON {schema}.jobs (line) WHERE stage = 0;
 CREATE INDEX held ON {schema}.jobs (worker, claim) WHERE stage = 3;
 CREATE INDEX expiring ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3;
 CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
+-- Lost unstarted, and with a last moment to start: few, and every claim counts those that are past it.
+CREATE INDEX fragile ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0;
 CREATE UNIQUE INDEX keys ON {schema}.jobs (held_key) WHERE held_key IS NOT NULL;
 
 -- What never changes after the submit.

@@ -20,5 +20,5 @@ go AS MATERIALIZED (
 -- Passed over because they expired, but claims must end in front of them: see below.
 marks AS MATERIALIZED (
   SELECT count(*) AS n FROM {schema}.jobs
-  WHERE act_by <= $5 AND act_by IS NOT NULL AND stage < 3 AND unstarted_losses >= $9
+  WHERE act_by <= $5 AND act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0 AND unstarted_losses >= $9
 ),

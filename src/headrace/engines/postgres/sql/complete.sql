@@ -1,0 +1,18 @@
+-- Complete jobs, each if its rev still holds. A complete writes no more than this (core.lifecycle.KEPT_BY_COMPLETE).
+-- $1 to $13: place, seq, rev before, rev, moment, epoch, change, number of the attempt, whether a key is released,
+-- progress, state, result, attempt; those of numbers as texts. Answers the places of those that took.
+WITH completed AS (
+  UPDATE {schema}.jobs j SET
+    rev = c.rev, status = 'completed', stage = 4, updated_at = c.at, finished_at = c.at, epoch = c.epoch, worker = NULL,
+    claim = NULL, act_by = NULL, unstarted_losses = 0, unnamed = 0, progress = c.progress, state = c.state,
+    change = c.change, result = c.result, error = NULL, number = c.number, attempt = c.attempt,
+    held_key = CASE WHEN c.released THEN NULL ELSE j.held_key END
+  FROM unnest(
+    $1::text::integer[], $2::text::bigint[], $3::text::integer[], $4::text::integer[], $5::text::bigint[],
+    $6::text::integer[], $7::text::bigint[], $8::text::integer[], $9::text::boolean[], $10::text[], $11::text[],
+    $12::text[], $13::text[])
+  AS c (place, seq, rev_before, rev, at, epoch, change, number, released, progress, state, result, attempt)
+  WHERE j.seq = c.seq AND j.rev = c.rev_before
+  RETURNING c.place
+)
+SELECT coalesce(json_agg(place), '[]')::text FROM completed
