@@ -58,7 +58,7 @@ async def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path, monk
         ("postgresql://h/d?schema=a-b", "letters, digits and _.*'a-b'"),
         ("postgresql://h/d?schema=pg_x", "not begin with pg_"),
         ("postgresql://h/d?pool=many", "number of connections.*'many'"),
-        ("postgresql://h/d?pool=4", "at least 5"),
+        ("postgresql://h/d?pool=5", "at least 6"),
         ("postgresql://h/d?pgbouncer=yes", "pgbouncer must be 1.*'yes'"),
         ("postgresql://h/d?migrate=yes", "migrate must be 'auto'.*'yes'"),
         ("postgresql://h/d?listen_url=h2", "listen_url must be a postgresql:// URL"),
@@ -89,7 +89,7 @@ async def test_postgresql_is_wired_with_its_parameters(scheme: str, tmp_path: Pa
     server = shared()
     schema, rest = schema_of(tmp_path), server.dsn.partition("://")[2]
     listen = quote(f"{scheme}://{rest}", safe="")
-    url = f"{scheme}://{rest}?schema={schema}&pool=5&listen_url={listen}&pgbouncer=1&migrate=auto&sslmode=disable"
+    url = f"{scheme}://{rest}?schema={schema}&pool=6&listen_url={listen}&pgbouncer=1&migrate=auto&sslmode=disable"
     engine = make(url)
     assert engine.name == "postgresql"
     await engine.open()

@@ -56,6 +56,8 @@ async def apply(connection: Connection, schema: str, now: datetime) -> list[str]
     if not await pending(connection, schema):
         return []
     async with connection.transaction():
+        # Whatever the default is: what was waited for must be seen.
+        await connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         await connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(schema, "migrate"))
         steps = await pending(connection, schema)  # another process may have been faster
         if len(steps) == len(available()):

@@ -1,4 +1,4 @@
-"""Connections: as many as are needed at once, no more than allowed, of two kinds."""
+"""Connections: as many as are needed at once, no more than allowed, of several kinds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ import asyncpg
 from headrace.engines.postgres.connection import Connection, raise_meaning
 from headrace.errors import NotOpen
 
-__all__ = ["COLD", "HOT", "WARM", "Pool", "connect_once"]
+__all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once"]
+
+_OUR_TRANSACTIONS = {
+    # What was waited for must be seen, whatever the role or the database defaults to.
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+}
 
 _DOWN_THE_INDEX = {
     # The few statements of the hot path have one sensible plan each: down the index, row by row, whatever the planner
@@ -25,16 +31,18 @@ _DOWN_THE_INDEX = {
     # A job that a transaction of the user's holds must not hold up all the others for long.
     "lock_timeout": "1s",
 }
-HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX}
+HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX, **_OUR_TRANSACTIONS}
 """For statements that leave the planner no choice: planned once, and kept."""
-WARM = {"plan_cache_mode": "force_custom_plan", **_DOWN_THE_INDEX}
+WARM = {"plan_cache_mode": "force_custom_plan", **_DOWN_THE_INDEX, **_OUR_TRANSACTIONS}
 """For joins with a table that changes: for an empty one every order of joining costs the same, so these are planned for
 the table as it is now."""
-COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off"}
+COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_OUR_TRANSACTIONS}
+"""For all the others."""
 
 _PATIENCE = 30.0
-"""Seconds for a statement of the hot path, beyond which the way to the server counts as broken."""
-_LONG_PATIENCE = 300.0
+"""Seconds for a statement, beyond which the way to the server counts as broken."""
+LONG_PATIENCE = 300.0
+"""Seconds for one that may have to look at every job, or is the user's."""
 
 
 class _Connection(Connection):
@@ -53,8 +61,9 @@ class Pool:
         self._url, self._size, self._pgbouncer = url, size, pgbouncer
         self._settings = dict(settings)
         # A pooler in between keeps no settings and no statements for us: they are said again in each transaction.
-        self._say = ";".join(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())
-        self._patience = _LONG_PATIENCE if long else _PATIENCE
+        said = [f"SET LOCAL {name} = '{value}'" for name, value in settings.items() if name not in _OUR_TRANSACTIONS]
+        self._say = ";".join(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", *said])
+        self._patience = LONG_PATIENCE if long else _PATIENCE
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     async def open(self) -> None:
@@ -101,6 +110,8 @@ class Pool:
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection in a transaction that ends with the block; errors come out as what they mean."""
         async with self.connection() as connection, connection.transaction():
+            if self._pgbouncer:
+                await connection.execute(self._say)
             yield connection
 
     @asynccontextmanager
@@ -141,7 +152,7 @@ class Pool:
 async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
     """A connection outside of any pool; its user closes it."""
     try:
-        return await asyncpg.connect(url, timeout=timeout, **_kept({}, pgbouncer))
+        return await asyncpg.connect(url, timeout=timeout, **_kept({} if pgbouncer else _OUR_TRANSACTIONS, pgbouncer))
     except Exception as error:
         raise_meaning(error, sent=False)
 

@@ -30,8 +30,8 @@ _events = msgspec.json.Decoder(tuple[Event, ...]).decode
 class Reading:
     """The verbs that only look, for one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str) -> None:
-        self._hot, self._cold, self._schema = hot, cold, schema
+    def __init__(self, hot: Pool, cold: Pool, search: Pool, schema: str) -> None:
+        self._hot, self._cold, self._search, self._schema = hot, cold, search, schema
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))
@@ -39,7 +39,7 @@ class Reading:
         return [jobs.get(id) for id in ids]
 
     async def history(self, id: UUID) -> History:
-        rows = await self._cold.fetch(sql("history", self._schema), id)
+        rows = await self._search.fetch(sql("history", self._schema), id)
         if not rows:
             return History()
         attempts, events = rows[0]
@@ -68,7 +68,7 @@ class Reading:
         while len(found) <= limit:
             # What the server lets through for a text may still not match.
             chunk = limit + 1 - len(found) if filter.text is None else _CHUNK
-            rows = await self._cold.fetch(sql("find", self._schema), place, chunk, *terms)
+            rows = await self._search.fetch(sql("find", self._schema), place, chunk, *terms)
             jobs = Reader().jobs(rows)
             found += [job for job in jobs if matches(job, filter, now)]
             if len(jobs) < chunk:
@@ -80,7 +80,7 @@ class Reading:
         return Page(items, str(items[-1].seq) if items else cursor)
 
     async def count(self, now: datetime) -> list[Count]:
-        rows = await self._cold.fetch(sql("count", self._schema), micros(now))
+        rows = await self._search.fetch(sql("count", self._schema), micros(now))
         counts = [
             Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
             for queue, status, jobs, oldest in rows
@@ -88,7 +88,7 @@ class Reading:
         return sorted(counts, key=lambda count: (count.queue, count.status))
 
     async def ledger(self) -> Ledger:
-        return Ledger(*(await self._cold.fetch(sql("ledger", self._schema)))[0])
+        return Ledger(*(await self._search.fetch(sql("ledger", self._schema)))[0])
 
     async def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
         """Remove up to ``limit`` ended jobs with all that is kept of them."""

@@ -49,8 +49,9 @@ from headrace.host import Host
 
 __all__ = ["PostgresEngine"]
 
-_WARM_SIZE, _COLD_SIZE = 2, 2
-_LEAST = _WARM_SIZE + _COLD_SIZE + 1
+_WARM_SIZE, _COLD_SIZE, _SEARCH_SIZE = 2, 2, 1
+_REST = _WARM_SIZE + _COLD_SIZE + _SEARCH_SIZE
+_LEAST = _REST + 1
 
 
 class PostgresEngine:
@@ -83,11 +84,14 @@ class PostgresEngine:
         self._schema, self._name = check_schema(schema), schema
         self._size, self._pgbouncer, self._migrate = pool, pgbouncer, migrate
         self._listen_url = listen_url or (None if pgbouncer else url)
-        self._hot = Pool(url, size=pool - _WARM_SIZE - _COLD_SIZE, settings=HOT, pgbouncer=pgbouncer)
+        self._hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
         self._warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer)
-        self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
-        # Apart from the others: a handler's transaction may take its time.
+        self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer)
+        # Apart from the others: a search or a count may have to look at every job.
+        self._search = Pool(url, size=_SEARCH_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
+        # And these: a handler's transaction may take its time. It has the isolation that the user's are set to have.
         self._lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
+        self._pools = (self._hot, self._warm, self._cold, self._search, self._lent)
         connect = None if self._listen_url is None else self._connect_listener
         self._bus = NotifyBus(schema, host, notify=self._notify, connect=connect, beat=rules.beat)
         self.bus: Bus = self._bus
@@ -99,7 +103,7 @@ class PostgresEngine:
         self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus)
         self._claiming = Claiming(self._hot, self._schema, self.rules)
         self._applying = Applying(self._warm, self._cold, self._schema)
-        self._reading = Reading(self._hot, self._cold, self._schema)
+        self._reading = Reading(self._hot, self._cold, self._search, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
         self._documents = Documents(self._hot, self._cold, self._schema)
 
@@ -115,7 +119,7 @@ class PostgresEngine:
                 await migrate.apply(connection, self._schema, self._host.clock.now())
             await migrate.check(connection, self._schema)
         self._remember_nothing()
-        for pool in (self._hot, self._warm, self._cold, self._lent):
+        for pool in self._pools:
             await pool.open()
         self._bus.open()
         self._open = True
@@ -123,7 +127,7 @@ class PostgresEngine:
     async def close(self) -> None:
         self._open = False
         await self._bus.close()
-        for pool in (self._hot, self._warm, self._cold, self._lent):
+        for pool in self._pools:
             await pool.close()
 
     async def exists(self) -> bool:
