@@ -61,7 +61,7 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
     _check_drafts(app, drafts)
-    unique = list({draft.id: draft for draft in drafts}.values())
+    unique = list({draft.id.int: draft for draft in drafts}.values())
     connections = {id(draft.options.get("connection")): draft.options.get("connection") for draft in unique}
     if len(connections) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
@@ -72,6 +72,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         _tell_parent()
         answers = await session.lanes.insert_many(_jobs_of(unique, session.host.clock.now()))
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
+    if len(unique) == len(drafts):
+        return handles
     by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id] for draft in drafts]
 

@@ -196,19 +196,20 @@ def labels_of(job: Job) -> Iterable[str]:
     return labels
 
 
-_UNSET = (None,) * 6
-
-
 def is_new(job: Job) -> bool:
     """Whether it is as submit makes it: all that an insert writes."""
     return (
         job.rev == 1
         and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
-        and (job.worker, job.claim, job.assigned_at, job.accepted_at, job.started_at, job.first_started_at)
-        == _UNSET[:6]
-        and (job.finished_at, job.cancel_requested_at, job.reason, job.streak, job.progress) == _UNSET[:5]
-        and job.result_text is None
-        and job.error is None
+        and job.worker
+        is job.claim
+        is job.assigned_at
+        is job.accepted_at
+        is job.started_at
+        is job.first_started_at
+        is None
+        and job.finished_at is job.cancel_requested_at is job.reason is job.streak is job.progress is None
+        and job.result_text is job.error is None
     )
 
 

@@ -40,8 +40,16 @@ def _job_id(job: Job) -> UUID:
     return job.id
 
 
+def _job_number(job: Job) -> int:
+    return job.id.int  # hashed by the interpreter itself, which a UUID is not
+
+
 def _change_id(change: Change) -> UUID:
     return change.job.id
+
+
+def _change_number(change: Change) -> int:
+    return change.job.id.int
 
 
 class Lanes:
@@ -57,7 +65,7 @@ class Lanes:
                 name=name,
                 identify=_job_id,
                 weigh=_insert_weight,
-                distinct=_job_id,
+                distinct=_job_number,
                 capacity=_SUBMITS_WAITING,
                 patience=patience,
             )
@@ -69,7 +77,7 @@ class Lanes:
                 name=name,
                 identify=_change_id,
                 weigh=_change_weight,
-                distinct=_change_id,
+                distinct=_change_number,
                 patience=patience,
             )
 
@@ -96,7 +104,8 @@ class Lanes:
             chunk = jobs[start : start + MAX_ROWS]
             lane = self._plain if all(job.spec.dedup is None for job in chunk) else self._keyed
             told = await lane.put_many(chunk)
-            answers += [await self._accepted(job, answer) for job, answer in zip(chunk, told, strict=True)]
+            for job, answer in zip(chunk, told, strict=True):
+                answers.append(await self._accepted(job, answer) if isinstance(answer, Refused) else answer)
         return answers
 
     async def _accepted(self, job: Job, answer: InsertAnswer) -> Inserted | Duplicated:

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from headrace.core.claim import Ask, Grant, grant, order
 from headrace.core.job import Job
 from headrace.core.rules import Rules
@@ -23,7 +25,6 @@ _GROWTH = 4
 """How many times as many are read of each line that is still ahead, the next time."""
 
 _SPARE = 50
-"""Jobs that are looked at beyond those that are wanted, because others may be taking some."""
 _FAR = 100_000
 """No claim looks further."""
 
@@ -53,11 +54,13 @@ class Claiming:
         self._hot, self._schema, self._rules = hot, schema, rules
         self._served = Served(hot, schema)
         self._one, self._many = one_line(schema), many_lines(schema)
+        self._spare = _SPARE
+        """How many jobs to look at beyond those that are wanted; more, where others are often in the way."""
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Promote what is due, then give the worker the first jobs in order that it may take."""
         given = grant(worker, ask, request, now, self._rules)
-        serving, promoted, reach = await self._served.of(ask), False, ask.n + _SPARE
+        serving, promoted, reach = await self._served.of(ask), False, ask.n + self._spare
         while True:
             rows = await self._ask(given, ask, serving, promoted, reach)
             head = rows[0]
@@ -78,7 +81,12 @@ class Claiming:
                 reach *= 8  # others are just taking all that we looked at: look further
             else:
                 reader = Reader()
-                return self._claimed(head, [reader.claimed(row[_HEAD:], given) for row in rows[1:]], serving)
+                jobs = [reader.claimed(row[_HEAD:], given) for row in rows[1:]]
+                more = len(jobs) < ask.n and reach <= head[_SEEN]
+                self._spare = min(self._spare * 4, _FAR) if more else max(self._spare // 2, _SPARE)
+                claimed = self._claimed(head, jobs, serving)
+                # Others took some of what was looked at, and there is more behind it: worth asking again at once.
+                return replace(claimed, next_due=now) if more else claimed
 
     async def _ask(self, given: Grant, ask: Ask, serving: Serving, promoted: bool, reach: int) -> Sequence[Any]:
         terms = (

@@ -20,7 +20,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_steps
 from headrace.engines.postgres.lines import Lines
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.postgres.rows import RECORD, TEXTS_OF_NEW, Reader, columns, held_key, key_lock, row_of_new
+from headrace.engines.postgres.rows import RECORD, TEXTS_OF_NEW, Reader, Specs, columns, held_key, key_lock, row_of_new
 from headrace.engines.record import Micros, encode, is_new, key_of, place_of, sort_out, too_many
 from headrace.errors import Unavailable
 from headrace.steps import Statement, Steps
@@ -113,13 +113,20 @@ class Inserting:
         return [Refused(_busy(job)) for job in jobs]
 
     async def _insert_new(self, jobs: list[Job]) -> list[InsertAnswer]:
-        at, lines = Micros(), self._lines
-        rows = [row_of_new(job, lines.of(place_of(job)), at) for job in jobs]
+        at, specs, lines = Micros(), Specs(), self._lines
+        by_spec = {id(job.spec): job for job in jobs}
+        line = {id(job.spec): lines.of(place_of(job)) for job in by_spec.values()}
+        rows = [row_of_new(job, line[id(job.spec)], at, specs.place(job.spec)) for job in jobs]
         # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
-        hints = self._bus.ready_now({job.spec.queue for job in jobs})
-        channels, messages = [channel for channel, _ in hints], [message for _, message in hints]
-        gate = (lines.collected, lines.lock)
-        found = await self._hot.fetch(self._text, *columns(rows, TEXTS_OF_NEW), *gate, channels, messages)
+        hints = self._bus.ready_now({job.spec.queue for job in by_spec.values()})
+        args = (*columns(rows, TEXTS_OF_NEW), lines.collected, lines.lock)
+        try:
+            found = await self._hot.fetch(self._text, *args, *_unzipped(hints), specs.texts)
+        except Unavailable as error:
+            if not hints or "NOTIFY" not in str(error):
+                raise
+            # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
+            found, hints = await self._hot.fetch(self._text, *args, [], [], specs.texts), []
         seqs = found[0][0]
         if seqs is None:
             raise _Collected
@@ -179,7 +186,11 @@ class Inserting:
             return []
         at = Micros()
         rows = [
-            (*row_of_new(job, self._lines.of(place_of(job)), at), None if job.ended else held_key(job)) for job in jobs
+            (
+                *row_of_new(job, self._lines.of(place_of(job)), at, encode(job.spec)),
+                None if job.ended else held_key(job),
+            )
+            for job in jobs
         ]
         document = {
             "collected": self._lines.collected,
@@ -198,6 +209,10 @@ class Inserting:
         if rest:
             yield from changing(self._schema, rest)
         return stored
+
+
+def _unzipped(hints: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
+    return [channel for channel, _ in hints], [message for _, message in hints]
 
 
 def _spread(count: int, taken: Sequence[int], answers: Sequence[InsertAnswer]) -> list[InsertAnswer]:

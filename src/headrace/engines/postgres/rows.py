@@ -22,6 +22,7 @@ __all__ = [
     "TEXTS_OF_NEW",
     "TEXTS_OF_REPORT",
     "Reader",
+    "Specs",
     "Texts",
     "columns",
     "held_key",
@@ -179,7 +180,7 @@ def _labels(job: Job) -> str | None:
     return encode(sorted({label(text) for text in labels_of(job)}))
 
 
-TEXTS_OF_NEW = frozenset({2, 9, 10, 11, 12})
+TEXTS_OF_NEW = frozenset({9, 10, 12})
 TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
 TEXTS_OF_REPORT = frozenset({3})
 TEXTS_OF_COMPLETE = frozenset({9, 10, 11, 12})
@@ -193,8 +194,8 @@ class Texts(dict[msgspec.Struct, str]):
         return text
 
 
-def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
-    """A job as ``insert.sql`` takes it."""
+def row_of_new(job: Job, line: int, at: Micros, spec: int | str) -> tuple[Any, ...]:
+    """A job as the statements take it; the spec as its place among the texts, or as text."""
     return (
         job.id,
         line,
@@ -207,9 +208,28 @@ def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
         at[job.act_by],
         None if job.waits == 0 and job.not_after is None else state_of(job, at),
         job.payload_text,
-        encode(job.spec),
+        spec,
         _labels(job),
     )
+
+
+class Specs:
+    """The texts of specs, each once: jobs that are submitted together share theirs."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self._places: dict[int, int] = {}
+        self._specs: list[Spec] = []
+        """Kept, so that no other spec gets the identity of one of these meanwhile."""
+
+    def place(self, spec: Spec) -> int:
+        """Where the text of a spec stands, from 1 as PostgreSQL counts."""
+        place = self._places.get(id(spec))
+        if place is None:
+            self.texts.append(encode(spec))
+            self._specs.append(spec)
+            place = self._places[id(spec)] = len(self.texts)
+        return place
 
 
 def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
@@ -279,8 +299,8 @@ def row_of_report(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
 def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]:
     """Rows, at least one, as the arrays a statement unnests; ``texts`` are the columns of text.
 
-    Numbers and ids go as the text of an array: the driver looks at each element of an array of its own, several times
-    as long as all the rest takes. JSON spells such an array as PostgreSQL does, but for the brackets.
+    Numbers, ids and words go as the text of an array: the driver looks at each element of an array of its own, several
+    times as long as all the rest takes. JSON spells such an array as PostgreSQL does, but for the brackets.
     """
     return [
         column if place in texts else f"{{{_encode(column)[1:-1].decode()}}}"

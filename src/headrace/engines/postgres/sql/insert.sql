@@ -1,7 +1,7 @@
 -- Store a batch of new jobs in one step; fails as a whole when an id is here already.
 -- $1 to $13: id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels
 -- $14 the count of collections at which the lines are good, $15 the lock against collecting, $16 and $17 channels and
--- messages of hints. Answers the order numbers; none: the lines are no good.
+-- messages of hints, $18 the specs. Answers the order numbers; none: the lines are no good.
 WITH gate AS MATERIALIZED (
   -- The lock first: had any line been collected before it was ours, the count would have grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($15) IS NOT NULL
@@ -11,9 +11,9 @@ arriving AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq, t.*
   FROM (
     SELECT * FROM unnest(
-      $1::text::uuid[], $2::text::integer[], $3::text[], $4::text::smallint[], $5::text::smallint[],
+      $1::text::uuid[], $2::text::integer[], $3::text::text[], $4::text::smallint[], $5::text::smallint[],
       $6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text[], $11::text[],
-      $12::text[], $13::text[])
+      $12::text::integer[], $13::text[])
     WITH ORDINALITY AS u (
       id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels,
       place)
@@ -28,7 +28,7 @@ stored AS (
   SELECT seq, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, 1, 0, 0, 0 FROM arriving
 ),
 kept AS (
-  INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, spec FROM arriving
+  INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, ($18::text[])[spec] FROM arriving
 ),
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)
