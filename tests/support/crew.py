@@ -18,7 +18,8 @@ class Crew:
 
     def __init__(self, url: str, folder: Path, module: str, settings: dict[str, str]) -> None:
         self.url, self._folder, self._module = url, folder, module
-        self._env = os.environ | {"HEADRACE_URL": url, "PYTHONPATH": str(ROOT)} | settings
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self._env = os.environ | {"HEADRACE_URL": url, "PYTHONPATH": path} | settings
         self.members: list[subprocess.Popen[bytes]] = []
 
     def hire(self, *flags: str) -> subprocess.Popen[bytes]:
