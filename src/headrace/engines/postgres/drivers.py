@@ -5,16 +5,25 @@ A driver is told by the name of its class, so none is imported that is not there
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from headrace.errors import ConfigError, NotSupported
+import msgspec
+
+from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.steps import Enlisted, Statement, Steps, walk, walk_async
 
-__all__ = ["enlist", "run_steps"]
+__all__ = ["Waiting", "enlist", "run_steps"]
 
 T = TypeVar("T")
+
+_PAUSES = (0.005, 0.01, 0.02)
+"""Seconds between tries for a lock where nothing may wait for it: enough for a commit that is under way elsewhere."""
+
+_bools = msgspec.json.Decoder(list[bool]).decode
 
 _KNOWN = (
     "an asyncpg.Connection, a psycopg.Connection or AsyncConnection, a Session, AsyncSession, Connection or"
@@ -68,6 +77,21 @@ class _Async:
         raise ConfigError("connection: an asynchronous one cannot be used without its event loop: await the submit")
 
 
+class Waiting(Statement, frozen=True):
+    """A statement that locks what others may hold, and waits for them."""
+
+    trying: str
+    """The same without waiting, with the same parameter: the answer tells of each whether it was locked."""
+
+
+def _loop_runs_here() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class _Blocking:
     """What is used on the thread of whoever owns it."""
 
@@ -78,7 +102,22 @@ class _Blocking:
         raise NotImplementedError
 
     def run_blocking(self, steps: Steps[T]) -> T:
-        return walk(steps, self._execute)
+        return walk(steps, self._try if _loop_runs_here() else self._execute)
+
+    def _try(self, statement: Statement) -> str:
+        """Execute on the thread of an event loop: whoever holds the lock may need that loop to let it go."""
+        if not isinstance(statement, Waiting):
+            return self._execute(statement)
+        for pause in (*_PAUSES, None):
+            answer = self._execute(Statement(statement.trying, statement.document))
+            if all(_bools(answer)):
+                return answer
+            if pause is not None:
+                time.sleep(pause)
+        raise Unavailable(
+            "another transaction that is still open holds this dedup key, and a synchronous connection cannot wait for"
+            " it on the thread of an event loop: try again, or use an asynchronous connection or another thread"
+        )
 
     async def run(self, steps: Steps[T]) -> T:
         return self.run_blocking(steps)

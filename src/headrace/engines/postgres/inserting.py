@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import msgspec
@@ -17,12 +18,13 @@ from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
 from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import run_steps
-from headrace.engines.postgres.lines import Lines
+from headrace.engines.postgres.drivers import Waiting, run_steps
+from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import RECORD, TEXTS_OF_NEW, Reader, Specs, columns, held_key, key_lock, row_of_new
-from headrace.engines.record import Micros, encode, is_new, key_of, place_of, sort_out, too_many
-from headrace.errors import Unavailable
+from headrace.engines.record import Micros, Place, encode, is_new, key_of, place_of, sort_out
+from headrace.errors import HeadraceError, Unavailable
+from headrace.host import Host
 from headrace.steps import Statement, Steps
 
 __all__ = ["Inserting"]
@@ -30,6 +32,8 @@ __all__ = ["Inserting"]
 _TRIES = 20
 _KEY_PATIENCE = 250
 """Milliseconds that keys are waited for, before those who wait for other keys have waited long enough, too."""
+_HURRY = 2.0
+"""Seconds after a key was not to be had for which none is waited for: longer than whoever was refused one pauses."""
 
 _bools = msgspec.json.Decoder(list[bool]).decode
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
@@ -37,7 +41,10 @@ _known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
 
 class _Stored(msgspec.Struct):
     open: bool
-    seqs: list[int]
+    stored: list[tuple[int, int]]
+    """Places, from 1, and order numbers."""
+    bare: list[int]
+    """Order numbers that only a body has."""
 
 
 _stored = msgspec.json.Decoder(_Stored).decode
@@ -50,67 +57,77 @@ class _Collected(Exception):
 class Inserting:
     """The inserts of one session, with the lines it remembers."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus) -> None:
-        self._hot, self._cold, self._schema, self._bus = hot, cold, schema, bus
-        self._lines = Lines(cold, schema)
+    def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
+        self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
+        self._lines = Lines(cold, schema, host)
+        self._hurry_until = -math.inf
         self._text = sql("insert", schema)
 
     async def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given."""
+        places = [place_of(job) for job in jobs]
         while True:
-            taken = await self._learn(jobs)
+            learned = await self._lines.learn(places)
+            taken = _taken(jobs, places, learned)
             try:
-                stored = await self._insert([jobs[at] for at in taken]) if taken else []
+                stored = await self._insert(taken, learned) if taken else []
             except _Collected:
-                self._lines.forget()
+                self._lines.forget(learned.collected)
                 continue
-            return _spread(len(jobs), taken, stored)
+            return _spread(places, learned.refused, stored)
 
     async def steps(self, jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
         """The same as steps for a connection of the user's; the lines are interned now."""
-        taken = await self._learn(jobs)
-        fresh = [jobs[at] for at in taken]
+        places = [place_of(job) for job in jobs]
+        learned = await self._lines.learn(places)
+        taken = _taken(jobs, places, learned)
 
         def run() -> Steps[list[InsertAnswer]]:
             try:
-                stored = (yield from self._steps(fresh, wait=True, tell=True)) if fresh else []
+                stored = (yield from self._steps(taken, learned, wait=True, tell=True)) if taken else []
             except _Collected:
                 # New ones must be durable before a transaction that may be rolled back refers to them.
-                self._lines.forget()
+                self._lines.forget(learned.collected)
                 raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
-            return _spread(len(jobs), taken, stored)
+            return _spread(places, learned.refused, stored)
 
         return run()
 
-    async def _learn(self, jobs: Sequence[Job]) -> list[int]:
-        places = [place_of(job) for job in jobs]
-        refused = await self._lines.learn(places)
-        return [at for at, place in enumerate(places) if place not in refused]
-
-    async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
+    async def _insert(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
         if all(job.spec.dedup is None and is_new(job) for job in jobs):
             try:
                 return await self._insert_new(jobs)
             except UniqueViolationError:
                 pass  # an id is here already: look which
-        async with self._cold.transaction() as connection:
-            answers = await run_steps(connection, self._steps(jobs, wait=False))
+        answers = await self._write(self._steps(jobs, learned, wait=False))
         busy = [at for at, answer in enumerate(answers) if isinstance(answer, Refused)]
-        if busy:
-            for at, answer in zip(busy, await self._insert_patiently([jobs[at] for at in busy]), strict=True):
+        if not busy:
+            return answers
+        if self._host.clock.monotonic() >= self._hurry_until:
+            for at, answer in zip(busy, await self._insert_patiently([jobs[at] for at in busy], learned), strict=True):
                 answers[at] = answer
+        if any(isinstance(answers[at], Refused) for at in busy):
+            self._hurry_until = self._host.clock.monotonic() + _HURRY
         return answers
 
-    async def _insert_patiently(self, jobs: list[Job]) -> list[InsertAnswer]:
+    async def _insert_patiently(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
         """Store jobs whose keys others hold: mostly for a moment, until their commit; else they are refused for now."""
         try:
-            async with self._cold.transaction() as connection:
-                await connection.execute(f"SET LOCAL lock_timeout = {_KEY_PATIENCE}")
-                return await run_steps(connection, self._steps(jobs, wait=True))
+            return await self._write(self._steps(jobs, learned, wait=True), patience=_KEY_PATIENCE)
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         return [Refused(_busy(job)) for job in jobs]
+
+    async def _write(self, steps: Steps[list[InsertAnswer]], *, patience: int | None = None) -> list[InsertAnswer]:
+        """Run the steps in a transaction; ``patience``: milliseconds for each lock."""
+        try:
+            async with self._cold.transaction() as connection:
+                if patience is not None:
+                    await connection.execute(f"SET LOCAL lock_timeout = {patience}")
+                return await run_steps(connection, steps)
+        except UniqueViolationError as error:
+            raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
     async def _insert_new(self, jobs: list[Job]) -> list[InsertAnswer]:
         at, specs, lines = Micros(), Specs(), self._lines
@@ -133,19 +150,21 @@ class Inserting:
         self._bus.ready_told(hints)
         return [Inserted(replace(job, seq=seq)) for job, seq in zip(jobs, seqs, strict=True)]
 
-    def _steps(self, jobs: Sequence[Job], *, wait: bool, tell: bool = False) -> Steps[list[InsertAnswer]]:
+    def _steps(
+        self, jobs: Sequence[Job], learned: Learned, *, wait: bool, tell: bool = False
+    ) -> Steps[list[InsertAnswer]]:
         """Lock the keys, look what is here, store the rest. A key that another transaction holds is waited for, or its
         job is refused for now."""
         busy = yield from self._lock_keys(jobs, wait)
         free = [job for job in jobs if job.id not in busy]
         if all(job.spec.dedup is None for job in jobs):
-            stored = yield from self._store(jobs, tell=tell)
+            stored = yield from self._store(jobs, learned, tell=tell)
             if stored is not None:
                 return [Inserted(job) for job in stored]
         for _ in range(_TRIES):
             known, here, holders = yield from self._look(free)
             fresh, told = sort_out(free, here, holders)
-            stored = yield from self._store([free[at] for at in fresh], tell=tell)
+            stored = yield from self._store([free[at] for at in fresh], learned, tell=tell)
             if stored is None:
                 continue  # another transaction stored one of them since we looked
             known |= {job.id: job for job in stored}
@@ -162,8 +181,10 @@ class Inserting:
         order = sorted(set(numbers.values()))  # the same for everybody: no two wait for each other
         if not order:
             return set()
-        verb = "lock_keys" if wait else "try_keys"
-        held = _bools((yield Statement(sql(verb, self._schema), encode(order))))
+        trying, document = sql("try_keys", self._schema), encode(order)
+        held = _bools(
+            (yield Waiting(sql("lock_keys", self._schema), document, trying) if wait else Statement(trying, document))
+        )
         free = {number for number, ours in zip(order, held, strict=True) if ours}
         return {id for id, number in numbers.items() if number not in free}
 
@@ -180,20 +201,21 @@ class Inserting:
                 holders[key] = job.id
         return known, here, holders
 
-    def _store(self, jobs: Sequence[Job], *, tell: bool) -> Steps[list[Job] | None]:
-        """Write new jobs; None if not all of them were new. ``tell``: hints go with the commit, which is not ours."""
+    def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Steps[list[Job] | None]:
+        """Write new jobs; None if not all of them were new: those that were are written. ``tell``: hints go with the
+        commit, which is not ours."""
         if not jobs:
             return []
         at = Micros()
         rows = [
             (
-                *row_of_new(job, self._lines.of(place_of(job)), at, encode(job.spec)),
+                *row_of_new(job, learned.lines[place_of(job)], at, encode(job.spec)),
                 None if job.ended else held_key(job),
             )
             for job in jobs
         ]
         document = {
-            "collected": self._lines.collected,
+            "collected": learned.collected,
             "lock": self._lines.lock,
             "rows": rows,
             "hints": self._bus.written(Hint(Topic.READY, tuple({job.spec.queue for job in jobs}))) if tell else [],
@@ -201,28 +223,35 @@ class Inserting:
         answer = _stored((yield Statement(sql("insert_document", self._schema), encode(document))))
         if not answer.open:
             raise _Collected
-        if len(answer.seqs) < len(jobs):
-            return None
-        stored = [replace(job, seq=seq) for job, seq in zip(jobs, answer.seqs, strict=True)]
+        if answer.bare:
+            yield Statement(sql("unkeep", self._schema), encode(answer.bare))
+        stored = [replace(jobs[place - 1], seq=seq) for place, seq in answer.stored]
         # What a job brings along beyond a new one's fields.
         rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
             yield from changing(self._schema, rest)
-        return stored
+        return stored if len(stored) == len(jobs) else None
 
 
 def _unzipped(hints: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
     return [channel for channel, _ in hints], [message for _, message in hints]
 
 
-def _spread(count: int, taken: Sequence[int], answers: Sequence[InsertAnswer]) -> list[InsertAnswer]:
+def _taken(jobs: Sequence[Job], places: Sequence[Place], learned: Learned) -> list[Job]:
+    """The jobs there is a line for."""
+    if not learned.refused:
+        return list(jobs)
+    return [job for job, place in zip(jobs, places, strict=True) if place not in learned.refused]
+
+
+def _spread(
+    places: Sequence[Place], refused: Mapping[Place, HeadraceError], answers: Sequence[InsertAnswer]
+) -> list[InsertAnswer]:
     """Answers for all, where some were not even tried."""
-    if len(taken) == count:
+    if not refused:
         return list(answers)
-    spread: list[InsertAnswer] = [Refused(too_many())] * count
-    for at, answer in zip(taken, answers, strict=True):
-        spread[at] = answer
-    return spread
+    rest = iter(answers)
+    return [Refused(refused[place]) if place in refused else next(rest) for place in places]
 
 
 def _busy(job: Job) -> Unavailable:

@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engines.postgres.connection import Connection, digest, lock_number, sql
-from headrace.engines.postgres.pool import Pool
-from headrace.engines.record import Place, encode
+from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
+from headrace.engines.record import Place, encode, too_many
+from headrace.errors import HeadraceError, Unavailable
+from headrace.host import Host
 
-__all__ = ["Lines", "Served", "Serving"]
+__all__ = ["Learned", "Lines", "Served", "Serving"]
+
+_FRUITLESS, _REST = 3, 60.0
+"""How often in how many seconds a session may collect and find too little to forget."""
+_PATIENCE = 250
+"""Milliseconds for which a collection may wait for inserts that are under way, and keep others waiting."""
+_HOLD_OFF = 5.0
+"""Seconds for which it does not wait again."""
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """The lines of some places, as they were at one count of collections, and why there are none of others."""
+
+    lines: dict[Place, int]
+    collected: int
+    refused: dict[Place, HeadraceError]
 
 
 class Lines:
     """The lines this session has interned; good for one count of collections."""
 
-    def __init__(self, pool: Pool, schema: str) -> None:
-        self._pool, self._schema = pool, schema
+    def __init__(self, pool: Pool, schema: str, host: Host) -> None:
+        self._pool, self._schema, self._host = pool, schema, host
         self._lines: dict[Place, int] = {}
+        self._fruitless: deque[float] = deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS)
+        self._hold_off_until = -math.inf
         self.collected = -1
         """The count of collections at which what is remembered is good."""
         self.lock = lock_number(schema, "lines")
         """What an insert holds shared, and a collection alone."""
 
-    def forget(self) -> None:
-        """Lines were collected: remember none."""
-        self._lines.clear()
-        self.collected = -1
+    def forget(self, collected: int) -> None:
+        """Lines were collected: remember none of this count."""
+        if collected == self.collected:
+            self._lines.clear()
+            self.collected = -1
 
     def of(self, place: Place) -> int:
         """The line of a place that was learned."""
         return self._lines[place]
 
-    async def learn(self, places: Iterable[Place]) -> set[Place]:
-        """Intern what this session does not remember; the places there is no room for."""
-        wanted, refused = set(places), set[Place]()
-        while missing := {place for place in wanted if place not in self._lines} - refused:
+    async def learn(self, places: Iterable[Place]) -> Learned:
+        """Intern what this session does not remember."""
+        wanted, refused = set(places), dict[Place, HeadraceError]()
+        while missing := {place for place in wanted if place not in self._lines and place not in refused}:
             async with self._pool.transaction() as connection:
                 found, none, collected = await self._intern(connection, sorted(missing))
             if collected != self.collected:
@@ -47,11 +70,12 @@ class Lines:
                 self.collected = collected
             self._lines |= found
             refused |= none
-        return refused
+        # A copy: another insert of this session may come upon a collection and forget, before this one is written.
+        return Learned({place: self._lines[place] for place in wanted - refused.keys()}, self.collected, refused)
 
     async def _intern(
         self, connection: Connection, places: Sequence[Place]
-    ) -> tuple[dict[Place, int], set[Place], int]:
+    ) -> tuple[dict[Place, int], dict[Place, HeadraceError], int]:
         digests = {place: digest(place[1], place[2]) for place in places}
         await connection.fetch(sql("lock_books", self._schema))
         refused = await self._without_room(connection, digests)
@@ -62,27 +86,44 @@ class Lines:
         collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
         return {(queue, task, needs): lines[queue, code] for queue, task, needs, code in kept}, refused, collected
 
-    async def _without_room(self, connection: Connection, digests: dict[Place, str]) -> set[Place]:
+    async def _without_room(self, connection: Connection, digests: dict[Place, str]) -> dict[Place, HeadraceError]:
         """The places that would need one profile too many."""
         codes = sorted(set(digests.values()))
         fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
-        room = await self._room(connection, len(fresh))
+        count = f"SELECT {MAX_PROFILES} - count(*) FROM {self._schema}.profiles WHERE live"
+        room: int = await connection.fetchval(count)
+        why: HeadraceError = too_many()
+        if len(fresh) > room and self._host.clock.monotonic() >= self._fruitless[0] + _REST:
+            if await self._collect(connection):
+                room = await connection.fetchval(count)
+                if len(fresh) > room:
+                    self._fruitless.append(self._host.clock.monotonic())
+            else:
+                why = Unavailable("no room for another pair of task and requirements while an insert is uncommitted")
         allowed = set[str]()
         for code in digests.values():
             if code in fresh and len(allowed) < room:
                 allowed.add(code)
-        return {place for place, code in digests.items() if code in fresh and code not in allowed}
+        return {place: why for place, code in digests.items() if code in fresh and code not in allowed}
 
-    async def _room(self, connection: Connection, wanted: int) -> int:
-        count = f"SELECT {MAX_PROFILES} - count(*) FROM {self._schema}.profiles WHERE live"
-        room: int = await connection.fetchval(count)
-        if wanted <= room:
-            return room
-        # Looks at every job: done only when there is no other way, and not while an insert is under way.
-        if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", self.lock):
-            await connection.execute(sql("collect", self._schema))
-            room = await connection.fetchval(count)
-        return room
+    async def _collect(self, connection: Connection) -> bool:
+        """Make room; whether that could be tried. Looks at every job: done only when there is no other way, and not
+        while an insert is under way."""
+        if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", self.lock):
+            # Inserts that come now wait for whoever waits here: not for long, and not again at once.
+            now = self._host.clock.monotonic()
+            if now < self._hold_off_until:
+                return False
+            try:
+                async with connection.transaction():
+                    await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                    await connection.execute("SELECT pg_advisory_xact_lock($1)", self.lock)
+                    await connection.execute("SET LOCAL lock_timeout TO DEFAULT")
+            except LockNotAvailableError:
+                self._hold_off_until = now + _HOLD_OFF
+                return False
+        await connection.execute(sql("collect", self._schema), timeout=LONG_PATIENCE)
+        return True
 
 
 class Serving(msgspec.Struct, frozen=True):

@@ -100,7 +100,7 @@ class PostgresEngine:
 
     def _remember_nothing(self) -> None:
         """Begin a session: what an earlier one remembered may not hold any more."""
-        self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus)
+        self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus, self._host)
         self._claiming = Claiming(self._hot, self._schema, self.rules)
         self._applying = Applying(self._warm, self._cold, self._schema)
         self._reading = Reading(self._hot, self._cold, self._search, self._schema)

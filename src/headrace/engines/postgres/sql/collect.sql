@@ -1,7 +1,23 @@
--- Forget the lines no job stands in, and count the profiles no live job needs as not live. Under the lock.
-DELETE FROM {schema}.lines l WHERE NOT EXISTS (SELECT 1 FROM {schema}.jobs j WHERE j.line = l.id);
-DELETE FROM {schema}.profiles p WHERE NOT EXISTS (SELECT 1 FROM {schema}.lines l WHERE l.profile = p.id);
-UPDATE {schema}.profiles SET live = false WHERE live AND id NOT IN (
-  SELECT l.profile FROM {schema}.lines l JOIN {schema}.jobs j ON j.line = l.id AND j.stage < 4);
-UPDATE {schema}.books SET lines_rev = lines_rev + 1;
-SELECT nextval('{schema}.collections');
+-- Forget the lines no job stands in, and count the profiles no live job needs as not live; whether there were any. Under
+-- the lock. Looks at every job, once.
+WITH used AS MATERIALIZED (
+  SELECT l.id, l.profile, u.live
+  FROM (SELECT line, bool_or(stage < 4) AS live FROM {schema}.jobs GROUP BY line) u JOIN {schema}.lines l ON l.id = u.line
+),
+gone AS (
+  DELETE FROM {schema}.lines WHERE id NOT IN (SELECT id FROM used) RETURNING 1
+),
+dropped AS (
+  DELETE FROM {schema}.profiles WHERE id NOT IN (SELECT profile FROM used) RETURNING 1
+),
+rested AS (
+  UPDATE {schema}.profiles SET live = false
+  WHERE live AND id IN (SELECT profile FROM used GROUP BY profile HAVING NOT bool_or(live))
+  RETURNING 1
+),
+found AS MATERIALIZED (
+  SELECT EXISTS (SELECT 1 FROM gone) OR EXISTS (SELECT 1 FROM dropped) OR EXISTS (SELECT 1 FROM rested) AS some_are
+),
+-- What sessions remember is good no more.
+booked AS (UPDATE {schema}.books SET lines_rev = lines_rev + 1 WHERE (SELECT some_are FROM found))
+SELECT some_are, CASE WHEN some_are THEN nextval('{schema}.collections') END FROM found

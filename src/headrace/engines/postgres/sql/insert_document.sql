@@ -2,7 +2,9 @@
 -- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[id, line, status,
 -- stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels, held_key], …], "hints":
 -- [[channel, message], …]}
--- Answers {"open": whether the lines are good, "seqs": [order numbers]}; fewer than rows: an id or a key came between.
+-- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [order numbers]}. Fewer
+-- stored than rows: an id came between, or a key; of the latter the bare bodies must be removed. To a transaction that
+-- cannot see what came between both are a failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 gate AS MATERIALIZED (
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
@@ -29,6 +31,7 @@ stored AS (
   SELECT a.seq, (r ->> 1)::integer, r ->> 2, (r ->> 3)::smallint, (r ->> 4)::smallint, (r ->> 5)::bigint,
     (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, 1, 0, 0, 0
   FROM kept JOIN arriving a USING (seq)
+  ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
   RETURNING seq
 ),
 labelled AS (
@@ -46,5 +49,8 @@ told AS MATERIALIZED (
 )
 SELECT json_build_object(
   'open', (SELECT open FROM gate),
-  'seqs', coalesce((SELECT json_agg(s.seq ORDER BY a.place) FROM stored s JOIN arriving a USING (seq)), '[]'::json),
+  'stored', coalesce(
+    (SELECT json_agg(json_build_array(a.place, seq) ORDER BY a.place) FROM stored JOIN arriving a USING (seq)),
+    '[]'::json),
+  'bare', coalesce((SELECT json_agg(seq) FROM kept WHERE seq NOT IN (SELECT seq FROM stored)), '[]'::json),
   'told', (SELECT count(*) FROM told))::text
