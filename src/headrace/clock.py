@@ -58,7 +58,8 @@ class SystemDice:
 
     def __init__(self, seed: int | None = None) -> None:
         self._fast = random.Random(seed)
-        self._last = 0
+        self._last = self._stamp = 0
+        self._now: datetime | None = None
         if seed is None:
             _unseeded.add(self)
 
@@ -72,9 +73,10 @@ class SystemDice:
 
     def new_id(self, now: datetime) -> UUID:
         """A UUIDv7; monotonic, also when the clock steps back."""
-        stamp = int(now.timestamp() * 1000) << 12
+        if now is not self._now:  # those of one batch are made at one moment
+            self._now, self._stamp = now, int(now.timestamp() * 1000) << 12
         # 48 bits of milliseconds and 12 of counter; a busy millisecond borrows from the next.
-        self._last = stamp = max(stamp, self._last + 1)
+        self._last = stamp = max(self._stamp, self._last + 1)
         head = ((stamp >> 12) << 16) | 0x7000 | (stamp & 0xFFF)
         tail = (0b10 << 62) | self._fast.getrandbits(62)
         return _uuid((head << 64) | tail)

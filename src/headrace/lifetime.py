@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from uuid import UUID
@@ -70,9 +71,9 @@ class Lifetime:
         """Clock, dice, sleeps and threads."""
         return self._host
 
-    def new_id(self) -> UUID:
+    def new_id(self, now: datetime | None = None) -> UUID:
         """An id for a new job."""
-        return self._host.dice.new_id(self._host.clock.now())
+        return self._host.dice.new_id(now or self._host.clock.now())
 
     @contextmanager
     def override(

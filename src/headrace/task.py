@@ -6,6 +6,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 from uuid import UUID
 
@@ -104,8 +105,8 @@ class Task(Generic[P, R_co]):
         """A job with an id that is not stored yet: submitting it twice inserts it once."""
         return self.draft_bound(self.handler.bind(args, kwargs))
 
-    def draft_bound(self, arguments: Mapping[str, Any]) -> Draft[R_co]:
-        """Like ``draft``, with arguments by parameter name."""
+    def draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
+        """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
         app, handler = self.app, self.handler
         text = handler.encode_bound(arguments)
         options = self._resolved
@@ -114,17 +115,18 @@ class Task(Generic[P, R_co]):
         if TEMPLATE in options:
             values = handler.defaults | msgspec.json.decode(text, type=dict[str, Any])
             options = options | {"dedup": fill_template(options[TEMPLATE], values)}
-        return Draft(app, app.new_id(), handler.name, text, options, handler)
+        return Draft(app, app.new_id(now), handler.name, text, options, handler)
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
         """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.
 
         :raises TypeError: naming the index of what is neither
         """
-        drafts = [self._draft_of(item, index) for index, item in enumerate(items)]
+        now = self.app.host.clock.now()
+        drafts = [self._draft_of(item, index, now) for index, item in enumerate(items)]
         return cast("list[JobHandle[R_co]]", await self.app.submit_many(drafts))
 
-    def _draft_of(self, item: Any, index: int) -> Draft[R_co]:
+    def _draft_of(self, item: Any, index: int, now: datetime) -> Draft[R_co]:
         if isinstance(item, tuple):
             args, kwargs = item, {}
         elif isinstance(item, Mapping):
@@ -132,7 +134,7 @@ class Task(Generic[P, R_co]):
         else:
             raise TypeError(f"{self.name}.map: item {index} must be a tuple or a mapping, not {type(item).__name__}")
         try:
-            return self.draft_bound(self.handler.bind(args, kwargs))
+            return self.draft_bound(self.handler.bind(args, kwargs), now)
         except InvalidPayload as error:
             error.args = (f"item {index}: {error}",)
             raise

@@ -178,7 +178,7 @@ class RecordCodec:
             text = _to_text(arguments)
         except Misfit as error:
             raise self._placed(error, arguments) from None
-        self.decode(text)
+        self._decode(text)
         for name, node in self._watched.items():
             if name in arguments:
                 check(arguments[name], node, name)
@@ -197,14 +197,18 @@ class RecordCodec:
 
     def decode(self, text: str) -> dict[str, Any]:
         """What was passed, by parameter name; :raises Misfit:"""
+        record = self._decode(text)
+        pairs = ((name, getattr(record, field)) for field, name in self._fields)
+        return {name: value for name, value in pairs if value is not _ABSENT}
+
+    def _decode(self, text: str) -> Any:
         try:
             record = self._decoder.decode(text)
         except (msgspec.DecodeError, RecursionError) as error:
             raise _misfit(error) from None
         if self._objects:
             self._check_fields(text)
-        pairs = ((name, getattr(record, field)) for field, name in self._fields)
-        return {name: value for name, value in pairs if value is not _ABSENT}
+        return record
 
     def _check_fields(self, text: str) -> None:
         """Refuse fields that an object within an argument does not have: the decoder drops them without a word."""

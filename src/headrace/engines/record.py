@@ -201,15 +201,19 @@ def is_new(job: Job) -> bool:
     return (
         job.rev == 1
         and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
-        and job.worker
-        is job.claim
-        is job.assigned_at
-        is job.accepted_at
-        is job.started_at
-        is job.first_started_at
-        is None
-        and job.finished_at is job.cancel_requested_at is job.reason is job.streak is job.progress is None
-        and job.result_text is job.error is None
+        and job.worker is None
+        and job.claim is None
+        and job.assigned_at is None
+        and job.accepted_at is None
+        and job.started_at is None
+        and job.first_started_at is None
+        and job.finished_at is None
+        and job.cancel_requested_at is None
+        and job.reason is None
+        and job.streak is None
+        and job.progress is None
+        and job.result_text is None
+        and job.error is None
     )
 
 

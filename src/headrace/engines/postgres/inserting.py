@@ -21,7 +21,17 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.postgres.rows import RECORD, TEXTS_OF_NEW, Reader, Specs, columns, held_key, key_lock, row_of_new
+from headrace.engines.postgres.rows import (
+    RECORD,
+    TEXTS_OF_RUN,
+    Reader,
+    columns,
+    held_key,
+    key_lock,
+    literal,
+    row_of_new,
+    runs_of,
+)
 from headrace.engines.record import Micros, Place, encode, is_new, key_of, place_of, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
@@ -96,7 +106,7 @@ class Inserting:
     async def _insert(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
         if all(job.spec.dedup is None and is_new(job) for job in jobs):
             try:
-                return await self._insert_new(jobs)
+                return await self._insert_new(jobs, learned)
             except UniqueViolationError:
                 pass  # an id is here already: look which
         answers = await self._write(self._steps(jobs, learned, wait=False))
@@ -129,21 +139,18 @@ class Inserting:
         except UniqueViolationError as error:
             raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
-    async def _insert_new(self, jobs: list[Job]) -> list[InsertAnswer]:
-        at, specs, lines = Micros(), Specs(), self._lines
-        by_spec = {id(job.spec): job for job in jobs}
-        line = {id(job.spec): lines.of(place_of(job)) for job in by_spec.values()}
-        rows = [row_of_new(job, line[id(job.spec)], at, specs.place(job.spec)) for job in jobs]
+    async def _insert_new(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
+        ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
         # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
-        hints = self._bus.ready_now({job.spec.queue for job in by_spec.values()})
-        args = (*columns(rows, TEXTS_OF_NEW), lines.collected, lines.lock)
+        hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
+        args = (literal(ids), payloads, *columns(runs, TEXTS_OF_RUN), learned.collected, self._lines.lock)
         try:
-            found = await self._hot.fetch(self._text, *args, *_unzipped(hints), specs.texts)
+            found = await self._hot.fetch(self._text, *args, *_unzipped(hints))
         except Unavailable as error:
             if not hints or "NOTIFY" not in str(error):
                 raise
             # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
-            found, hints = await self._hot.fetch(self._text, *args, [], [], specs.texts), []
+            found, hints = await self._hot.fetch(self._text, *args, [], []), []
         seqs = found[0][0]
         if seqs is None:
             raise _Collected
@@ -209,7 +216,7 @@ class Inserting:
         at = Micros()
         rows = [
             (
-                *row_of_new(job, learned.lines[place_of(job)], at, encode(job.spec)),
+                *row_of_new(job, learned.lines[place_of(job)], at),
                 None if job.ended else held_key(job),
             )
             for job in jobs

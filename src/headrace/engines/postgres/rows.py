@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -19,20 +19,21 @@ __all__ = [
     "RECORD",
     "TEXTS_OF_CHANGE",
     "TEXTS_OF_COMPLETE",
-    "TEXTS_OF_NEW",
     "TEXTS_OF_REPORT",
+    "TEXTS_OF_RUN",
     "Reader",
-    "Specs",
     "Texts",
     "columns",
     "held_key",
     "key_lock",
     "label",
     "lines_lock",
+    "literal",
     "row_of_change",
     "row_of_complete",
     "row_of_new",
     "row_of_report",
+    "runs_of",
 ]
 
 RECORD = tuple[
@@ -180,7 +181,7 @@ def _labels(job: Job) -> str | None:
     return encode(sorted({label(text) for text in labels_of(job)}))
 
 
-TEXTS_OF_NEW = frozenset({9, 10, 12})
+TEXTS_OF_RUN = frozenset({10, 11, 12})
 TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
 TEXTS_OF_REPORT = frozenset({3})
 TEXTS_OF_COMPLETE = frozenset({9, 10, 11, 12})
@@ -194,8 +195,8 @@ class Texts(dict[msgspec.Struct, str]):
         return text
 
 
-def row_of_new(job: Job, line: int, at: Micros, spec: int | str) -> tuple[Any, ...]:
-    """A job as the statements take it; the spec as its place among the texts, or as text."""
+def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
+    """A job as ``insert_document.sql`` takes it."""
     return (
         job.id,
         line,
@@ -208,28 +209,41 @@ def row_of_new(job: Job, line: int, at: Micros, spec: int | str) -> tuple[Any, .
         at[job.act_by],
         None if job.waits == 0 and job.not_after is None else state_of(job, at),
         job.payload_text,
-        spec,
+        encode(job.spec),
         _labels(job),
     )
 
 
-class Specs:
-    """The texts of specs, each once: jobs that are submitted together share theirs."""
+def runs_of(jobs: Sequence[Job], line: Callable[[Job], int]) -> tuple[list[UUID], list[str], list[tuple[Any, ...]]]:
+    """The ids and the payloads of new jobs, and what else there is to say of them, as ``insert.sql`` takes it: once for
+    each run of jobs that are otherwise alike, as those are that were submitted together."""
+    at, runs, before = Micros(), list[tuple[int, int, Job]](), jobs[0]
+    first = 1
+    for number, job in enumerate(jobs, 1):
+        if not _alike(job, before):
+            runs.append((first, number - 1, before))
+            first = number
+        before = job
+    runs.append((first, len(jobs), before))
+    rows = []
+    for first, last, job in runs:
+        _, *kind, _, spec, labels = row_of_new(job, line(job), at)
+        rows.append((first, last, *kind, spec, labels))
+    return [job.id for job in jobs], [job.payload_text for job in jobs], rows
 
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self._places: dict[int, int] = {}
-        self._specs: list[Spec] = []
-        """Kept, so that no other spec gets the identity of one of these meanwhile."""
 
-    def place(self, spec: Spec) -> int:
-        """Where the text of a spec stands, from 1 as PostgreSQL counts."""
-        place = self._places.get(id(spec))
-        if place is None:
-            self.texts.append(encode(spec))
-            self._specs.append(spec)
-            place = self._places[id(spec)] = len(self.texts)
-        return place
+def _alike(one: Job, other: Job) -> bool:
+    """Whether two new jobs differ in nothing but id and payload; by identity, which is how they share it."""
+    return (
+        one.spec is other.spec
+        and one.status is other.status
+        and one.arrived_at is other.arrived_at
+        and one.available_at is other.available_at
+        and one.updated_at is other.updated_at
+        and one.act_by is other.act_by
+        and one.not_after is other.not_after
+        and one.waits == other.waits
+    )
 
 
 def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
@@ -302,7 +316,9 @@ def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]
     Numbers, ids and words go as the text of an array: the driver looks at each element of an array of its own, several
     times as long as all the rest takes. JSON spells such an array as PostgreSQL does, but for the brackets.
     """
-    return [
-        column if place in texts else f"{{{_encode(column)[1:-1].decode()}}}"
-        for place, column in enumerate(zip(*rows, strict=True))
-    ]
+    return [column if place in texts else literal(column) for place, column in enumerate(zip(*rows, strict=True))]
+
+
+def literal(values: Sequence[Any]) -> str:
+    """Numbers, ids or words as the text of an array."""
+    return f"{{{_encode(values)[1:-1].decode()}}}"

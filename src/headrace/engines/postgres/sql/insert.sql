@@ -1,22 +1,27 @@
--- Store a batch of new jobs in one step; fails as a whole when an id is here already.
--- $1 to $13: id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels
--- $14 the count of collections at which the lines are good, $15 the lock against collecting, $16 and $17 channels and
--- messages of hints, $18 the specs. Answers the order numbers; none: the lines are no good.
+-- Store a batch of new jobs in one step; fails as a whole when an id is here already. $1 ids and $2 payloads of all; $3
+-- to $15 of each run of jobs that are otherwise alike: its first and its last, line, status, stage, rank, arrived_at,
+-- available_at, updated_at, act_by, state, spec, labels; $16 the count of collections at which the lines are good, $17
+-- the lock against collecting, $18 and $19 channels and messages of hints. Those of numbers, ids and words are texts.
+-- Answers the order numbers; none: the lines are no good.
 WITH gate AS MATERIALIZED (
   -- The lock first: had any line been collected before it was ours, the count would have grown.
-  SELECT CASE WHEN pg_advisory_xact_lock_shared($15) IS NOT NULL
-    THEN (SELECT last_value FROM {schema}.collections) END = $14 AS open
+  SELECT CASE WHEN pg_advisory_xact_lock_shared($17) IS NOT NULL
+    THEN (SELECT last_value FROM {schema}.collections) END = $16 AS open
 ),
+all_of_them AS MATERIALIZED (SELECT $1::text::uuid[] AS ids, $2::text[] AS payloads),
 arriving AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq, t.*
   FROM (
-    SELECT * FROM unnest(
-      $1::text::uuid[], $2::text::integer[], $3::text::text[], $4::text::smallint[], $5::text::smallint[],
-      $6::text::bigint[], $7::text::bigint[], $8::text::bigint[], $9::text::bigint[], $10::text[], $11::text[],
-      $12::text::integer[], $13::text[])
-    WITH ORDINALITY AS u (
-      id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels,
-      place)
+    SELECT r.*, x.id, x.payload, r.first + x.number AS place
+    FROM all_of_them a
+      CROSS JOIN unnest(
+        $3::text::integer[], $4::text::integer[], $5::text::integer[], $6::text::text[], $7::text::smallint[],
+        $8::text::smallint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[],
+        $13::text[], $14::text[], $15::text[])
+      AS r (
+        first, last, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, spec, labels)
+      CROSS JOIN LATERAL unnest(a.ids[r.first:r.last], a.payloads[r.first:r.last]) WITH ORDINALITY
+      AS x (id, payload, number)
     WHERE (SELECT open FROM gate)
     ORDER BY place
   ) t
@@ -28,7 +33,7 @@ stored AS (
   SELECT seq, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, 1, 0, 0, 0 FROM arriving
 ),
 kept AS (
-  INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, ($18::text[])[spec] FROM arriving
+  INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, spec FROM arriving
 ),
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)
@@ -39,6 +44,6 @@ booked AS (
   INSERT INTO {schema}.ledger (accepted, pruned) SELECT count(*), 0 FROM arriving HAVING count(*) > 0
 ),
 told AS MATERIALIZED (
-  SELECT pg_notify(channel, message) FROM unnest($16::text[], $17::text[]) AS t (channel, message)
+  SELECT pg_notify(channel, message) FROM unnest($18::text[], $19::text[]) AS t (channel, message)
 )
 SELECT array_agg(seq ORDER BY place), (SELECT count(*) FROM told) FROM arriving
