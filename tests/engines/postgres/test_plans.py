@@ -20,7 +20,7 @@ from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.pool import COLD, HOT, Pool
+from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
 from headrace.engines.record import STAGES, micros
 from headrace.host import Host
 from tests.support.postgres import shared
@@ -98,6 +98,13 @@ async def hot(store: str) -> AsyncIterator[Connection]:
 
 
 @pytest.fixture
+async def warm(store: str) -> AsyncIterator[Connection]:
+    connection = await asyncpg.connect(shared().url(), server_settings=WARM)
+    yield connection
+    connection.terminate()
+
+
+@pytest.fixture
 async def cold(store: str) -> AsyncIterator[Connection]:
     connection = await asyncpg.connect(shared().url(), server_settings=COLD)
     yield connection
@@ -124,19 +131,28 @@ class Node:
         return f"{self.kind} {self.table} {self.index} [{self.sought}]"
 
 
+def arguments(text: str) -> int:
+    """How many a statement takes."""
+    return max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
+
+
 async def explain(connection: Connection, text: str, values: list[str] | None = None, *, run: bool = False) -> Node:
     """The plan of a statement as the engine's connections make it; with ``run``, what it touched."""
-    count = max((int(number) for number in re.findall(r"\$(\d+)", text)), default=0)
-    given = ", ".join(values or ["NULL"] * count)
     await connection.execute(f"PREPARE asked AS {text}")
     try:
-        options = "ANALYZE, BUFFERS, " if run else ""
-        answer = await connection.fetchval(
-            f"EXPLAIN ({options}FORMAT JSON) EXECUTE asked" + (f" ({given})" if count else "")
-        )
+        return await execute(connection, "asked", text, values, run=run)
     finally:
         await connection.execute("DEALLOCATE asked")
-    return Node(json.loads(answer)[0]["Plan"])
+
+
+async def execute(
+    connection: Connection, name: str, text: str, values: list[str] | None = None, *, run: bool = False
+) -> Node:
+    """The plan of a statement that is prepared."""
+    given = ", ".join(values or ["NULL"] * arguments(text))
+    options = "ANALYZE, BUFFERS, " if run else ""
+    asked = f"EXPLAIN ({options}FORMAT JSON) EXECUTE {name}" + (f" ({given})" if given else "")
+    return Node(json.loads(await connection.fetchval(asked))[0]["Plan"])
 
 
 def check_plan(plan: Node, uses: set[str], whole: frozenset[str] = frozenset()) -> None:
@@ -158,51 +174,69 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "delete": {"finished", "jobs_pkey", "bodies_pkey", "attempts_pkey", "events_of_job", "labels_pkey"},
     "get": {"bodies_id_key", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
-    "report": {"jobs_pkey"},
-    "unlocked": {"jobs_pkey"},
     "overdue": {"held", "expiring", "jobs_pkey", "bodies_pkey"},
     "lease": set(),
     "unlease": {"leases_pkey"},
     "insert": set(),
+    "claim of one line": {"ready", "held", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
+    "claim of many lines": {"ready", "held", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
 }
+
+
+def statement(verb: str, schema: str) -> str:
+    claims = {"claim of one line": one_line, "claim of many lines": many_lines}
+    return claims[verb](schema) if verb in claims else sql(verb, schema)
+
+
+def check_hot(verb: str, plan: Node) -> None:
+    # All that is held is looked at, by whom it may be.
+    check_plan(plan, HOT_STATEMENTS[verb], frozenset({"held"}) if verb == "overdue" else frozenset())
+    for node in plan.all():
+        if node.index == "ready":
+            assert "line" in node.sought, node
+        if verb == "claim of one line" and node.kind in ("Sort", "Incremental Sort"):
+            assert "ready" not in {below.index for below in node.all()}, list(plan.all())  # it is read in order
 
 
 @pytest.mark.parametrize("verb", HOT_STATEMENTS)
 async def test_a_hot_statement_goes_by_its_indexes(hot: Connection, store: str, verb: str) -> None:
-    # All that is held is looked at, by whom it may be.
-    whole = frozenset({"held"}) if verb == "overdue" else frozenset()
-    check_plan(await explain(hot, sql(verb, store)), HOT_STATEMENTS[verb], whole)
+    check_hot(verb, await explain(hot, statement(verb, store)))
 
 
-async def test_changes_go_by_the_key(hot: Connection, store: str) -> None:
-    for shape in ("changes_rows", "changes_document"):
-        plan = await explain(hot, sql(shape, store) + sql("apply", store))
-        check_plan(plan, {"jobs_pkey"})
-        # In the order they are given, which is that of the order numbers: everybody locks in the same order.
-        [update] = [node for node in plan.all() if node.kind == "ModifyTable" and "jobs" in repr(list(node.all()))][:1]
+async def test_plans_made_on_an_empty_table_and_kept_are_good_on_a_full_one(lab: Lab, schema: str) -> None:
+    """As in a worker that is there before the jobs are, and whose statements nobody plans again."""
+    early, filler = [await asyncpg.connect(shared().url(), server_settings=each) for each in (HOT, COLD)]
+    for table in BIG:
+        await filler.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = off)")
+    for number, verb in enumerate(HOT_STATEMENTS):
+        await early.execute(f"PREPARE kept_{number} AS {statement(verb, schema)}")
+        await execute(early, f"kept_{number}", statement(verb, schema))
+    await fill(filler, schema)
+    for number, verb in enumerate(HOT_STATEMENTS):
+        check_hot(verb, await execute(early, f"kept_{number}", statement(verb, schema)))
+    [(planned,)] = await early.fetch("SELECT min(generic_plans) FROM pg_prepared_statements WHERE name LIKE 'kept_%'")
+    assert planned == 2
+    await early.close()
+    await filler.close()
+
+
+@pytest.mark.parametrize("verb", ["changes", "complete", "report", "unlocked"])
+async def test_changes_go_by_the_key_in_the_order_they_are_given(warm: Connection, store: str, verb: str) -> None:
+    text = sql("changes_rows", store) + sql("apply", store) if verb == "changes" else sql(verb, store)
+    plan = await explain(warm, text, ["'{1,2,3}'" if verb == "unlocked" else "'{NULL,NULL,NULL}'"] * arguments(text))
+    check_plan(plan, {"jobs_pkey"})
+    updates = [node for node in plan.all() if node.kind == "ModifyTable" and node.table == "jobs"]
+    assert len(updates) == (verb != "unlocked")
+    for update in updates:
+        # That of the order numbers: everybody locks in the same order.
         assert [node.kind for node in update.below] == ["Nested Loop"]
         assert update.below[0].below[0].kind in ("Function Scan", "CTE Scan")
-
-
-async def test_a_claim_of_one_line_reads_it_in_order(hot: Connection, store: str) -> None:
-    plan = await explain(hot, one_line(store))
-    check_plan(plan, {"ready", "held", "due", "expiring", "workers_pkey", "jobs_pkey", "bodies_pkey"})
-    for node in plan.all():
-        if node.kind in ("Sort", "Incremental Sort"):
-            assert "ready" not in {below.index for below in node.all()}, list(plan.all())
-
-
-async def test_a_claim_of_many_lines_goes_by_the_line_index(hot: Connection, store: str) -> None:
-    plan = await explain(hot, many_lines(store))
-    check_plan(plan, {"ready", "held", "due", "expiring", "workers_pkey", "jobs_pkey", "bodies_pkey"})
-    for node in plan.all():
-        if node.index == "ready":
-            assert "line" in node.sought, node
 
 
 COLD_STATEMENTS: dict[str, tuple[set[str], list[str]]] = {
     "history": ({"bodies_id_key", "attempts_pkey", "events_of_job"}, ["gen_random_uuid()"]),
     "known": ({"bodies_id_key", "keys"}, ["""'{"ids": [], "keys": []}'"""]),
+    "changes": ({"jobs_pkey"}, ["'[]'"]),
     "second_look": ({"bodies_id_key", "keys"}, ["'[]'"]),
     "workers": ({"held"}, []),
     "forget": ({"held"}, []),
@@ -214,7 +248,8 @@ async def test_the_other_statements_that_are_made_often_go_by_index_too(
     cold: Connection, store: str, verb: str
 ) -> None:
     uses, values = COLD_STATEMENTS[verb]
-    plan = await explain(cold, sql(verb, store), values)
+    text = sql("changes_document", store) + sql("apply", store) if verb == "changes" else sql(verb, store)
+    plan = await explain(cold, text, values)
     nodes = list(plan.all())
     assert uses <= {node.index for node in nodes}, nodes
     assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG], nodes
@@ -297,7 +332,7 @@ async def test_a_claim_touches_as_many_pages_on_a_full_table_as_on_an_empty_one(
 
 def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_given() -> None:
     words = {status.value for status in Status}
-    for folder, allowed in {"sql": {"queued", "running"}, "migrations": set[str]()}.items():
+    for folder, allowed in {"sql": {"queued", "running", "completed"}, "migrations": set[str]()}.items():
         for file in (PACKAGE / folder).iterdir():
             text = re.sub(r"--[^\n]*", "", file.read_text(encoding="utf-8"))
             used = {word for word in re.findall(r"'(\w+)'", text) if word in words}
@@ -312,6 +347,7 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         "parked": IDLE - DEFERRED - {Status.QUEUED},
         "held": HELD,
         "expiring": IDLE,
+        "fragile": IDLE,
         "finished": ENDED,
     }.items(),
 )
@@ -322,8 +358,10 @@ async def test_what_an_index_holds_are_the_sets_of_the_core(
     condition = await connection.fetchval(
         "SELECT pg_get_expr(indpred, indrelid) FROM pg_index WHERE indexrelid = $1::text::regclass", f"{schema}.{index}"
     )
-    rows = ", ".join(f"('{status.value}', {STAGES[status]}, 1)" for status in Status)
-    held = await connection.fetch(f"SELECT status FROM (VALUES {rows}) t (status, stage, act_by) WHERE {condition}")
+    rows = ", ".join(f"('{status.value}', {STAGES[status]}, 1, 1)" for status in Status)
+    held = await connection.fetch(
+        f"SELECT status FROM (VALUES {rows}) t (status, stage, act_by, unstarted_losses) WHERE {condition}"
+    )
     await connection.close()
     assert {row["status"] for row in held} == set(statuses)
 
@@ -336,6 +374,7 @@ def test_the_stages_compared_with_in_sql_cut_where_the_sets_of_the_core_do() -> 
         "= 1": DEFERRED,
         "= 2": {Status.QUEUED},
         "= 3": HELD,
+        "= 4": {Status.COMPLETED},
     }
     signs = {"<": operator.lt, ">=": operator.ge, "=": operator.eq}
     for file in (PACKAGE / "sql").iterdir():
