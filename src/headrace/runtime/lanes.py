@@ -142,9 +142,11 @@ class Lanes:
         :raises JobNotFound: there is no such job.
         :raises TransitionRefused: the lifecycle refuses the verb.
         :raises Duplicate: the dedup key it needs again is held by another job.
+        :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
         """
         job = (await self.engine.get([id]))[0]
-        for _ in range(_TRIES):
+        moves, pause, until = 0, _FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while moves < _TRIES:
             if job is None:
                 raise JobNotFound(id)
             change = verb(job, self.host.clock.now())
@@ -155,6 +157,14 @@ class Lanes:
                 return verdict.job
             if isinstance(verdict, Conflict) and verdict.holder is not None:
                 raise Duplicate(verdict.holder)
+            if isinstance(verdict, Conflict) and verdict.job.rev == job.rev:
+                # It has not moved: a transaction that is still open holds it, or the key it needs.
+                if self.host.clock.monotonic() > until:
+                    raise Unavailable(f"job {id} is in a transaction that is still open: nothing was changed", ids=[id])
+                await self.host.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+            else:
+                moves, pause = moves + 1, _FIRST_PAUSE
             job = verdict.job
         raise Unavailable(f"job {id} changed {_TRIES} times while a decision about it was being written")
 

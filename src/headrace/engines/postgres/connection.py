@@ -13,7 +13,7 @@ from asyncpg import exceptions as pg
 
 from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
 
-__all__ = ["Connection", "check_schema", "digest", "lock_number", "raise_meaning", "sql"]
+__all__ = ["Connection", "askable", "check_schema", "digest", "lock_number", "raise_meaning", "sql"]
 
 if TYPE_CHECKING:
     Connection = asyncpg.Connection[asyncpg.Record]
@@ -56,6 +56,14 @@ def lock_number(*texts: str) -> int:
     return int.from_bytes(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
 
 
+def askable(*texts: str | None) -> bool:
+    """Whether the server can be asked for these: it keeps no text with a NUL, nor half a character."""
+    try:
+        return not any(b"\0" in text.encode() for text in texts if text is not None)
+    except UnicodeEncodeError:
+        return False
+
+
 _AWAY: tuple[type[BaseException], ...] = (
     pg.PostgresConnectionError,
     pg.AdminShutdownError,
@@ -79,6 +87,9 @@ _BUSY: tuple[type[BaseException], ...] = (
 )
 """The server said no, and nothing was written."""
 
+_NOTIFY = "async.c"
+"""Where the server complains of its queue of notifications; its code for that is shared with rows that are too long."""
+
 _DATA: tuple[type[BaseException], ...] = (pg.DataError, pg.ProgramLimitExceededError, UnicodeError)
 
 
@@ -96,6 +107,8 @@ def _meaning(error: Exception, sent: bool) -> Exception:
     if isinstance(error, EngineError):
         return error
     said = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, pg.ProgramLimitExceededError) and error.server_source_filename == _NOTIFY:
+        return Unavailable(f"PostgreSQL has no room for hints: a session that listens does not keep up: {said}")
     if isinstance(error, _DATA):
         return Unstorable(f"PostgreSQL does not store this: {said}")
     if isinstance(error, _BUSY):

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.claim import QueueRule, queue_rule
 from headrace.core.match import Profile
 from headrace.engine import Profiles, Setting
-from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import micros
 
@@ -31,6 +31,8 @@ class Documents:
         return Profiles(rows[0][0], tuple(live))
 
     async def settings(self, prefix: str) -> list[Setting]:
+        if not askable(prefix):
+            return []
         return [Setting(*row) for row in await self._cold.fetch(sql("settings", self._schema), prefix)]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from headrace.core.job import Event, History, Job
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.status import DEFERRED, LIVE, Status
-from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.record import STAGES, Past, attempt_of, micros, moment
@@ -19,6 +20,13 @@ from headrace.engines.record import STAGES, Past, attempt_of, micros, moment
 __all__ = ["Reading"]
 
 _NEWEST = 2**62
+_SEEN = "CASE WHEN j.stage = 1 AND j.available_at <= ? THEN 'queued' ELSE j.status END = ANY (?::text[])"
+_LABELLED = "j.seq IN (SELECT seq FROM {schema}.labels WHERE label = ?)"
+_OF_TASK = (
+    "j.line = ANY (ARRAY("
+    "SELECT l.id FROM {schema}.lines l JOIN {schema}.profiles p ON p.id = l.profile WHERE p.task = ?))"
+)
+_OF_QUEUE = "j.line = ANY (ARRAY(SELECT id FROM {schema}.lines WHERE queue = ?))"
 _CHUNK = 500
 _DELTAS = 1000
 """Rows of the ledger beyond which they are summed up."""
@@ -52,23 +60,14 @@ class Reading:
         """The jobs that match, as seen now, newest first."""
         below = cursor_of(cursor)
         place = _NEWEST if below is None else below
-        among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
-        terms = (
-            micros(now),
-            sorted(filter.status) if filter.status else None,
-            filter.task,
-            filter.queue,
-            label(None if filter.tag is None else f"t{filter.tag}"),
-            label(None if filter.schedule is None else f"s{filter.schedule}"),
-            None if filter.text is None else filter.text.lower(),
-            sorted({STAGES[status] for status in among}) if among else None,
-            sorted(among) if among else None,
-        )
+        if not askable(filter.task, filter.queue, filter.tag, filter.schedule):
+            return Page(())  # there is none
+        text, terms = self._question(filter, now)
         found: list[Job] = []
         while len(found) <= limit:
             # What the server lets through for a text may still not match.
             chunk = limit + 1 - len(found) if filter.text is None else _CHUNK
-            rows = await self._search.fetch(sql("find", self._schema), place, chunk, *terms)
+            rows = await self._search.fetch(text, place, chunk, *terms)
             jobs = Reader().jobs(rows)
             found += [job for job in jobs if matches(job, filter, now)]
             if len(jobs) < chunk:
@@ -78,6 +77,39 @@ class Reading:
         if len(found) <= limit:
             return Page(items)
         return Page(items, str(items[-1].seq) if items else cursor)
+
+    def _question(self, filter: Filter, now: datetime) -> tuple[str, list[Any]]:
+        """The statement with the terms that are given, and no others, which would keep it from using an index; what is
+        given, from the third parameter on."""
+        given: list[Any] = []
+        terms: list[str] = []
+
+        def add(term: str, *values: Any) -> None:
+            for value in values:
+                given.append(value)
+                term = term.replace("?", f"${len(given) + 2}", 1)
+            terms.append(f"\n  AND {term}")
+
+        if filter.status:
+            # Also where they are stored: a deferred job that is due is seen as queued.
+            among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
+            add("j.stage = ANY (?::smallint[])", sorted({STAGES[status] for status in among}))
+            add("j.status = ANY (?::text[])", sorted(among))
+            add(_SEEN, micros(now), sorted(filter.status))
+        if filter.task is not None:
+            add(_OF_TASK, filter.task)
+        if filter.queue is not None:
+            add(_OF_QUEUE, filter.queue)
+        if filter.tag is not None:
+            add(_LABELLED, label(f"t{filter.tag}"))
+        if filter.schedule is not None:
+            add(_LABELLED, label(f"s{filter.schedule}"))
+        if filter.text is not None and askable(filter.text):
+            given.append(filter.text.lower())
+            add(sql("find_text", self._schema, text=f"${len(given) + 2}::text"))
+        elif filter.text is not None:
+            add("j.error IS NOT NULL")  # what others said may hold anything
+        return sql("find", self._schema, terms="".join(terms)), given
 
     async def count(self, now: datetime) -> list[Count]:
         rows = await self._search.fetch(sql("count", self._schema), micros(now))

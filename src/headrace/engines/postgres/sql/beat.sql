@@ -14,7 +14,11 @@ counted AS (
   UPDATE {schema}.jobs
   SET unnamed = CASE WHEN seq = ANY (ARRAY(SELECT seq FROM holding WHERE named)) THEN 0 ELSE unnamed + 1 END
   WHERE worker = $1 AND EXISTS (SELECT 1 FROM beaten)
-    AND seq = ANY (ARRAY(SELECT seq FROM holding WHERE old AND (unnamed > 0 OR NOT named)))
+    -- What a transaction of somebody's holds, maybe to complete it, is counted another time.
+    AND seq = ANY (ARRAY(
+      SELECT seq FROM {schema}.jobs
+      WHERE seq = ANY (ARRAY(SELECT seq FROM holding WHERE old AND (unnamed > 0 OR NOT named)))
+      FOR NO KEY UPDATE SKIP LOCKED))
 )
 SELECT (SELECT beats FROM beaten), profiles_rev, settings_rev,
   ARRAY(SELECT id FROM holding WHERE cancelled ORDER BY seq),

@@ -4,7 +4,7 @@ SELECT b.lines_rev, b.settings_rev,
   ARRAY(SELECT l.id FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
     WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE
     ORDER BY l.id),
-  ARRAY(SELECT -coalesce(q.priority, 0) FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
+  ARRAY(SELECT -greatest(coalesce(q.priority, 0), -2147483647) FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
     WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE
     ORDER BY l.id),
   ARRAY(SELECT name FROM {schema}.queues ORDER BY name),
