@@ -69,6 +69,8 @@ class Handler:
         self._positional = [one.name for one in parameters[self.takes_context :] if one.kind is not one.KEYWORD_ONLY]
         self._names = frozenset(one.name for one in self.parameters)
         self._required = frozenset(one.name for one in self.parameters if one.required)
+        # How many positional arguments are all it takes; never, if some must be given by name.
+        self._complete = len(self._positional) if self._required <= set(self._positional) else -1
         self.returns = _hint(hints, "return")
         try:
             self._payload = RecordCodec(self.name, self.parameters)
@@ -105,6 +107,8 @@ class Handler:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments by parameter name, as passed: defaults are left to the code that will run the job."""
+        if not kwargs and len(args) == self._complete:  # as most calls are
+            return self._no_text_for_bytes(dict(zip(self._positional, args, strict=True)))
         bound = dict(zip(self._positional, args, strict=False))
         if len(bound) == len(args) and bound.keys().isdisjoint(kwargs):
             bound.update(kwargs)

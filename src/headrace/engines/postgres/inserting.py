@@ -53,8 +53,8 @@ class _Stored(msgspec.Struct):
     open: bool
     stored: list[tuple[int, int]]
     """Places, from 1, and order numbers."""
-    bare: list[int]
-    """Order numbers that only a body has."""
+    bare: list[str]
+    """Ids that only a body has."""
 
 
 _stored = msgspec.json.Decoder(_Stored).decode

@@ -51,6 +51,7 @@ CREATE TABLE {schema}.jobs (
   cancel_requested_at bigint,
   claim               bigint,
   change              bigint,             -- the id of the last change: a repeat is recognised by it
+  id                  uuid NOT NULL,
   worker              uuid,
   line                integer NOT NULL,
   rev                 integer NOT NULL,
@@ -75,7 +76,6 @@ CREATE TABLE {schema}.jobs (
 );
 CREATE INDEX ready ON {schema}.jobs (line, rank, arrived_at, seq) WHERE stage = 2;
 CREATE INDEX due ON {schema}.jobs (available_at) WHERE stage = 1;
-CREATE INDEX parked ON {schema}.jobs (line) WHERE stage = 0;
 CREATE INDEX held ON {schema}.jobs (worker, claim) WHERE stage = 3;
 CREATE INDEX expiring ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3;
 CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
@@ -83,10 +83,10 @@ CREATE INDEX finished ON {schema}.jobs (status, finished_at) WHERE stage >= 4;
 CREATE INDEX fragile ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0;
 CREATE UNIQUE INDEX keys ON {schema}.jobs (held_key) WHERE held_key IS NOT NULL;
 
--- What never changes after the submit.
+-- What never changes after the submit, and where a job is found by its id.
 CREATE TABLE {schema}.bodies (
-  seq     bigint PRIMARY KEY,
-  id      uuid NOT NULL UNIQUE,
+  id      uuid PRIMARY KEY,
+  seq     bigint NOT NULL,
   payload text NOT NULL,  -- {JSON}, as submitted
   spec    text NOT NULL   -- {JSON}
 );

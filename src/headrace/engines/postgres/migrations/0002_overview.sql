@@ -9,6 +9,6 @@ SELECT
   to_timestamp(j.updated_at / 1e6) AS updated_at,
   j.progress, b.payload, j.result, j.error
 FROM {schema}.jobs j
-  JOIN {schema}.bodies b ON b.seq = j.seq
+  JOIN {schema}.bodies b ON b.id = j.id
   JOIN {schema}.lines l ON l.id = j.line
   JOIN {schema}.profiles p ON p.id = l.profile;

@@ -4,9 +4,9 @@ WITH beaten AS (
   UPDATE {schema}.workers SET beats = beats + 1, beat = $2, beat_at = $3 WHERE id = $1 AND alive RETURNING beats
 ),
 holding AS MATERIALIZED (
-  SELECT j.seq, b.id, j.cancel_requested_at IS NOT NULL AS cancelled, j.unnamed, j.assigned_at <= $4 AS old,
-    b.id = ANY ($5::uuid[]) AS named
-  FROM {schema}.jobs j CROSS JOIN LATERAL (SELECT id FROM {schema}.bodies WHERE seq = j.seq LIMIT 1) b
+  SELECT j.seq, j.id, j.cancel_requested_at IS NOT NULL AS cancelled, j.unnamed, j.assigned_at <= $4 AS old,
+    j.id = ANY ($5::uuid[]) AS named
+  FROM {schema}.jobs j
   WHERE j.stage = 3 AND j.worker = $1
 ),
 -- Most beats name everything: then this writes no job at all.

@@ -11,7 +11,7 @@ given AS (
     -- The claim ends in front of the first fragile job for which no free slot is left.
     WHERE NOT expired AND before < $7
       AND pos < coalesce((SELECT min(pos) FROM counted WHERE fragile AND before >= $8), 2147483647)))
-  RETURNING j.seq, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
+  RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
     j.error
 )
 -- First what the worker should know; then the jobs, without what the claim itself has just written on them.
@@ -23,4 +23,4 @@ FROM head
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
   j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error
-FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE seq = j.seq LIMIT 1) b
+FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b

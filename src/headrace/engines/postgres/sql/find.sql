@@ -1,7 +1,7 @@
 -- Jobs below an order number that may match, newest first. $1 below, $2 how many; the terms are those that were given.
 SELECT {record}
 FROM {schema}.jobs j
-  JOIN {schema}.bodies b ON b.seq = j.seq
+  JOIN {schema}.bodies b ON b.id = j.id
 WHERE j.seq < $1{terms}
 ORDER BY j.seq DESC
 LIMIT $2

@@ -28,9 +28,9 @@ arriving AS MATERIALIZED (
 ),
 stored AS (
   INSERT INTO {schema}.jobs (
-    seq, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, rev, epoch, unstarted_losses,
+    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, rev, epoch, unstarted_losses,
     unnamed)
-  SELECT seq, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, 1, 0, 0, 0 FROM arriving
+  SELECT seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, 1, 0, 0, 0 FROM arriving
 ),
 kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, spec FROM arriving

@@ -2,7 +2,7 @@
 -- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[id, line, status,
 -- stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels, held_key], …], "hints":
 -- [[channel, message], …]}
--- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [order numbers]}. Fewer
+-- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
 -- stored than rows: an id came between, or a key; of the latter the bare bodies must be removed. To a transaction that
 -- cannot see what came between both are a failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
@@ -22,13 +22,13 @@ kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec)
   SELECT seq, (r ->> 0)::uuid, r ->> 10, r ->> 11 FROM arriving ORDER BY r ->> 0
   ON CONFLICT (id) DO NOTHING
-  RETURNING seq
+  RETURNING seq, id
 ),
 stored AS (
   INSERT INTO {schema}.jobs (
-    seq, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, rev, epoch,
+    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, rev, epoch,
     unstarted_losses, unnamed)
-  SELECT a.seq, (r ->> 1)::integer, r ->> 2, (r ->> 3)::smallint, (r ->> 4)::smallint, (r ->> 5)::bigint,
+  SELECT a.seq, (r ->> 0)::uuid, (r ->> 1)::integer, r ->> 2, (r ->> 3)::smallint, (r ->> 4)::smallint, (r ->> 5)::bigint,
     (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, 1, 0, 0, 0
   FROM kept JOIN arriving a USING (seq)
   ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
@@ -52,5 +52,5 @@ SELECT json_build_object(
   'stored', coalesce(
     (SELECT json_agg(json_build_array(a.place, seq) ORDER BY a.place) FROM stored JOIN arriving a USING (seq)),
     '[]'::json),
-  'bare', coalesce((SELECT json_agg(seq) FROM kept WHERE seq NOT IN (SELECT seq FROM stored)), '[]'::json),
+  'bare', coalesce((SELECT json_agg(id) FROM kept WHERE seq NOT IN (SELECT seq FROM stored)), '[]'::json),
   'told', (SELECT count(*) FROM told))::text

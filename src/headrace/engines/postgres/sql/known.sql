@@ -6,7 +6,7 @@ SELECT coalesce(json_agg(json_build_array(f.key, f.record)), '[]')::text FROM (
   WHERE b.id = ANY (ARRAY(SELECT value::uuid FROM doc, json_array_elements_text(d -> 'ids')))
   UNION ALL
   SELECT j.held_key, json_build_array({record})
-  FROM {schema}.jobs j JOIN {schema}.bodies b ON b.seq = j.seq
+  FROM {schema}.jobs j JOIN {schema}.bodies b ON b.id = j.id
   WHERE j.held_key IS NOT NULL
     AND j.held_key = ANY (ARRAY(SELECT value FROM doc, json_array_elements_text(d -> 'keys')))
 ) f

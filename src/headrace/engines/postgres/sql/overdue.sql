@@ -7,4 +7,4 @@ FROM (
   UNION ALL
   SELECT seq, true, 0 FROM {schema}.jobs WHERE act_by <= $1 AND act_by IS NOT NULL AND stage < 3
   LIMIT $2
-) o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.bodies b ON b.seq = o.seq
+) o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.bodies b ON b.id = j.id

@@ -1,7 +1,6 @@
--- Remove bodies whose jobs were not stored after all. [order number, …]
+-- Remove bodies whose jobs were not stored after all. [id, …]
 WITH gone AS (
-  DELETE FROM {schema}.bodies
-  WHERE seq = ANY (ARRAY(SELECT value::bigint FROM json_array_elements_text($1::text::json)))
+  DELETE FROM {schema}.bodies WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($1::text::json)))
   RETURNING 1
 )
 SELECT count(*)::text FROM gone
