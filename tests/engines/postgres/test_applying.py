@@ -221,6 +221,38 @@ async def _all(lab: Lab, jobs: list[Job]) -> list[Job]:
 # Two sessions at once
 
 
+@pytest.mark.parametrize("kind", ["complete", "fail", "report"])
+async def test_jobs_are_locked_in_the_order_of_their_numbers_whatever_order_they_are_given_in(
+    lab: Lab, schema: str, connect: Connect, kind: str
+) -> None:
+    """So no two ever wait for each other: while one waits for a job, it holds those before it and none behind."""
+    worker, user, third = await lab.worker(), await connect(), await connect()
+
+    def change(job: Job) -> Change:
+        if kind == "report":
+            return lifecycle.progress(job, lab.now, Progress(percent=50))
+        return lab.stamp(lab.end(job, Completed() if kind == "complete" else Failed(error=OOPS)))
+
+    async def holds_the_first_alone() -> bool:
+        first, middle, last = [await lab.running(worker, f"{task}{lab.new_id()}") for task in ("a", "b", "c")]
+        transaction = user.transaction()
+        await transaction.start()
+        await lock(user, schema, middle)
+        applying = asyncio.create_task(lab.engine.apply([change(job) for job in (last, middle, first)], lab.now))
+        seen = False
+        while not applying.done() and not seen:
+            rows = await third.fetch(f"SELECT seq FROM {schema}.jobs FOR UPDATE SKIP LOCKED")
+            free = {row["seq"] for row in rows}
+            if first.seq not in free:
+                assert last.seq in free
+                seen = True
+        await transaction.rollback()
+        await applying
+        return seen
+
+    await until(holds_the_first_alone)
+
+
 async def test_random_changes_from_two_sessions_never_get_in_each_others_way(lab: Lab) -> None:
     """Each takes what it gets to first; the other is told; nobody waits for the other in a circle."""
     worker = await lab.worker()
