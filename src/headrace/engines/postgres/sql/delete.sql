@@ -1,7 +1,7 @@
--- Remove ended jobs with all that is kept of them, and count them. $1 statuses, $2 moments, $3 most
+-- Remove ended jobs with all that is kept of them, and count them. $1 statuses, $2 moments as a text, $3 most
 WITH old AS MATERIALIZED (
   SELECT o.seq, o.id
-  FROM unnest($1::text[], $2::bigint[]) AS t (status, before) CROSS JOIN LATERAL (
+  FROM unnest($1::text[], $2::text::bigint[]) AS t (status, before) CROSS JOIN LATERAL (
     SELECT j.seq, j.id FROM {schema}.jobs j
     WHERE j.stage >= 4 AND j.status = t.status AND j.finished_at <= t.before
     ORDER BY j.finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
