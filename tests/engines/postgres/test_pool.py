@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.bus import Hint, Topic
 from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core.outcome import Completed
@@ -18,7 +19,9 @@ from headrace.errors import ConfigError, Unavailable
 from headrace.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
+from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import Server, shared
+from tests.support.until import until
 
 
 @pytest.fixture
@@ -94,6 +97,31 @@ async def test_the_least_pool_is_enough_for_everything_at_once(lab: Lab, pgbounc
         )
     await engine.close()
     assert (await lab.engine.ledger()).live == 60
+
+
+async def test_a_pooler_in_session_mode_is_a_way_to_listen_too(tmp_path: Path) -> None:
+    bouncer = PgBouncer.start(shared(), tmp_path, "session")
+    url = bouncer.url(shared().create_database())
+    host, rules = Host(dice=SystemDice(7)), Rules()
+    lab = Lab(lambda: PostgresEngine(url, rules=rules, host=host, pgbouncer=True, listen_url=url), host, rules)
+    await lab.engine.open()
+    other = lab.engine.twin()
+    await other.open()
+    heard: list[Hint] = []
+    other.bus.listen(frozenset({Topic.READY}), heard.append)
+    # Whoever begins to listen is told to look, and then of each submit.
+    await until(lambda: Hint(Topic.READY) in heard)
+    await lab.put(queue="here", dedup="k")
+    lab.engine.bus.send(Hint(Topic.READY, ("here",)))
+    await until(lambda: Hint(Topic.READY, ("here",)) in heard)
+    await other.close()
+    await lab.engine.close()
+    unsaid = PostgresEngine(url, rules=rules, host=host)
+    await unsaid.open()
+    with pytest.raises(ConfigError, match="pgbouncer=1"):
+        await unsaid.insert([lab.job()], lab.now)
+    await unsaid.close()
+    bouncer.stop()
 
 
 @pytest.mark.parametrize("pgbouncer", [False, True])

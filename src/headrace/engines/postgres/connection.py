@@ -113,6 +113,8 @@ def _meaning(error: Exception, sent: bool) -> Exception:
         return Unstorable(f"PostgreSQL does not store this: {said}")
     if isinstance(error, _BUSY):
         return Unavailable(f"PostgreSQL refused for now: {said}")
+    if isinstance(error, pg.ProtocolViolationError) and "startup parameter" in str(error):
+        return ConfigError(f"postgresql://: {error}: if the URL leads through PgBouncer, add pgbouncer=1")
     if isinstance(error, _AWAY):
         return Unavailable(f"PostgreSQL is out of reach: {said}", outcome="unknown" if sent else "refused")
     if isinstance(error, pg.InvalidAuthorizationSpecificationError | pg.InvalidCatalogNameError):

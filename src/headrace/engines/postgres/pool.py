@@ -152,7 +152,7 @@ class Pool:
 async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
     """A connection outside of any pool; its user closes it."""
     try:
-        return await asyncpg.connect(url, timeout=timeout, **_kept({} if pgbouncer else _OUR_TRANSACTIONS, pgbouncer))
+        return await asyncpg.connect(url, timeout=timeout, **_kept({}, pgbouncer))
     except Exception as error:
         raise_meaning(error, sent=False)
 
