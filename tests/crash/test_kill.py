@@ -132,7 +132,8 @@ async def test_four_processes_share_one_store_and_each_job_is_finished_once(url:
         async with app:
             for _ in range(4):
                 workers.hire("--concurrency", "10")
-            handles = [handle for _ in range(4) for handle in await work.map([(0.0,)] * 500)]
+            await until(lambda: _alive(4), within=60)
+            handles = [handle for _ in range(4) for handle in await work.map([(0.02,)] * 500)]
             results = await asyncio.gather(*(handle.result(timeout=90) for handle in handles))
             assert len(set(results)) >= 2  # more than one process had a share
             assert os.getpid() not in results
