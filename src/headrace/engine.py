@@ -72,7 +72,7 @@ class Duplicated(msgspec.Struct, frozen=True):
 
 class Refused(msgspec.Struct, frozen=True):
     """The store does not take this job; nothing of it was stored. With ``Unavailable`` as the error: not now, because
-    its key is in a transaction that is still open; try again."""
+    a transaction that is still open holds its key, or the room for its profile; try again."""
 
     error: HeadraceError
 

@@ -14,7 +14,7 @@ from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasSta
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import run_steps
+from headrace.engines.postgres.drivers import Waiting, run_steps
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
@@ -169,7 +169,8 @@ class Applying:
         """One change as steps for a connection of the user's, whose transaction may stay open for long: an insert that
         wants the key it releases must not wait for that."""
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:
-            yield Statement(sql("lock_keys", self._schema), encode([key_lock(self._schema, change.job)]))
+            document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
+            yield Waiting(sql("lock_keys", self._schema), document, trying)
         return (yield from self.steps(change))
 
     def steps(self, change: Change) -> Steps[Verdict]:

@@ -11,7 +11,7 @@ from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
-from headrace.engines.postgres.connection import Connection, digest, lock_number, sql
+from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.record import Place, encode, too_many
 from headrace.errors import HeadraceError, Unavailable
@@ -45,7 +45,7 @@ class Lines:
         self._hold_off_until = -math.inf
         self.collected = -1
         """The count of collections at which what is remembered is good."""
-        self.lock = lock_number(schema, "lines")
+        self.lock = lines_lock(schema)
         """What an insert holds shared, and a collection alone."""
 
     def forget(self, collected: int) -> None:
