@@ -13,6 +13,7 @@ from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
+from headrace.engines.postgres.rows import lines_lock
 from headrace.engines.record import Place, encode, too_many
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
