@@ -36,12 +36,16 @@ def change(
     closes: Attempt | None = None,
     key: Key = Key.KEEP,
     event: Event | None = None,
+    rev: int | None = None,
 ) -> Change:
-    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
+    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job.
+
+    ``rev``: the rev that is stored, if ``job`` is ahead of it.
+    """
     check(job, verb, fields.get("status"))
     return Change(
         verb=verb,
-        rev=job.rev,
+        rev=job.rev if rev is None else rev,
         job=replace(job, rev=job.rev + 1, updated_at=now, **fields),
         epoch=job.epoch if owner else None,
         worker=job.worker if owner else None,

@@ -132,7 +132,7 @@ def finish(
         seen = replace(job, rev=job.rev + 1, **_started(job, started_at))
     match ending:
         case Completed():
-            decided = _complete(seen, ending.result_text, now)
+            return _complete(seen, ending.result_text, now, job.rev)
         case Failed():
             decided = _fail(seen, ending, now, chance)
         case TimedOut(error):
@@ -163,7 +163,7 @@ KEPT_BY_COMPLETE = frozenset(
 """The fields that completing a job, its start included, leaves as they are: an engine need not write them."""
 
 
-def _complete(job: Job, result_text: str, now: datetime) -> Change:
+def _complete(job: Job, result_text: str, now: datetime, rev: int) -> Change:
     fields = ended(job, Status.COMPLETED, now)
     fields["result_text"] = result_text
     fields["error"] = None
@@ -177,6 +177,7 @@ def _complete(job: Job, result_text: str, now: datetime) -> Change:
         owner=True,
         closes=close(job, Outcome.COMPLETED, now),
         key=key_freed(job),
+        rev=rev,
     )
 
 

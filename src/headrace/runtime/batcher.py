@@ -175,7 +175,7 @@ class Batcher(Generic[T, A]):
             if groups and (rows + len(group.items) > MAX_ROWS or weight + group.weight > MAX_BYTES):
                 break
             if self._distinct is not None:
-                keys = [self._distinct(item) for item in group.items]
+                keys = tuple(map(self._distinct, group.items))
                 if not seen.isdisjoint(keys):
                     break
                 seen.update(keys)

@@ -86,7 +86,9 @@ class Applying:
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold; verdicts in the same order."""
         alone = [place for place, one in enumerate(changes) if one.key is Key.TAKE or one.verb is Verb.RETRY]
-        together = {place: change for place, change in enumerate(changes) if place not in alone}
+        together = dict(enumerate(changes))
+        for place in alone:
+            del together[place]
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
         if together:
             for place, verdict in (await self._write(together)).items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import asyncpg
 
@@ -87,12 +87,17 @@ class Pool:
 
     async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
         """The rows one statement answers, in a transaction of its own; ``patience`` if it cannot wait for as long."""
-        async with self.connection() as connection:
+        connection, pool = await self._take()
+        try:
             if self._pgbouncer:  # otherwise parsing and running might meet two different sessions of the server
                 async with connection.transaction():
                     await connection.execute(self._say, timeout=patience)
                     return await connection.fetch(text, *args, timeout=patience)
             return await connection.fetch(text, *args, timeout=patience)
+        except Exception as error:
+            _broken(connection, error)
+        finally:
+            await pool.release(connection, timeout=self._patience)
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -101,10 +106,7 @@ class Pool:
             try:
                 yield connection
             except Exception as error:
-                # Its answer is not waited for any more, or nothing can be asked on it.
-                if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
-                    connection.terminate()
-                raise_meaning(error)
+                _broken(connection, error)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -136,17 +138,28 @@ class Pool:
 
     @asynccontextmanager
     async def _taken(self) -> AsyncIterator[Connection]:
+        connection, pool = await self._take()
+        try:
+            yield connection
+        finally:
+            await pool.release(connection, timeout=self._patience)
+
+    async def _take(self) -> tuple[Connection, Any]:
+        """A connection, or what stands in for one, and the pool to give it back to."""
         pool = self._pool
         if pool is None:
             raise NotOpen("this session of the PostgreSQL engine is not open")
         try:
-            proxy = await pool.acquire(timeout=self._patience)
+            return await pool.acquire(timeout=self._patience), pool  # type: ignore[return-value]
         except Exception as error:
             raise_meaning(error, sent=False)
-        try:
-            yield proxy  # type: ignore[misc]  # it stands in for a connection
-        finally:
-            await pool.release(proxy, timeout=self._patience)
+
+
+def _broken(connection: Connection, error: Exception) -> NoReturn:
+    # Its answer is not waited for any more, or nothing can be asked on it.
+    if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
+        connection.terminate()
+    raise_meaning(error)
 
 
 async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
