@@ -252,9 +252,13 @@ class Worker(Service):
                 self._heartbeat.acknowledged()
 
     async def _tick(self) -> None:
+        could = True
         while True:
             self.ticked_at = self.host.clock.monotonic()
             self._floor.tick()
+            if (can := self._may_start()) and not could:  # the store hears us again
+                self._wake()
+            could = can
             if self._floor.hopeless * 2 >= self.concurrency and not self.exhausted:
                 _log.error("half the slots are held by handlers that cannot be stopped: leaving")
                 self.exhausted = True
@@ -320,7 +324,6 @@ class Worker(Service):
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))
         self._floor.dispatch()
-        self._wake()
 
     def _hinted(self, hint: Hint) -> None:
         if ids := [id for id in map(UUID, hint.names) if id in self._floor.holds]:
