@@ -97,7 +97,13 @@ def test_an_unreadable_database_is_told_in_one_line(shell: Shell) -> None:
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mystery://x", "postgresql://x/y", "sqlite:///x?speed=11"])
+def test_a_server_that_is_not_there_is_told_in_one_line(shell: Shell) -> None:
+    result = shell("stats", "--url", "postgresql://127.0.0.1:1/nothing", code=5)
+    assert result.stderr.startswith("error: PostgreSQL is out of reach")
+    assert len(result.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mystery://x", "postgresql://x/y?speed=11", "sqlite:///x?speed=11"])
 def test_a_bad_url_ends_with_2(shell: Shell, url: str) -> None:
     result = shell("jobs", "--url", url, code=2)
     assert result.stderr.startswith("error: ")
