@@ -63,7 +63,7 @@ def test_a_queue_that_cannot_be_named_is_everybody_and_any_other_name_is_dropped
 
 
 def test_the_first_hint_is_told_at_once_and_the_next_when_the_gap_is_over() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     throttle.add(Topic.READY, ["a"])
     assert throttle.take(1.0) == [Hint(Topic.READY, ("a",))]
     assert throttle.due() is None
@@ -76,14 +76,14 @@ def test_the_first_hint_is_told_at_once_and_the_next_when_the_gap_is_over() -> N
 
 
 def test_topics_do_not_hold_up_one_another() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     for topic in Topic:
         throttle.add(topic, ["a"])
         assert throttle.take(1.0) == [Hint(topic, ("a",))]
 
 
 def test_a_busy_name_holds_up_few_others() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     throttle.add(Topic.ENDED, IDS[:1])
     throttle.take(1.0)
     throttle.add(Topic.ENDED, IDS[1:1001])
@@ -93,14 +93,14 @@ def test_a_busy_name_holds_up_few_others() -> None:
 
 
 def test_everybody_includes_those_who_were_named() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     throttle.add(Topic.READY, ["a"])
     throttle.add(Topic.READY, [])
     assert throttle.take(1.0) == [Hint(Topic.READY)]
 
 
 def test_everything_can_be_taken_whatever_was_told_lately() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     throttle.add(Topic.READY, ["a"])
     throttle.take(1.0)
     throttle.add(Topic.READY, ["a"])
@@ -108,7 +108,7 @@ def test_everything_can_be_taken_whatever_was_told_lately() -> None:
 
 
 def test_what_others_tell_counts_as_told() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     assert throttle.pass_by(Topic.READY, ["a"], 1.0) == ["a"]
     assert throttle.pass_by(Topic.READY, ["a"], 1.0) == []
     throttle.add(Topic.READY, ["a"])
@@ -117,7 +117,16 @@ def test_what_others_tell_counts_as_told() -> None:
 
 
 def test_names_that_cannot_be_told_do_not_pile_up() -> None:
-    throttle = Throttle()
+    throttle = Throttle(burst=0)
     for at in range(100):
         throttle.add(Topic.ENDED, (f"{at}-{id}" for id in IDS))
     assert len(names(throttle.take(1.0))) <= 1000 * GROUPS
+
+
+def test_what_trickles_in_is_told_at_once_and_a_flood_at_its_pace() -> None:
+    throttle, told = Throttle(burst=4), 0
+    for number in range(1000):  # a second of one every millisecond
+        told += len(throttle.pass_by(Topic.READY, ["a"], 10.0 + number / 1000))
+    assert 50 <= told <= 55
+    trickle = [throttle.pass_by(Topic.READY, ["a"], 20.0 + number * 0.015) for number in range(8)]
+    assert all(trickle)

@@ -21,6 +21,8 @@ from headrace.engines.record import micros, moment
 
 __all__ = ["Claiming"]
 
+_FEW = 2000
+"""Jobs that are read at most in one go."""
 _GROWTH = 4
 """How many times as many are read of each line that is still ahead, the next time."""
 
@@ -36,10 +38,15 @@ def one_line(schema: str) -> str:
     return "".join(sql(part, schema) for part in ("claim_head", "claim_line", "claim_give"))
 
 
-def many_lines(schema: str) -> str:
-    """The statement for an ask that serves several."""
+def few_lines(schema: str) -> str:
+    """The statement for an ask that serves so few lines that all that could be wanted of each is read at once."""
+    return many_lines(schema, ())
+
+
+def many_lines(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
+    """The statement for an ask that serves many."""
     parts = [sql("claim_head", schema), sql("claim_lines", schema)]
-    sizes = ["$17", "$18", "$19", "(SELECT n FROM reach)"]
+    sizes = [*levels, "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):
         sofar = "" if level == 1 else f"SELECT * FROM read_{level - 1} UNION ALL "
         parts.append(sql("claim_level", schema, level=str(level), before=str(level - 1), size=size, sofar=sofar))
@@ -53,7 +60,7 @@ class Claiming:
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
         self._served = Served(hot, schema)
-        self._one, self._many = one_line(schema), many_lines(schema)
+        self._one, self._few, self._many = one_line(schema), few_lines(schema), many_lines(schema)
         self._spare = _SPARE
         """How many jobs to look at beyond those that are wanted; more, where others are often in the way."""
 
@@ -106,6 +113,8 @@ class Claiming:
         )
         if len(serving.lines) == 1:
             return await self._hot.fetch(self._one, *terms, serving.lines[0])
+        if reach * len(serving.lines) <= _FEW:
+            return await self._hot.fetch(self._few, *terms, serving.lines, serving.places, reach)
         first = reach // max(len(serving.lines), 1) + 1
         sizes = (first, first * _GROWTH, first * _GROWTH**2)
         return await self._hot.fetch(self._many, *terms, serving.lines, serving.places, reach, *sizes)

@@ -17,6 +17,8 @@ Notification = tuple[str, str]
 
 GAP = 0.02
 """Seconds between two notifications of one topic and group of names: each takes a lock that all commits share."""
+BURST = 9
+"""How many may come sooner, if none came for as long before: jobs that trickle in are told at once."""
 GROUPS = 16
 """Names are told apart by so many groups: a busy queue holds up the hints of few others, and the rate stays bounded."""
 
@@ -104,8 +106,8 @@ def _length(name: str) -> int:
 class Throttle:
     """What is to be told to other sessions: at once if its group was not told lately, together with more if it was."""
 
-    def __init__(self, gap: float = GAP) -> None:
-        self._gap = gap
+    def __init__(self, gap: float = GAP, burst: int = BURST) -> None:
+        self._gap, self._ahead = gap, gap * burst
         self._free: dict[tuple[Topic, int], float] = {}
         """When a group may be told again."""
         self._waiting: dict[tuple[Topic, int], dict[str, None]] = {}
@@ -126,7 +128,7 @@ class Throttle:
         due = [key for key in self._waiting if everything or self._free.get(key, now) <= now]
         told: dict[Topic, list[str] | None] = {}
         for key in due:
-            self._free[key] = now + self._gap
+            self._tell(key, now)
             topic, names = key[0], self._waiting.pop(key)
             before = told.setdefault(topic, [])
             if key[1] == GROUPS:
@@ -138,9 +140,13 @@ class Throttle:
     def pass_by(self, topic: Topic, names: Iterable[str], now: float) -> list[str]:
         """Those of these names that may be told now, by somebody else; they count as told."""
         free = [name for name in names if self._free.get((topic, _group(name)), now) <= now]
-        for name in free:
-            self._free[topic, _group(name)] = now + self._gap
+        for key in {(topic, _group(name)) for name in free}:
+            self._tell(key, now)
         return free
+
+    def _tell(self, key: tuple[Topic, int], now: float) -> None:
+        # Each pushes the next one off by a gap, and what was not used before counts for as many as may come sooner.
+        self._free[key] = max(self._free.get(key, 0.0), now - self._ahead) + self._gap
 
     def due(self) -> float | None:
         """When there is something to tell; None: nothing waits."""
