@@ -14,7 +14,7 @@ from headrace.worker.hold import Hold
 __all__ = ["Buffer", "Pace"]
 
 AHEAD_SECONDS = 0.25
-AHEAD_MOST = 500
+AHEAD_MOST = 1000
 
 
 class Buffer:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import asyncpg
 
@@ -33,14 +34,15 @@ _DOWN_THE_INDEX = {
 }
 HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX, **_OUR_TRANSACTIONS}
 """For statements that leave the planner no choice: planned once, and kept."""
-WARM = {"plan_cache_mode": "force_custom_plan", **_DOWN_THE_INDEX, **_OUR_TRANSACTIONS}
-"""For joins with a table that changes: for an empty one every order of joining costs the same, so these are planned for
-the table as it is now."""
+WARM = HOT
+"""For joins with a table that changes: for an empty one every order of joining costs the same, so these are planned
+anew every second (``replan``), for the table as it is by then."""
 COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_OUR_TRANSACTIONS}
 """For all the others."""
 
 _PATIENCE = 30.0
 """Seconds for a statement, beyond which the way to the server counts as broken."""
+_REPLAN = 1.0
 LONG_PATIENCE = 300.0
 """Seconds for one that may have to look at every job, or is the user's."""
 
@@ -48,17 +50,34 @@ LONG_PATIENCE = 300.0
 class _Connection(Connection):
     """Nothing is left behind on a connection, so nothing is reset when it goes back: that would be a round trip."""
 
+    planned_at = 0.0
+    """When the plans on it were last thrown away, by the clock of its loop."""
+
     def get_reset_query(self) -> str:
         return ""
+
+    async def replan(self) -> None:
+        """Throw the plans away if they are old."""
+        now = asyncio.get_running_loop().time()
+        if now - self.planned_at > _REPLAN:
+            self.planned_at = now
+            await self.execute("DISCARD PLANS")
 
 
 class Pool:
     """The connections of one session of one kind."""
 
     def __init__(
-        self, url: str, *, size: int, settings: Mapping[str, str], pgbouncer: bool, long: bool = False
+        self,
+        url: str,
+        *,
+        size: int,
+        settings: Mapping[str, str],
+        pgbouncer: bool,
+        long: bool = False,
+        replan: bool = False,
     ) -> None:
-        self._url, self._size, self._pgbouncer = url, size, pgbouncer
+        self._url, self._size, self._pgbouncer, self._replan = url, size, pgbouncer, replan
         self._settings = dict(settings)
         # A pooler in between keeps no settings and no statements for us: they are said again in each transaction.
         said = [f"SET LOCAL {name} = '{value}'" for name, value in settings.items() if name not in _OUR_TRANSACTIONS]
@@ -93,6 +112,8 @@ class Pool:
                 async with connection.transaction():
                     await connection.execute(self._say, timeout=patience)
                     return await connection.fetch(text, *args, timeout=patience)
+            if self._replan:
+                await cast("_Connection", connection).replan()
             return await connection.fetch(text, *args, timeout=patience)
         except Exception as error:
             _broken(connection, error)
