@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, cast
@@ -11,6 +10,7 @@ import asyncpg
 
 from headrace.engines.postgres.connection import Connection, raise_meaning
 from headrace.errors import NotOpen
+from headrace.host import Host
 
 __all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once"]
 
@@ -50,15 +50,14 @@ LONG_PATIENCE = 300.0
 class _Connection(Connection):
     """Nothing is left behind on a connection, so nothing is reset when it goes back: that would be a round trip."""
 
-    planned_at = 0.0
-    """When the plans on it were last thrown away, by the clock of its loop."""
+    planned_at = float("-inf")
+    """When the plans on it were last thrown away (monotonic)."""
 
     def get_reset_query(self) -> str:
         return ""
 
-    async def replan(self) -> None:
+    async def replan(self, now: float) -> None:
         """Throw the plans away if they are old."""
-        now = asyncio.get_running_loop().time()
         if now - self.planned_at > _REPLAN:
             self.planned_at = now
             await self.execute("DISCARD PLANS")
@@ -75,7 +74,7 @@ class Pool:
         settings: Mapping[str, str],
         pgbouncer: bool,
         long: bool = False,
-        replan: bool = False,
+        replan: Host | None = None,
     ) -> None:
         self._url, self._size, self._pgbouncer, self._replan = url, size, pgbouncer, replan
         self._settings = dict(settings)
@@ -112,8 +111,8 @@ class Pool:
                 async with connection.transaction():
                     await connection.execute(self._say, timeout=patience)
                     return await connection.fetch(text, *args, timeout=patience)
-            if self._replan:
-                await cast("_Connection", connection).replan()
+            if self._replan is not None:
+                await cast("_Connection", connection).replan(self._replan.clock.monotonic())
             return await connection.fetch(text, *args, timeout=patience)
         except Exception as error:
             _broken(connection, error)

@@ -85,7 +85,7 @@ class PostgresEngine:
         self._size, self._pgbouncer, self._migrate = pool, pgbouncer, migrate
         self._listen_url = listen_url or (None if pgbouncer else url)
         self._hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
-        self._warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer, replan=True)
+        self._warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer, replan=host)
         self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer)
         # Apart from the others: a search or a count may have to look at every job.
         self._search = Pool(url, size=_SEARCH_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
