@@ -151,15 +151,18 @@ class RecordCodec:
         self.binary = tuple(name for name, node in self._nodes.items() if binary(node))
         """The parameters that are bytes."""
         # Fields have names of their own, so that no parameter's name can collide with what a struct is made of.
-        self._fields = [(f"p{index}", one.name) for index, one in enumerate(parameters)]
+        self._names = [one.name for one in parameters]
+        self._optional = not all(one.required for one in parameters)
         plain = [
-            (field, one.type) if one.required else (field, one.type, msgspec.field(default_factory=lambda: _ABSENT))
-            for (field, _), one in zip(self._fields, parameters, strict=True)
+            (f"p{index}", one.type)
+            if one.required
+            else (f"p{index}", one.type, msgspec.field(default_factory=lambda: _ABSENT))
+            for index, one in enumerate(parameters)
         ]
         struct = msgspec.defstruct(
             name if name.isidentifier() else "Payload",
             plain,
-            rename=dict(self._fields),
+            rename={f"p{index}": name for index, name in enumerate(self._names)},
             forbid_unknown_fields=True,
             kw_only=True,
         )
@@ -197,9 +200,10 @@ class RecordCodec:
 
     def decode(self, text: str) -> dict[str, Any]:
         """What was passed, by parameter name; :raises Misfit:"""
-        record = self._decode(text)
-        pairs = ((name, getattr(record, field)) for field, name in self._fields)
-        return {name: value for name, value in pairs if value is not _ABSENT}
+        values = zip(self._names, msgspec.structs.astuple(self._decode(text)), strict=True)
+        if not self._optional:
+            return dict(values)
+        return {name: value for name, value in values if value is not _ABSENT}
 
     def _decode(self, text: str) -> Any:
         try:

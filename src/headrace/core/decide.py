@@ -36,16 +36,12 @@ def change(
     closes: Attempt | None = None,
     key: Key = Key.KEEP,
     event: Event | None = None,
-    rev: int | None = None,
 ) -> Change:
-    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job.
-
-    ``rev``: the rev that is stored, if ``job`` is ahead of it.
-    """
+    """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
     check(job, verb, fields.get("status"))
     return Change(
         verb=verb,
-        rev=job.rev if rev is None else rev,
+        rev=job.rev,
         job=replace(job, rev=job.rev + 1, updated_at=now, **fields),
         epoch=job.epoch if owner else None,
         worker=job.worker if owner else None,

@@ -72,6 +72,7 @@ class _Group(NamedTuple, Generic[T, A]):
     items: Sequence[T]
     weight: int
     since: float
+    """From when on patience counts, where there is a limit to it."""
     ticket: Ticket[A]
 
 
@@ -127,7 +128,8 @@ class Batcher(Generic[T, A]):
             ticket.reject(self._unavailable(items, "this session is closing", False))
             return
         weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
-        self._queue.append(_Group(items, weight, self._host.clock.monotonic(), ticket))
+        since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        self._queue.append(_Group(items, weight, since, ticket))
         self._waiting += len(items)
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name=f"batcher-{self._name}")
@@ -175,10 +177,10 @@ class Batcher(Generic[T, A]):
             if groups and (rows + len(group.items) > MAX_ROWS or weight + group.weight > MAX_BYTES):
                 break
             if self._distinct is not None:
-                keys = tuple(map(self._distinct, group.items))
+                keys = set(map(self._distinct, group.items))
                 if not seen.isdisjoint(keys):
                     break
-                seen.update(keys)
+                seen |= keys
             self._queue.popleft()
             self._waiting -= len(group.items)
             if not group.ticket.wanted():
@@ -233,7 +235,7 @@ class Batcher(Generic[T, A]):
     async def _write_surely(self, groups: list[_Group[T, A]]) -> list[A]:
         """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
         items = [item for group in groups for item in group.items]
-        pause, unknown, since = _FIRST_PAUSE, False, groups[0].since
+        pause, unknown, since = _FIRST_PAUSE, False, groups[0].since or self._host.clock.monotonic()
         while True:
             try:
                 return await self._write(items)

@@ -14,7 +14,7 @@ from headrace.worker.hold import Hold
 __all__ = ["Buffer", "Pace"]
 
 AHEAD_SECONDS = 0.25
-AHEAD_MOST = 1000
+AHEAD_MOST = 2000
 
 
 class Buffer:
@@ -37,14 +37,16 @@ class Buffer:
 
     def pop(self) -> Hold | None:
         """The next job to start."""
-        with self._lock:
-            return self._line.popleft()[1] if self._line else None
+        # Without the lock: whoever else takes out does it one by one as well, and only this thread puts in.
+        try:
+            return self._line.popleft()[1]
+        except IndexError:
+            return None
 
     def empty(self) -> list[Hold]:
         """Take everything out."""
         with self._lock:
-            holds, self._line = [hold for _, hold in self._line], deque()
-        return holds
+            return list(iter(self.pop, None))
 
     def remove(self, id: UUID) -> list[Hold]:
         """Take one job out, if it is here."""

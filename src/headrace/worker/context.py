@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -16,7 +16,7 @@ __all__ = ["Completer", "Context", "Stopping", "Transaction"]
 
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
-_current: ContextVar[Context] = ContextVar("headrace_context")
+_current: ContextVar[Context | None] = ContextVar("headrace_context", default=None)
 
 
 async def _nothing() -> None:
@@ -90,15 +90,14 @@ class Context:
 
         :raises NoContext: outside a handler.
         """
-        try:
-            return _current.get()
-        except LookupError:
-            raise NoContext("Context.current() was called outside a handler") from None
+        if (current := _current.get()) is None:
+            raise NoContext("Context.current() was called outside a handler")
+        return current
 
     @classmethod
     def current_or_none(cls) -> Context | None:
         """The Context of the handler this code runs in, if it runs in one."""
-        return _current.get(None)
+        return _current.get()
 
     @classmethod
     def detached(cls, job: Job) -> Context:
@@ -181,6 +180,11 @@ class Context:
             )
         return self._completer()
 
-    def entered(self) -> None:
-        """Make this the current Context of the running task or thread."""
-        _current.set(self)
+    def entered(self) -> Token[Context | None]:
+        """Make this the current Context of the running task or thread, until ``left``."""
+        return _current.set(self)
+
+    @staticmethod
+    def left(token: Token[Context | None]) -> None:
+        """The handler is done: what its task or thread does next has nothing to do with it."""
+        _current.reset(token)

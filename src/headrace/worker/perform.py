@@ -19,13 +19,15 @@ __all__ = ["perform", "raised"]
 
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
     """Run a plain handler on this very thread."""
+    entered = ctx.entered()
     try:
-        ctx.entered()
         kwargs = handler.decode(job.payload_text)
         value: Any = handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)
         return Completed(handler.encode_result(value))
     except BaseException as error:  # a handler's SystemExit must not end the worker
         return raised(error)
+    finally:
+        ctx.left(entered)
 
 
 def raised(error: BaseException) -> Ending:

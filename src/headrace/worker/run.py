@@ -18,7 +18,7 @@ from headrace.worker.completing import Completing
 from headrace.worker.context import Context, Stopping
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
-from headrace.worker.runner import call
+from headrace.worker.runner import call, call_async
 
 __all__ = ["Place", "Run"]
 
@@ -59,7 +59,6 @@ class Run:
         "_calling",
         "_completing",
         "_ctx",
-        "_loop",
         "_place",
         "_report",
         "_reported_at",
@@ -73,13 +72,13 @@ class Run:
         "task",
     )
 
-    def __init__(self, hold: Hold, place: Place, loop: asyncio.AbstractEventLoop) -> None:
-        self.hold = hold
+    def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None]) -> None:
+        self.hold, self.task = hold, task
         self.ending: Ending | None = None
         """What the attempt came to; set once, by whoever is first."""
         self.began: float | None = None
         """When the handler was called (monotonic)."""
-        self._place, self._loop = place, loop
+        self._place = place
         self._ctx: Context | None = None
         self._why: Stopping | None = None
         self._calling = False
@@ -89,8 +88,15 @@ class Run:
         self._report: Progress | None = None
         self._reported_at = float("-inf")
         self._reporting = False
-        self.task: asyncio.Task[None] | None = asyncio.Task(self._go(), loop=loop, name="headrace-job")
-        """Runs the handler, until that is done."""
+
+    @property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self.task.get_loop()
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether the handler was asked to stop, and its task perhaps cancelled."""
+        return self._why is not None
 
     @property
     def stuck(self) -> bool:
@@ -102,8 +108,8 @@ class Run:
         """When the handler was called."""
         return self.hold.started_at
 
-    async def _go(self) -> None:
-        """Execute the job and write what came of it."""
+    async def go(self) -> None:
+        """Execute the job, in the task that is given, and write what came of it."""
         hold, place = self.hold, self._place
         try:
             if hold.must_start_first and not await self._started_first():
@@ -127,7 +133,15 @@ class Run:
             self.began = place.host.clock.monotonic()
             self._set_time(job.spec.timeout)
             self._calling = True
-            ending = await self._call()
+            try:
+                if hold.handler.mode == "async":
+                    ending = await call_async(hold.handler, self._ctx, job)
+                else:
+                    ending = await call(hold.handler, self._ctx, job, place.threads, place.children)
+                if self._why == "timed_out":
+                    ending = TimedOut()
+            except asyncio.CancelledError:
+                ending = self._cancelled()
             self._calling = False
             if self._completing is not None and await self._completing.settle():
                 self._completed(ending)
@@ -141,17 +155,9 @@ class Run:
             if self._timers is not None:
                 for timer in self._timers:
                     timer.cancel()
-            # Else every job would leave a circle of references for the garbage collector: task, context, run.
-            self._ctx = self.task = self._timers = None
+            # Else every job would leave a circle of references for the garbage collector: context, run.
+            self._ctx = self._timers = None
             place.left(self)
-
-    async def _call(self) -> Ending:
-        assert self._ctx is not None
-        try:
-            ending = await call(self.hold.handler, self._ctx, self.hold.job, self._place.threads, self._place.children)
-        except asyncio.CancelledError:
-            return self._cancelled()
-        return TimedOut() if self._why == "timed_out" else ending
 
     async def _started_first(self) -> bool:
         """Make the start durable; False if the job turned out to be no longer ours to run."""
@@ -168,12 +174,10 @@ class Run:
         return True
 
     def _cancelled(self) -> Ending:
-        task = asyncio.current_task()
         if self._why is not None:
-            if task is not None:
-                task.uncancel()
+            self.task.uncancel()
             return TimedOut() if self._why == "timed_out" else Released()
-        if task is not None and task.cancelling():
+        if self.task.cancelling():
             return Released()  # the loop is being torn down
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
         return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
@@ -206,8 +210,7 @@ class Run:
         mode = self.hold.handler.mode
         patience = self._place.cancel_grace if why == "cancelled" else STOP_PATIENCE
         if mode == "async":
-            if self.task is not None:
-                self.task.cancel()
+            self.task.cancel()
             self._later(patience, lambda: self.conclude(over))
         elif why in ("timed_out", "lost"):
             self._abandon(over)

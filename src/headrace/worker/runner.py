@@ -12,7 +12,7 @@ from headrace.worker.context import Context
 from headrace.worker.perform import perform, raised
 from headrace.worker.pools import ThreadPool
 
-__all__ = ["call"]
+__all__ = ["call", "call_async"]
 
 
 async def call(
@@ -24,7 +24,7 @@ async def call(
     ``children`` everything runs right here.
     """
     if handler.mode == "async":
-        return await _call_async(handler, ctx, job)
+        return await call_async(handler, ctx, job)
     if threads is None:
         return perform(handler, ctx, job)
     if handler.mode == "process" and children is not None:
@@ -32,9 +32,10 @@ async def call(
     return await threads.run(lambda: perform(handler, ctx, job))
 
 
-async def _call_async(handler: Handler, ctx: Context, job: Job) -> Ending:
+async def call_async(handler: Handler, ctx: Context, job: Job) -> Ending:
+    """Run an async handler on this loop."""
+    entered = ctx.entered()
     try:
-        ctx.entered()
         kwargs = handler.decode(job.payload_text)
         value = await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
         return Completed(handler.encode_result(value))
@@ -42,3 +43,5 @@ async def _call_async(handler: Handler, ctx: Context, job: Job) -> Ending:
         raise
     except BaseException as error:  # a handler's SystemExit must not end the worker
         return raised(error)
+    finally:
+        ctx.left(entered)

@@ -293,7 +293,7 @@ class Worker(Service):
         """What to tell the store."""
         stats = self.stats
         return Beat(
-            held=tuple(self._floor.holds),
+            held=tuple(hold.job.id for hold in list(self._floor.holds.values())),
             state="blocked" if blocked else stats.state,
             busy=stats.busy,
             buffered=stats.buffered,
@@ -320,13 +320,13 @@ class Worker(Service):
             self._floor.cancel(id)
         for job in answer.unknown:
             # One that runs in the store but not here ran: left unnamed, the sweeper takes it, and it is charged.
-            if job.id not in self._floor.holds and job.worker == self.id and job.status is not Status.RUNNING:
+            if job.id.int not in self._floor.holds and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))
         self._floor.dispatch()
 
     def _hinted(self, hint: Hint) -> None:
-        if ids := [id for id in map(UUID, hint.names) if id in self._floor.holds]:
+        if ids := [id for id in map(UUID, hint.names) if id.int in self._floor.holds]:
             self._aside(self._cancel_if_asked(ids))
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:

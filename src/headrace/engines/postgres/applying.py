@@ -22,7 +22,6 @@ from headrace.engines.postgres.rows import (
     TEXTS_OF_COMPLETE,
     TEXTS_OF_REPORT,
     Reader,
-    Texts,
     columns,
     held_key,
     key_lock,
@@ -99,9 +98,9 @@ class Applying:
 
     async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take."""
-        at, texts = Micros(), Texts()
+        at = Micros()
         if all(one.verb is Verb.COMPLETE for one in changes.values()):  # most batches by far, and they write the least
-            rows = [row_of_complete(place, one, at, texts) for place, one in changes.items()]
+            rows = [row_of_complete(place, one, at) for place, one in changes.items()]
             took = await self._change(self._complete, rows, TEXTS_OF_COMPLETE)
         else:
             reports = [row_of_report(place, one, at) for place, one in changes.items() if one.verb is Verb.PROGRESS]

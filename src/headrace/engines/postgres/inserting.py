@@ -29,6 +29,7 @@ from headrace.engines.postgres.rows import (
     held_key,
     key_lock,
     literal,
+    literal_of_texts,
     row_of_new,
     runs_of,
 )
@@ -143,7 +144,7 @@ class Inserting:
         ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
         # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
-        args = (literal(ids), payloads, *columns(runs, TEXTS_OF_RUN), learned.collected, self._lines.lock)
+        args = (literal(ids), literal_of_texts(payloads), *columns(runs, TEXTS_OF_RUN), learned.collected, self._lines.lock)
         try:
             found = await self._hot.fetch(self._text, *args, *_unzipped(hints))
         except Unavailable as error:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
 from headrace.core.claim import Grant
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
-from headrace.core.status import Status
+from headrace.core.lifecycle import DONE
+from headrace.core.status import HELD, Status
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.record import STAGES, Micros, Moments, State, encode, key_of, labels_of, past_of, state_of
 
@@ -22,13 +25,13 @@ __all__ = [
     "TEXTS_OF_REPORT",
     "TEXTS_OF_RUN",
     "Reader",
-    "Texts",
     "columns",
     "held_key",
     "key_lock",
     "label",
     "lines_lock",
     "literal",
+    "literal_of_texts",
     "row_of_change",
     "row_of_complete",
     "row_of_new",
@@ -38,7 +41,7 @@ __all__ = [
 
 RECORD = tuple[
     int, UUID, Status, int, int, int, int, int, int, UUID | None, int | None, int | None, int | None, int | None,
-    int | None, int | None, str | None, str | None, str, str, str | None, str | None,
+    int | None, int | None, str | None, str | None, str, str, str | None, str | None, int | None, int | None,
 ]  # fmt: skip
 """A record within a document; as ``record.sql`` lists its columns."""
 
@@ -53,6 +56,8 @@ _progress = msgspec.json.Decoder(Progress).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _NEW = State()
 _STATUS = {status.value: status for status in Status}
+
+_SPECIAL, _ESCAPED = re.compile(r'["\\]'), r"\\\g<0>"
 
 
 class Reader:
@@ -72,9 +77,18 @@ class Reader:
         (
             seq, id, status, available_at, arrived_at, updated_at, rev, epoch, losses, worker, claim, act_by,
             assigned_at, accepted_at, finished_at, cancel_at, progress, state_text, payload, spec_text, result, error,
+            number, began,
         ) = row[skip:] if skip else row  # fmt: skip
         at = self._at
-        state = _NEW if state_text is None else _state(state_text)
+        held = _STATUS[status] in HELD
+        if state_text is not None:
+            state = _state(state_text)
+        else:
+            state = _NEW if number is None else State(number, number, 0, 0, None, began, began)
+        if progress is not None:
+            told = _progress(progress)
+        else:
+            told = None if number is None else DONE
         return Job(
             id=id,
             spec=self._spec_of(spec_text),
@@ -92,8 +106,8 @@ class Reader:
             unstarted_losses=losses,
             redrives=state.redrives,
             waits=state.waits,
-            worker=worker,
-            claim=claim,
+            worker=worker if held else None,
+            claim=claim if held else None,
             act_by=at[act_by],
             not_after=at[state.not_after],
             assigned_at=at[assigned_at],
@@ -103,7 +117,7 @@ class Reader:
             finished_at=at[finished_at],
             cancel_requested_at=at[cancel_at],
             streak=state.streak,
-            progress=None if progress is None else _progress(progress),
+            progress=told,
             result_text=result,
             error=None if error is None else _error(error),
         )
@@ -115,8 +129,7 @@ class Reader:
             error,
         ) = row  # fmt: skip
         at = self._at
-        state = _NEW if state_text is None else _state(state_text)
-        return Job(
+        job = Job(
             id=id,
             spec=self._spec_of(spec_text),
             payload_text=payload,
@@ -127,17 +140,23 @@ class Reader:
             seq=seq,
             rev=rev,
             epoch=epoch,
-            attempt=state.attempt,
-            charged=state.charged,
             unstarted_losses=losses,
-            redrives=state.redrives,
-            waits=state.waits,
             worker=given.worker,
             claim=given.claim,
             act_by=given.act_by,
-            not_after=at[state.not_after],
             assigned_at=given.assigned_at,
             accepted_at=given.accepted_at,
+        )
+        if state_text is None and progress is None and result is None and error is None:
+            return job  # as submitted, which most are
+        state = _NEW if state_text is None else _state(state_text)
+        return replace(
+            job,
+            attempt=state.attempt,
+            charged=state.charged,
+            redrives=state.redrives,
+            waits=state.waits,
+            not_after=at[state.not_after],
             started_at=at[state.started_at],
             first_started_at=at[state.first_started_at],
             reason=state.reason,
@@ -184,15 +203,7 @@ def _labels(job: Job) -> str | None:
 TEXTS_OF_RUN = frozenset({10, 11, 12})
 TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
 TEXTS_OF_REPORT = frozenset({3})
-TEXTS_OF_COMPLETE = frozenset({9, 10, 11, 12})
-
-
-class Texts(dict[msgspec.Struct, str]):
-    """Values as JSON text, each encoded once: those of one batch are mostly the same."""
-
-    def __missing__(self, key: msgspec.Struct) -> str:
-        self[key] = text = encode(key)
-        return text
+TEXTS_OF_COMPLETE = frozenset({10, 11, 12})
 
 
 def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
@@ -283,9 +294,17 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
     )
 
 
-def row_of_complete(place: int, change: Change, at: Micros, texts: Texts) -> tuple[Any, ...]:
-    """A complete of a worker's as ``complete.sql`` takes it."""
-    job, attempt = change.job, change.attempt
+def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
+    """A complete of a worker's as ``complete.sql`` takes it. The state, and a progress of 100 %, are left out where they
+    follow from the attempt that completed the job: the first and only one."""
+    job = change.job
+    follows = (
+        job.attempt == job.charged == 1
+        and job.first_started_at is job.started_at
+        and job.redrives == job.waits == 0
+        and job.not_after is None
+        and job.streak is None
+    )
     return (
         place,
         job.seq,
@@ -294,12 +313,12 @@ def row_of_complete(place: int, change: Change, at: Micros, texts: Texts) -> tup
         at[job.finished_at],
         job.epoch,
         change.id,
-        None if attempt is None else attempt.number,
+        job.attempt,
+        at[job.started_at],
         change.key is Key.RELEASE,
-        None if job.progress is None else texts[job.progress],
-        state_of(job, at),
+        None if job.progress is None or job.progress is DONE else encode(job.progress),
+        None if follows else state_of(job, at),
         job.result_text,
-        None if attempt is None else past_of(attempt, at),
     )
 
 
@@ -311,14 +330,29 @@ def row_of_report(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
 
 
 def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]:
-    """Rows, at least one, as the arrays a statement unnests; ``texts`` are the columns of text.
-
-    Numbers, ids and words go as the text of an array: the driver looks at each element of an array of its own, several
-    times as long as all the rest takes. JSON spells such an array as PostgreSQL does, but for the brackets.
+    """Rows, at least one, as the arrays a statement unnests, each as the text of an array; ``texts`` are the columns of
+    text. The driver looks at each element of an array of its own, several times as long as all the rest takes.
     """
-    return [column if place in texts else literal(column) for place, column in enumerate(zip(*rows, strict=True))]
+    return [
+        literal_of_texts(column) if place in texts else literal(column)
+        for place, column in enumerate(zip(*rows, strict=True))
+    ]
 
 
 def literal(values: Sequence[Any]) -> str:
-    """Numbers, ids or words as the text of an array."""
+    """Numbers, ids or words as the text of an array, which JSON spells as PostgreSQL does, but for the brackets."""
     return f"{{{_encode(values)[1:-1].decode()}}}"
+
+
+def literal_of_texts(values: Sequence[str | None]) -> str | None:
+    """Texts as the text of an array; None, which is unnested as just as many nulls, if all of them are."""
+    if not any(values) and all(one is None for one in values):
+        return None
+    text = encode(values)
+    if "\\" in text:
+        # JSON escapes quotes and backslashes as PostgreSQL does. What it escapes otherwise is rare: JSON has none of it.
+        rest = text.replace("\\\\", "")
+        if rest.count("\\") != rest.count('\\"'):
+            quoted = ("null" if one is None else f'"{_SPECIAL.sub(_ESCAPED, one)}"' for one in values)
+            return f"{{{','.join(quoted)}}}"
+    return f"{{{text[1:-1]}}}"

@@ -40,30 +40,31 @@ CREATE INDEX lines_of_profile ON {schema}.lines (profile);
 -- The hot part: narrow, and with one full index; the others hold only the jobs they are asked for.
 CREATE SEQUENCE {schema}.seqs;
 CREATE TABLE {schema}.jobs (
+  -- First what is never null and of one size: it is found on a row without looking at what is before it.
   seq                 bigint PRIMARY KEY,
   arrived_at          bigint NOT NULL,
   available_at        bigint NOT NULL,
   updated_at          bigint NOT NULL,
+  id                  uuid NOT NULL,
+  line                integer NOT NULL,
+  rev                 integer NOT NULL,
+  epoch               integer NOT NULL,
+  unstarted_losses    integer NOT NULL,
+  stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
+                                          -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
+  rank                smallint NOT NULL,  -- the priority, negated: smaller is claimed first
+  unnamed             smallint NOT NULL,  -- successive beats of its worker that did not name it
+  worker              uuid,
+  claim               bigint,
   act_by              bigint,
   assigned_at         bigint,
   accepted_at         bigint,
   finished_at         bigint,
   cancel_requested_at bigint,
-  claim               bigint,
   change              bigint,             -- the id of the last change: a repeat is recognised by it
-  id                  uuid NOT NULL,
-  worker              uuid,
-  line                integer NOT NULL,
-  rev                 integer NOT NULL,
-  epoch               integer NOT NULL,
-  unstarted_losses    integer NOT NULL,
-  unnamed             smallint NOT NULL,  -- successive beats of its worker that did not name it
-  rank                smallint NOT NULL,  -- the priority, negated: smaller is claimed first
-  stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
-                                          -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
+  began               bigint,             -- of the attempt that completed the job: nothing comes after it, so it is kept
+  number              integer,            -- here, with its worker, and has no row of its own
   status              text NOT NULL,
-  number              integer,            -- the attempt that completed the job: nothing comes after it, so it is kept
-  attempt             text,               -- here, [JSON] as in attempts, without a row of its own
   held_key            text,               -- [task, dedup key], or its digest, while the job holds it
   progress            text,               -- {JSON}
   state               text,               -- [JSON] of what no statement looks at (record.State); null: as submitted

@@ -2,7 +2,9 @@
 changed AS (
   UPDATE {schema}.jobs j SET
     rev = c.rev, status = c.status, stage = c.stage, updated_at = c.updated_at, epoch = c.epoch,
-    unstarted_losses = c.unstarted_losses, worker = c.worker, claim = c.claim, act_by = c.act_by,
+    unstarted_losses = c.unstarted_losses,
+    -- That of a job that was completed belongs to the attempt that did.
+    worker = CASE WHEN j.number IS NULL THEN c.worker ELSE j.worker END, claim = c.claim, act_by = c.act_by,
     assigned_at = c.assigned_at, accepted_at = c.accepted_at, finished_at = c.finished_at,
     available_at = c.available_at, arrived_at = c.arrived_at, cancel_requested_at = c.cancel_requested_at,
     progress = c.progress, state = c.state, change = c.change, result = c.result, error = c.error,

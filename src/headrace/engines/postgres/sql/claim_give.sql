@@ -1,13 +1,20 @@
+-- Whether all that was picked is given: nothing is passed over, and nothing asks for a free slot. Most claims are so.
+plain AS MATERIALIZED (
+  SELECT (SELECT n FROM marks) = 0 AND NOT EXISTS (SELECT 1 FROM picked WHERE fragile) AS so
+),
 counted AS MATERIALIZED (
   SELECT p.*, row_number() OVER w AS pos, count(*) FILTER (WHERE NOT expired) OVER w - (NOT expired)::integer AS before
-  FROM picked p WINDOW w AS (ORDER BY place, rank, arrived_at, seq)
+  FROM picked p WHERE NOT (SELECT so FROM plain) WINDOW w AS (ORDER BY place, rank, arrived_at, seq)
 ),
 given AS (
   UPDATE {schema}.jobs j
   SET status = $10, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $1, claim = $2, assigned_at = $11,
     accepted_at = $12, act_by = $13, updated_at = $11, unnamed = 0
-  WHERE j.seq = ANY (ARRAY(
-    SELECT seq FROM counted
+  -- By where the row lies, which is locked: one that moved between the look and the lock is left for the next claim.
+  WHERE j.ctid = ANY (ARRAY(
+    SELECT ctid FROM picked WHERE (SELECT so FROM plain)
+    UNION ALL
+    SELECT ctid FROM counted
     -- The claim ends in front of the first fragile job for which no free slot is left.
     WHERE NOT expired AND before < $7
       AND pos < coalesce((SELECT min(pos) FROM counted WHERE fragile AND before >= $8), 2147483647)))

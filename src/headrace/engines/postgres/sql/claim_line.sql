@@ -1,7 +1,7 @@
 -- One line, as it stands; those that others are just taking are skipped. $7 n, $8 free, $9 fragile after, $14 the line.
 -- A queued job's act_by is its last moment to start.
 picked AS MATERIALIZED (
-  SELECT j.seq, 0 AS place, j.rank, j.arrived_at, j.unstarted_losses >= $9 AS fragile,
+  SELECT j.ctid, j.seq, 0 AS place, j.rank, j.arrived_at, j.unstarted_losses >= $9 AS fragile,
     coalesce(j.act_by <= $5, false) AS expired
   FROM {schema}.jobs j
   WHERE j.stage = 2 AND j.line = $14 AND (j.act_by IS NULL OR j.act_by > $5 OR j.unstarted_losses >= $9)

@@ -1,17 +1,18 @@
--- Complete jobs, each if its rev still holds. A complete writes no more than this (core.lifecycle.KEPT_BY_COMPLETE).
--- $1 to $13: place, seq, rev before, rev, moment, epoch, change, number of the attempt, whether a key is released,
--- progress, state, result, attempt; those of numbers as texts. Answers the places of those that took.
+-- Complete jobs, each if its rev still holds. A complete writes no more than this (core.lifecycle.KEPT_BY_COMPLETE); its
+-- worker stays on the row, as part of the attempt. $1 to $13, as texts of arrays: place, seq, rev before, rev, moment,
+-- epoch, change, number and start of the attempt, whether a key is released, progress, state, result; null for a progress
+-- of 100 % and for a state that follows from the attempt. Answers the places of those that took.
 WITH completed AS (
   UPDATE {schema}.jobs j SET
-    rev = c.rev, status = 'completed', stage = 4, updated_at = c.at, finished_at = c.at, epoch = c.epoch, worker = NULL,
-    claim = NULL, act_by = NULL, unstarted_losses = 0, unnamed = 0, progress = c.progress, state = c.state,
-    change = c.change, result = c.result, error = NULL, number = c.number, attempt = c.attempt,
+    rev = c.rev, status = 'completed', stage = 4, updated_at = c.at, finished_at = c.at, epoch = c.epoch, claim = NULL,
+    act_by = NULL, unstarted_losses = 0, unnamed = 0, progress = c.progress, state = c.state, change = c.change,
+    result = c.result, error = NULL, number = c.number, began = c.began,
     held_key = CASE WHEN c.released THEN NULL ELSE j.held_key END
   FROM unnest(
     $1::text::integer[], $2::text::bigint[], $3::text::integer[], $4::text::integer[], $5::text::bigint[],
-    $6::text::integer[], $7::text::bigint[], $8::text::integer[], $9::text::boolean[], $10::text[], $11::text[],
-    $12::text[], $13::text[])
-  AS c (place, seq, rev_before, rev, at, epoch, change, number, released, progress, state, result, attempt)
+    $6::text::integer[], $7::text::bigint[], $8::text::integer[], $9::text::bigint[], $10::text::boolean[],
+    $11::text::text[], $12::text::text[], $13::text::text[])
+  AS c (place, seq, rev_before, rev, at, epoch, change, number, began, released, progress, state, result)
   WHERE j.seq = c.seq AND j.rev = c.rev_before
   RETURNING c.place
 )

@@ -1,14 +1,14 @@
 -- Store a batch of new jobs in one step; fails as a whole when an id is here already. $1 ids and $2 payloads of all; $3
 -- to $15 of each run of jobs that are otherwise alike: its first and its last, line, status, stage, rank, arrived_at,
 -- available_at, updated_at, act_by, state, spec, labels; $16 the count of collections at which the lines are good, $17
--- the lock against collecting, $18 and $19 channels and messages of hints. Those of numbers, ids and words are texts.
+-- the lock against collecting, $18 and $19 channels and messages of hints. All but $16 to $19 are texts of arrays.
 -- Answers the order numbers; none: the lines are no good.
 WITH gate AS MATERIALIZED (
   -- The lock first: had any line been collected before it was ours, the count would have grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($17) IS NOT NULL
     THEN (SELECT last_value FROM {schema}.collections) END = $16 AS open
 ),
-all_of_them AS MATERIALIZED (SELECT $1::text::uuid[] AS ids, $2::text[] AS payloads),
+all_of_them AS MATERIALIZED (SELECT $1::text::uuid[] AS ids, $2::text::text[] AS payloads),
 arriving AS MATERIALIZED (
   SELECT nextval('{schema}.seqs') AS seq, t.*
   FROM (
@@ -17,7 +17,7 @@ arriving AS MATERIALIZED (
       CROSS JOIN unnest(
         $3::text::integer[], $4::text::integer[], $5::text::integer[], $6::text::text[], $7::text::smallint[],
         $8::text::smallint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[],
-        $13::text[], $14::text[], $15::text[])
+        $13::text::text[], $14::text::text[], $15::text::text[])
       AS r (
         first, last, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, spec, labels)
       CROSS JOIN LATERAL unnest(a.ids[r.first:r.last], a.payloads[r.first:r.last]) WITH ORDINALITY
