@@ -95,7 +95,7 @@ def _tell_parent() -> None:
     """
     ctx = Context.current_or_none()
     if ctx is not None:
-        ctx.acted()
+        ctx.voice.acted()
 
 
 def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:

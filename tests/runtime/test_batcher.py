@@ -213,6 +213,9 @@ async def test_close_gives_up_on_a_silent_store() -> None:
 
 async def test_one_who_stumbles_over_the_answer_does_not_keep_the_others_from_theirs() -> None:
     class Clumsy:
+        items: Sequence[int] = (1,)
+        weight, since = 0, 0.0
+
         def wanted(self) -> bool:
             return True
 
@@ -224,7 +227,7 @@ async def test_one_who_stumbles_over_the_answer_does_not_keep_the_others_from_th
 
     store = Store()
     async with lane(store) as batcher:
-        batcher.add((1,), Clumsy())
+        batcher.add(Clumsy())
         assert await batcher.put(2) == "stored 2"
         assert await batcher.put(3) == "stored 3"
     assert store.batches == [[1, 2], [3]]

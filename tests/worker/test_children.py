@@ -151,7 +151,7 @@ async def test_an_idle_child_that_died_is_replaced(forge: Shop) -> None:
 def test_a_run_that_is_over_before_its_child_is_there_is_not_begun(tmp_path: Path) -> None:
     children, note = Children(), tmp_path / "pid"
     job = submit(UUID(int=1), Spec(task="spins", created_at=NOW), f'{{"note": "{note}"}}', NOW)
-    ctx = Context(job, attempt=1, started_at=NOW)
+    ctx = Context(job, 1, NOW)
     ctx.stopping = "timed_out"
     try:
         assert children.run(spins.handler, ctx, job) == Released()
@@ -163,7 +163,7 @@ def test_a_run_that_is_over_before_its_child_is_there_is_not_begun(tmp_path: Pat
 def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> None:
     children, endings = Children(), list[Ending]()
     job = submit(UUID(int=1), Spec(task="checks", created_at=NOW), f'{{"note": "{tmp_path / "pid"}"}}', NOW)
-    ctx = Context(job, attempt=1, started_at=NOW)
+    ctx = Context(job, 1, NOW)
     thread = threading.Thread(target=lambda: endings.append(children.run(checks.handler, ctx, job)))
     thread.start()
     while not children._busy and thread.is_alive():

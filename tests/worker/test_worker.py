@@ -576,7 +576,7 @@ async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop) ->
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:
-        ctx.acted()  # as submitting a job does
+        ctx.voice.acted()  # as submitting a job does
         acted.set()
         await gate.wait()
 

@@ -122,9 +122,12 @@ class Codec:
             annotation = None if annotation is NoReturn else Any
         self._node = _describe(annotation)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(annotation, dec_hook=_dec_hook)
+        self._only_none = annotation in (None, type(None))
 
     def encode(self, value: Any) -> str:
         """JSON text that decodes into the type; :raises Misfit:"""
+        if value is None and self._only_none:
+            return "null"
         text = _to_text(value)
         self.decode(text)
         return text

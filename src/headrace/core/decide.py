@@ -15,6 +15,8 @@ from headrace.core.table import check
 
 __all__ = ["LOOSE", "change", "close", "close_uncharged", "ended", "expired", "key_freed", "placed", "soonest"]
 
+_KEEP, _QUEUED = Key.KEEP, Status.QUEUED  # looked up once: see lifecycle
+
 LOOSE: dict[str, Any] = {
     "worker": None,
     "claim": None,
@@ -86,14 +88,14 @@ def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None)
 
 def key_freed(job: Job) -> Key:
     """The dedup key goes with the last live status."""
-    return Key.KEEP if job.spec.dedup is None else Key.RELEASE
+    return _KEEP if job.spec.dedup is None else Key.RELEASE
 
 
 def placed(now: datetime, available_at: datetime, waits: int = 0) -> Status:
     """Where a job that nobody holds stands: behind its parents, before its time, or in line."""
     if waits > 0:
         return Status.WAITING
-    return Status.SCHEDULED if available_at > now else Status.QUEUED
+    return Status.SCHEDULED if available_at > now else _QUEUED
 
 
 def soonest(job: Job, moment: datetime | None, rules: Rules) -> datetime | None:

@@ -35,6 +35,10 @@ __all__ = [
     "unblock",
 ]
 
+# A member of an enum costs a call to look up in Python 3.11: those on the way of every job are looked up once.
+_RUNNING, _COMPLETED, _START, _COMPLETE = Status.RUNNING, Status.COMPLETED, Verb.START, Verb.COMPLETE
+_DID = Outcome.COMPLETED
+
 DONE = Progress(100.0)
 """What a job says that ended well without a word about how far it was."""
 
@@ -128,7 +132,7 @@ def finish(
     job: Job, ending: Ending, now: datetime, chance: float, rules: Rules, started_at: datetime | None = None
 ) -> Change:
     """What the run of a handler came to; a start not yet recorded (``started_at``) is written along."""
-    if job.status is Status.RUNNING:
+    if job.status is _RUNNING:
         started_at = None
     if type(ending) is Completed:
         return _complete(job, ending.result_text, now, started_at)
@@ -169,15 +173,15 @@ KEPT_BY_COMPLETE = frozenset(
 
 def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | None) -> Change:
     # As the others, but in one go with the start: this is what nearly all jobs come to.
-    if started_at is not None:
-        check(job, Verb.START, Status.RUNNING)
-        attempt, first, revs = job.attempt + 1, job.first_started_at or started_at, 2
+    if started_at is None:
+        check(job, _COMPLETE, _COMPLETED)
+        attempt, began, first, revs = job.attempt, job.started_at, job.first_started_at, 1
     else:
-        check(job, Verb.COMPLETE, Status.COMPLETED)
-        attempt, started_at, first, revs = job.attempt, job.started_at, job.first_started_at, 1
+        check(job, _START, _RUNNING)
+        attempt, began, first, revs = job.attempt + 1, started_at, job.first_started_at or started_at, 2
     done = replace(
         job,
-        status=Status.COMPLETED,
+        status=_COMPLETED,
         rev=job.rev + revs,
         epoch=job.epoch + 1,
         attempt=attempt,
@@ -187,7 +191,7 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
         claim=None,
         act_by=None,
         updated_at=now,
-        started_at=started_at,
+        started_at=began,
         first_started_at=first,
         finished_at=now,
         reason=None,
@@ -196,7 +200,7 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
         error=None,
     )
     return Change(
-        verb=Verb.COMPLETE,
+        verb=_COMPLETE,
         rev=job.rev,
         job=done,
         epoch=job.epoch,
@@ -204,10 +208,10 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
         attempt=Attempt(
             number=attempt,
             epoch=job.epoch,
-            outcome=Outcome.COMPLETED,
+            outcome=_DID,
             worker=job.worker,
             assigned_at=job.assigned_at,
-            started_at=started_at,
+            started_at=began,
             finished_at=now,
         ),
         key=key_freed(job),

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.errors import EngineError, Overloaded, Unavailable, Unstorable
@@ -30,8 +30,14 @@ MAX_BYTES = 4 * 1024 * 1024
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
-class Ticket(Protocol[A_contra]):
-    """Who waits for items that are written together or not at all."""
+class Ticket(Protocol[T, A_contra]):
+    """Items that are written together or not at all, and who waits for them."""
+
+    items: Sequence[T]
+    weight: int
+    """Set by the Batcher."""
+    since: float
+    """From when on patience counts, where there is a limit to it; set by the Batcher."""
 
     def wanted(self) -> bool:
         """Whether the answer is still waited for; asked just before the write."""
@@ -46,12 +52,13 @@ class Ticket(Protocol[A_contra]):
         ...
 
 
-class _Waiter(Generic[A]):
+class _Waiter(Generic[T, A]):
     """A caller that awaits the answers."""
 
-    __slots__ = ("future",)
+    __slots__ = ("future", "items", "since", "weight")
 
-    def __init__(self) -> None:
+    def __init__(self, items: Sequence[T]) -> None:
+        self.items, self.weight, self.since = items, 0, 0.0
         self.future: asyncio.Future[list[A]] = asyncio.get_running_loop().create_future()
 
     def wanted(self) -> bool:
@@ -64,16 +71,6 @@ class _Waiter(Generic[A]):
     def reject(self, error: BaseException) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-
-
-class _Group(NamedTuple, Generic[T, A]):
-    """Items that are written together or not at all, and who waits for them."""
-
-    items: Sequence[T]
-    weight: int
-    since: float
-    """From when on patience counts, where there is a limit to it."""
-    ticket: Ticket[A]
 
 
 class Batcher(Generic[T, A]):
@@ -98,7 +95,7 @@ class Batcher(Generic[T, A]):
         self._write, self._host, self._name = write, host, name
         self._identify, self._weigh, self._distinct = identify, weigh, distinct
         self._capacity, self._patience = capacity, patience
-        self._queue: deque[_Group[T, A]] = deque()
+        self._queue: deque[Ticket[T, A]] = deque()
         self._waiting = 0
         self._pump: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
@@ -118,18 +115,19 @@ class Batcher(Generic[T, A]):
         """Write these items together, in one commit; their answers."""
         if self._capacity is not None and self._waiting >= self._capacity:
             await self._wait_for_room()
-        waiter: _Waiter[A] = _Waiter()
-        self.add(items, waiter)
+        waiter: _Waiter[T, A] = _Waiter(items)
+        self.add(waiter)
         return await waiter.future
 
-    def add(self, items: Sequence[T], ticket: Ticket[A]) -> None:
+    def add(self, ticket: Ticket[T, A]) -> None:
         """Like ``put_many`` for callers that cannot wait; never refused for want of room."""
+        items = ticket.items
         if self._closed:
             ticket.reject(self._unavailable(items, "this session is closing", False))
             return
-        weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
-        since = 0.0 if self._patience is None else self._host.clock.monotonic()
-        self._queue.append(_Group(items, weight, since, ticket))
+        ticket.weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
+        ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        self._queue.append(ticket)
         self._waiting += len(items)
         if self._pump is None:
             self._pump = asyncio.create_task(self._run(), name=f"batcher-{self._name}")
@@ -156,86 +154,86 @@ class Batcher(Generic[T, A]):
     async def _run(self) -> None:
         try:
             while self._queue:
-                groups = self._take()
+                tickets = self._take()
                 self._room.set()
-                if groups:
-                    await self._settle(groups)
+                if tickets:
+                    await self._settle(tickets)
         finally:
             self._pump = None
             if self._queue:  # cancelled from outside: nobody may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
-                for group in lost:
-                    group.ticket.reject(self._unavailable(group.items, "the event loop ended first", False))
+                for ticket in lost:
+                    ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
 
-    def _take(self) -> list[_Group[T, A]]:
-        """The next write: whole groups, in order, within the limits of one batch."""
-        groups: list[_Group[T, A]] = []
+    def _take(self) -> list[Ticket[T, A]]:
+        """The next write: whole tickets, in order, within the limits of one batch."""
+        tickets: list[Ticket[T, A]] = []
         seen: set[Hashable] = set()
         rows = weight = 0
         while self._queue:
-            group = self._queue[0]
-            if groups and (rows + len(group.items) > MAX_ROWS or weight + group.weight > MAX_BYTES):
+            ticket = self._queue[0]
+            if tickets and (rows + len(ticket.items) > MAX_ROWS or weight + ticket.weight > MAX_BYTES):
                 break
             if self._distinct is not None:
-                keys = set(map(self._distinct, group.items))
+                keys = [self._distinct(item) for item in ticket.items]
                 if not seen.isdisjoint(keys):
                     break
-                seen |= keys
+                seen.update(keys)
             self._queue.popleft()
-            self._waiting -= len(group.items)
-            if not group.ticket.wanted():
+            self._waiting -= len(ticket.items)
+            if not ticket.wanted():
                 continue  # its caller gave up before anything was written
-            groups.append(group)
-            rows += len(group.items)
-            weight += group.weight
-        return groups
+            tickets.append(ticket)
+            rows += len(ticket.items)
+            weight += ticket.weight
+        return tickets
 
-    async def _settle(self, groups: list[_Group[T, A]]) -> None:
-        """Write until every group has its answer or its error."""
+    async def _settle(self, tickets: list[Ticket[T, A]]) -> None:
+        """Write until every ticket has its answer or its error."""
         try:
-            answers = await self._write_surely(groups)
+            answers = await self._write_surely(tickets)
         except Unstorable as error:
-            if len(groups) == 1:
-                groups[0].ticket.reject(error)
+            if len(tickets) == 1:
+                tickets[0].reject(error)
             else:
-                await self._halve(groups)
+                await self._halve(tickets)
         except BaseException as error:
-            for group in groups:
+            for ticket in tickets:
                 if isinstance(error, Unavailable):
-                    group.ticket.reject(self._unavailable(group.items, str(error), error.outcome == "unknown"))
+                    ticket.reject(self._unavailable(ticket.items, str(error), error.outcome == "unknown"))
                 elif isinstance(error, EngineError):
-                    group.ticket.reject(error)
+                    ticket.reject(error)
                 else:
-                    group.ticket.reject(self._unavailable(group.items, repr(error), True))
+                    ticket.reject(self._unavailable(ticket.items, repr(error), True))
             if not isinstance(error, Exception):
                 raise
             if not isinstance(error, EngineError):
                 _log.exception("a write of the %s lane failed in an unforeseen way", self._name)
         else:
             start = 0
-            for group in groups:
-                end = start + len(group.items)
+            for ticket in tickets:
+                end = start + len(ticket.items)
                 try:
-                    group.ticket.answer(answers[start:end])
+                    ticket.answer(answers[start:end])
                 except Exception:  # one who stumbles over the answer must not keep the others from theirs
                     _log.exception("an answer of the %s lane was not understood", self._name)
                 start = end
 
-    async def _halve(self, groups: list[_Group[T, A]]) -> None:
+    async def _halve(self, tickets: list[Ticket[T, A]]) -> None:
         """Write the halves apart, and theirs in turn if need be: one bad row must fail alone."""
-        half = len(groups) // 2
+        half = len(tickets) // 2
         try:
-            await self._settle(groups[:half])
+            await self._settle(tickets[:half])
         except BaseException:  # cancelled from outside: those not yet tried must hear of it, too
-            for group in groups[half:]:
-                group.ticket.reject(self._unavailable(group.items, "the event loop ended first", False))
+            for ticket in tickets[half:]:
+                ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
             raise
-        await self._settle(groups[half:])
+        await self._settle(tickets[half:])
 
-    async def _write_surely(self, groups: list[_Group[T, A]]) -> list[A]:
+    async def _write_surely(self, tickets: list[Ticket[T, A]]) -> list[A]:
         """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
-        items = [item for group in groups for item in group.items]
-        pause, unknown, since = _FIRST_PAUSE, False, groups[0].since or self._host.clock.monotonic()
+        items = [item for ticket in tickets for item in ticket.items]
+        pause, unknown, since = _FIRST_PAUSE, False, tickets[0].since or self._host.clock.monotonic()
         while True:
             try:
                 return await self._write(items)

@@ -132,9 +132,10 @@ class Lanes:
         """Apply an act of a person, a program or the sweeper."""
         return await self._acts.put(self._stamped(change))
 
-    def finish(self, change: Change, ticket: Ticket[Verdict]) -> None:
+    def finish(self, change: Change, ticket: Ticket[Change, Verdict]) -> None:
         """Apply a worker's change without waiting; never refused, repeated until the store answers."""
-        self._finishes.add((self._stamped(change),), ticket)
+        ticket.items = (self._stamped(change),)
+        self._finishes.add(ticket)
 
     async def decide(self, id: UUID, verb: Callable[[Job, datetime], Change | None]) -> Job:
         """Decide from the job as it stands, apply, and decide again whenever it moved; the job that came of it.

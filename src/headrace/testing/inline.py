@@ -21,7 +21,7 @@ from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.sync import refuse_in_loop, run_on
-from headrace.worker.context import Context
+from headrace.worker.context import Context, Voice
 from headrace.worker.pools import ThreadPool
 from headrace.worker.runner import call
 
@@ -31,6 +31,16 @@ _RUNS, _RUNS_OF_ONE = 100_000, 1000
 
 _PATIENCE = 0.02
 """Seconds a handler may take before the next job is begun beside it: it may be waiting for that one's result."""
+
+
+class _Reports(Voice):
+    """Keeps the newest report until the run is over."""
+
+    def __init__(self) -> None:
+        self.last: Progress | None = None
+
+    def report(self, report: Progress) -> None:
+        self.last = report
 
 
 class Inline:
@@ -121,15 +131,16 @@ class Inline:
 
     async def run(self, job: Job) -> None:
         """Run one job that was claimed, and write what came of it."""
-        rules, reports = self.engine.rules, list[Progress]()
+        rules, voice = self.engine.rules, _Reports()
         try:
             job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))
         except TransitionRefused:
             return  # cancelled between claim and start
-        ctx = Context(job, attempt=job.attempt, started_at=job.started_at or job.updated_at, report=reports.append)
+        ctx = Context(job, job.attempt, job.started_at or job.updated_at, voice)
         ending = await self._call(ctx, job)
-        if reports:
-            await self._write(job, lambda job, now: progress(job, now, reports[-1]))
+        last = voice.last
+        if last is not None:
+            await self._write(job, lambda job, now: progress(job, now, last))
         await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
 
     async def _call(self, ctx: Context, job: Job) -> Ending:

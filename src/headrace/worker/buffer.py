@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID
 
 from headrace.core.claim import Order
@@ -21,17 +21,17 @@ class Buffer:
     """Claimed, not yet started; the heartbeat thread may empty it when the loop is blocked."""
 
     def __init__(self) -> None:
-        self._line: deque[tuple[Order, Hold]] = deque()
+        self._line: deque[Hold] = deque()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._line)
 
-    def add(self, claimed: Sequence[tuple[Order, Hold]]) -> None:
+    def add(self, claimed: Sequence[Hold], order: Callable[[Hold], Order]) -> None:
         """Add what one claim brought, in its order; what is more urgent than what is buffered goes before it."""
         with self._lock:
-            if claimed and self._line and claimed[0][0] < self._line[-1][0]:
-                self._line = deque(heapq.merge(self._line, claimed, key=_order))
+            if claimed and self._line and order(claimed[0]) < order(self._line[-1]):
+                self._line = deque(heapq.merge(self._line, claimed, key=order))
             else:
                 self._line.extend(claimed)
 
@@ -39,7 +39,7 @@ class Buffer:
         """The next job to start."""
         # Without the lock: whoever else takes out does it one by one as well, and only this thread puts in.
         try:
-            return self._line.popleft()[1]
+            return self._line.popleft()
         except IndexError:
             return None
 
@@ -51,20 +51,16 @@ class Buffer:
     def remove(self, id: UUID) -> list[Hold]:
         """Take one job out, if it is here."""
         with self._lock:
-            found = [hold for _, hold in self._line if hold.job.id == id]
+            found = [hold for hold in self._line if hold.job.id == id]
             if found:
-                self._line = deque((order, hold) for order, hold in self._line if hold.job.id != id)
+                self._line = deque(hold for hold in self._line if hold.job.id != id)
         return found
 
     def oldest(self) -> Hold | None:
         """The one that was claimed first, if any."""
         with self._lock:
-            holds = [hold for _, hold in self._line]
+            holds = list(self._line)
         return min(holds, key=lambda hold: hold.job.assigned_at or hold.job.updated_at, default=None)
-
-
-def _order(entry: tuple[Order, Hold]) -> Order:
-    return entry[0]
 
 
 class Pace:

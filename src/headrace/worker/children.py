@@ -25,7 +25,7 @@ from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed, Released
 from headrace.errors import HeadraceError
 from headrace.handler import Handler
-from headrace.worker.context import Context, Stopping
+from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.perform import perform
 
 __all__ = ["Children"]
@@ -86,7 +86,7 @@ class _Child:
             while True:
                 match _to_parent.decode(self._pipe.recv_bytes()):
                     case _Report(progress):
-                        ctx.report(progress)
+                        ctx.voice.report(progress)
                     case _End(ending):
                         return ending
         except (EOFError, OSError):
@@ -224,7 +224,7 @@ def _main(pipe: Connection) -> None:
                 match _to_child.decode(pipe.recv_bytes()):
                     case _Run() as request:
                         # Made here, so that a stop right behind it finds what to stop.
-                        current[:] = [_context(request, lambda progress: send(_Report(progress)))]
+                        current[:] = [Context(request.job, request.attempt, request.started_at, _Piped(send))]
                         requests.put((request, current[0]))
                     case _Stop(why):
                         for ctx in current:
@@ -237,8 +237,14 @@ def _main(pipe: Connection) -> None:
         send(_End(_perform(*requests.get())))
 
 
-def _context(request: _Run, report: Callable[[Progress], None]) -> Context:
-    return Context(request.job, attempt=request.attempt, started_at=request.started_at, report=report)
+class _Piped(Voice):
+    """Heard by the parent."""
+
+    def __init__(self, send: Callable[[_Report], None]) -> None:
+        self._send = send
+
+    def report(self, report: Progress) -> None:
+        self._send(_Report(report))
 
 
 def _perform(request: _Run, ctx: Context) -> Ending:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
@@ -12,15 +12,11 @@ from uuid import UUID
 from headrace.core.job import Job, Progress
 from headrace.errors import NoContext, NotSupported, Stopped
 
-__all__ = ["Completer", "Context", "Stopping", "Transaction"]
+__all__ = ["Completer", "Context", "Stopping", "Transaction", "Voice"]
 
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
 _current: ContextVar[Context | None] = ContextVar("headrace_context", default=None)
-
-
-async def _nothing() -> None:
-    return None
 
 
 class Transaction:
@@ -56,22 +52,41 @@ class Completer(Protocol):
         ...
 
 
+class Voice:
+    """How a run speaks to whoever runs it; this one is heard by nobody."""
+
+    __slots__ = ()
+
+    def report(self, report: Progress) -> None:
+        """How far it is."""
+
+    async def flush(self) -> None:
+        """Wait until everything reported so far is stored."""
+
+    def acted(self) -> None:
+        """The handler did what others can see: that it was started must then be on record, too."""
+
+    def completer(self) -> Completer:
+        """What ends the run within a transaction.
+
+        :raises NotSupported: nothing can
+        """
+        raise NotSupported(
+            "only a worker's own threads can complete a job in a transaction: not a function that was called directly"
+            ' or by a test harness, nor one with run_in="process"'
+        )
+
+
+_SILENT = Voice()
+
+
 class Context:
     """The run a handler is in."""
 
     __headrace_context__ = True
+    __slots__ = ("attempt", "job", "started_at", "stopping", "voice")
 
-    def __init__(
-        self,
-        job: Job,
-        *,
-        attempt: int,
-        started_at: datetime,
-        report: Callable[[Progress], None] = lambda report: None,
-        flush: Callable[[], Awaitable[None]] = _nothing,
-        acted: Callable[[], None] = lambda: None,
-        completer: Callable[[], Completer] | None = None,
-    ) -> None:
+    def __init__(self, job: Job, attempt: int, started_at: datetime, voice: Voice = _SILENT) -> None:
         self.job = job
         """The stored record, as it was when the run began."""
         self.attempt = attempt
@@ -80,9 +95,7 @@ class Context:
         """Why the handler should stop, once it should."""
         self.started_at = started_at
         """When the handler was called."""
-        self.report, self._flush, self._completer = report, flush, completer
-        self.acted = acted
-        """Called when the handler did what others can see: that it was started must then be on record, too."""
+        self.voice = voice
 
     @classmethod
     def current(cls) -> Context:
@@ -102,7 +115,7 @@ class Context:
     @classmethod
     def detached(cls, job: Job) -> Context:
         """A Context for calling a task's function directly: reports go nowhere, nothing asks it to stop."""
-        return cls(job, attempt=max(job.attempt, 1), started_at=job.created_at)
+        return cls(job, max(job.attempt, 1), job.created_at)
 
     @property
     def job_id(self) -> UUID:
@@ -134,7 +147,7 @@ class Context:
         """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process."""
         if not 0 <= percent <= 100:  # also refuses NaN
             raise ValueError(f"progress must be from 0 to 100, not {percent!r}")
-        self.report(Progress(float(percent), message, step).cut())
+        self.voice.report(Progress(float(percent), message, step).cut())
 
     def check(self) -> None:
         """Stop here if the run should stop: how a thread or process handler co-operates.
@@ -146,7 +159,7 @@ class Context:
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
-        await self._flush()
+        await self.voice.flush()
 
     async def complete(self, result: Any = None, *, connection: Any) -> None:
         """End the job with this result as part of the transaction that is open on the connection.
@@ -159,26 +172,18 @@ class Context:
         :raises NotSupported: the engine, or this kind of connection, or this kind of handler cannot do it
         :raises InvalidResult: the result is not what the handler promised
         """
-        await self._completing().complete(self, result, connection)
+        await self.voice.completer().complete(self, result, connection)
 
     def complete_sync(self, result: Any = None, *, connection: Any) -> None:
         """``complete`` for plain handlers: the connection is used on this very thread; raises the same."""
-        self._completing().complete_blocking(self, result, connection)
+        self.voice.completer().complete_blocking(self, result, connection)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction on a connection of the engine's: ``async with ctx.transaction() as tx:``.
 
         Write through ``tx.connection``, and call ``tx.complete(result)`` to end the job with it.
         """
-        return self._completing().transaction(self)
-
-    def _completing(self) -> Completer:
-        if self._completer is None:
-            raise NotSupported(
-                "only a worker's own threads can complete a job in a transaction: not a function that was called"
-                ' directly or by a test harness, nor one with run_in="process"'
-            )
-        return self._completer()
+        return self.voice.completer().transaction(self)
 
     def entered(self) -> Token[Context | None]:
         """Make this the current Context of the running task or thread, until ``left``."""

@@ -24,6 +24,8 @@ __all__ = ["Floor"]
 
 _log = logging.getLogger("headrace.worker")
 
+_FAILED = (Failed, TimedOut)
+
 START_WITHIN = 0.5
 """A start that was left out is written when its handler has run for so long: well within the promised second."""
 BUFFERED_TOO_LONG = 1.0
@@ -110,8 +112,8 @@ class Floor:
             if number in self.holds:
                 self._supersede(self.holds[number])
             hold = self.holds[number] = Hold(job, self._handlers[job.spec.task], self._lanes)
-            claimed.append((order(job, queue_priorities.get(job.spec.queue, 0)), hold))
-        self.buffer.add(claimed)
+            claimed.append(hold)
+        self.buffer.add(claimed, lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
         self.dispatch()
 
     def _supersede(self, old: Hold) -> None:
@@ -145,15 +147,17 @@ class Floor:
         assert task is not None
         try:
             while self._may_begin():
-                turn = clock.monotonic() + TURN
+                now, self._moment = clock.now(), clock.monotonic()
+                turn = self._moment + TURN
                 while self._moment < turn:
                     hold = self.buffer.pop()
                     if hold is None:
                         return
-                    run = self.runs[hold] = Run(hold, self, task)
+                    run = self.runs[hold] = Run(hold, self, task, now, self._moment)
                     await run.go()
                     if run.told_to_stop or task.cancelling() or copy_context() != self._context:
                         return
+                    now = run.now  # the next begins when this one is done
                 await asyncio.sleep(0)
         finally:
             self._slots.discard(task)
@@ -163,7 +167,7 @@ class Floor:
         """A handler is done; there is a free slot."""
         hold = run.hold
         self._moment = self.host.clock.monotonic()
-        if run.began is not None:
+        if run.started_at is not None:
             self._pace.ran(self._moment - run.began)
         del self.runs[hold]
         if hold.over:
@@ -202,7 +206,7 @@ class Floor:
         self._unacknowledged -= 1
         if not stored:
             self.stale += 1
-        elif isinstance(run.ending, Failed | TimedOut):
+        elif isinstance(run.ending, _FAILED):
             self.failed += 1
         elif isinstance(run.ending, Released):
             self.released += 1

@@ -32,7 +32,24 @@ class Hold:
     stale answer means that the job has another owner, and everything still to be said about it is dropped.
     """
 
-    __slots__ = ("_flying", "_landing", "_queue", "handler", "job", "kept", "lanes", "lent", "over", "started_at")
+    __slots__ = (
+        "_flying",
+        "_landing",
+        "_queue",
+        "handler",
+        "items",
+        "job",
+        "kept",
+        "lanes",
+        "lent",
+        "over",
+        "since",
+        "started_at",
+        "weight",
+    )
+    items: Sequence[Change]
+    weight: int
+    since: float
 
     def __init__(self, job: Job, handler: Handler, lanes: Lanes) -> None:
         self.job, self.handler = job, handler
@@ -75,13 +92,13 @@ class Hold:
 
         self.write(decide, then)
 
-    def write_finish(self, ending: Ending, then: Then) -> None:
+    def write_finish(self, ending: Ending, at: datetime, then: Then) -> None:
         """Record what the run came to, and the start with it if that was left out."""
         host, rules = self.lanes.host, self.lanes.engine.rules
         chance = host.dice.chance()
 
         def decide(job: Job) -> Change | None:
-            return finish(job, ending, host.clock.now(), chance, rules, self.started_at)
+            return finish(job, ending, at, chance, rules, self.started_at)
 
         self.write(decide, then)
 

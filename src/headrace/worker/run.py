@@ -15,7 +15,7 @@ from headrace.core.status import Status
 from headrace.host import Host
 from headrace.worker.children import Children
 from headrace.worker.completing import Completing
-from headrace.worker.context import Context, Stopping
+from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
 from headrace.worker.runner import call, call_async
@@ -23,6 +23,8 @@ from headrace.worker.runner import call, call_async
 __all__ = ["Place", "Run"]
 
 _log = logging.getLogger("headrace.worker")
+
+_RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
 
 PROGRESS_EVERY = 0.25
 SHORT = 10.0
@@ -52,7 +54,7 @@ class Place(Protocol):
         ...
 
 
-class Run:
+class Run(Voice):
     """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
 
     __slots__ = (
@@ -69,14 +71,18 @@ class Run:
         "began",
         "ending",
         "hold",
+        "now",
         "task",
     )
 
-    def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None]) -> None:
+    def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
+        """``now`` and ``monotonic``: the time, which the caller has just asked for."""
         self.hold, self.task = hold, task
+        self.now = now
+        """When the run last began or ended something."""
         self.ending: Ending | None = None
         """What the attempt came to; set once, by whoever is first."""
-        self.began: float | None = None
+        self.began = monotonic
         """When the handler was called (monotonic)."""
         self._place = place
         self._ctx: Context | None = None
@@ -99,6 +105,10 @@ class Run:
         return self._why is not None
 
     @property
+    def _timed_out(self) -> bool:
+        return self._why == "timed_out"
+
+    @property
     def stuck(self) -> bool:
         """Whether the handler goes on although its attempt is over."""
         return self.ending is not None and self._calling
@@ -112,25 +122,18 @@ class Run:
         """Execute the job, in the task that is given, and write what came of it."""
         hold, place = self.hold, self._place
         try:
-            if hold.must_start_first and not await self._started_first():
-                return
+            if hold.must_start_first:
+                if not await self._started_first():
+                    return
+                self.began = place.host.clock.monotonic()
             if self._why is not None:  # told to stop before it began
                 self.conclude(Released())
                 return
             if hold.started_at is None:
-                hold.started_at = place.host.clock.now()
+                hold.started_at = self.now
             job = hold.job
-            attempt = job.attempt if job.status is Status.RUNNING else job.attempt + 1
-            self._ctx = Context(
-                job,
-                attempt=attempt,
-                started_at=hold.started_at,
-                report=self._reports,
-                flush=self._flush,
-                acted=self._acted,
-                completer=self._completer,
-            )
-            self.began = place.host.clock.monotonic()
+            attempt = job.attempt if job.status is _RUNNING else job.attempt + 1
+            self._ctx = Context(job, attempt, hold.started_at, self)
             self._set_time(job.spec.timeout)
             self._calling = True
             try:
@@ -138,7 +141,7 @@ class Run:
                     ending = await call_async(hold.handler, self._ctx, job)
                 else:
                     ending = await call(hold.handler, self._ctx, job, place.threads, place.children)
-                if self._why == "timed_out":
+                if self._timed_out:
                     ending = TimedOut()
             except asyncio.CancelledError:
                 ending = self._cancelled()
@@ -189,7 +192,7 @@ class Run:
         if timeout <= SHORT:
             self._later(timeout, lambda: self.stop("timed_out"))
         else:
-            self._time_up_at = (self.began or 0.0) + timeout
+            self._time_up_at = self.began + timeout
 
     def check_time(self, monotonic: float) -> None:
         """Stop the handler if its time is up."""
@@ -233,10 +236,12 @@ class Run:
             if self._report is not None and isinstance(ending, Failed | TimedOut):
                 self._write_progress()  # how far it came is worth keeping
             self.ending = ending
+            self.now = self._place.host.clock.now()
             self._place.concluded(self)
-            self.hold.write_finish(ending, self._settled)
+            self.hold.write_finish(ending, self.now, self._settled)
 
-    def _completer(self) -> Completing:
+    def completer(self) -> Completing:
+        """What ends the job within a transaction of its handler's."""
         if self._completing is None:
             self._completing = Completing(self.hold, self._loop)
         return self._completing
@@ -270,7 +275,7 @@ class Run:
 
     # -- reporting
 
-    def _acted(self) -> None:
+    def acted(self) -> None:
         """From the handler, on whatever thread."""
         self._loop.call_soon_threadsafe(self._write_start)
 
@@ -278,7 +283,7 @@ class Run:
         if self.ending is None:
             self.hold.write_start()
 
-    def _reports(self, report: Progress) -> None:
+    def report(self, report: Progress) -> None:
         """From the handler, on whatever thread: the newest report waits for the loop to write it."""
         fresh, self._report = self._report is None, report
         if fresh:
@@ -307,7 +312,8 @@ class Run:
         if self._report is not None and stored:
             self._schedule_progress()
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
+        """Wait until what was reported is stored."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._write_progress()
         # Behind the report in the job's own line of writes: when this is answered, the report is stored.

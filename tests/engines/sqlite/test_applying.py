@@ -14,7 +14,7 @@ from headrace.engines.sqlite import SqliteEngine
 
 async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> None:
     job = await lab.running(await lab.worker())
-    first = lifecycle.progress(job, lab.now, lifecycle._DONE)
+    first = lifecycle.progress(job, lab.now, lifecycle.DONE)
     assert first.id == 0
     done = lab.end(job, Completed())
     assert await lab.engine.apply([done], lab.now) == [Applied(done.job)]
@@ -77,7 +77,7 @@ async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab:
     job = await lab.held(worker)
     start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
     await lab.engine.apply([start], lab.now)
-    report = lifecycle.progress(start.job, lab.at(1), lifecycle._DONE)
+    report = lifecycle.progress(start.job, lab.at(1), lifecycle.DONE)
     assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
     assert [type(verdict) for verdict in await lab.engine.apply([start], lab.now)] == [Applied]
     assert await lab.get(job) == report.job

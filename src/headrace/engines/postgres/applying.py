@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
 from headrace.core.job import Job
 from headrace.core.status import Verb
+from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
 from headrace.engines.postgres.pool import Pool
@@ -22,7 +23,6 @@ from headrace.engines.postgres.rows import (
     TEXTS_OF_COMPLETE,
     TEXTS_OF_REPORT,
     Reader,
-    columns,
     held_key,
     key_lock,
     lines_lock,
@@ -84,7 +84,8 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold; verdicts in the same order."""
-        alone = [place for place, one in enumerate(changes) if one.key is Key.TAKE or one.verb is Verb.RETRY]
+        take, retry = Key.TAKE, Verb.RETRY
+        alone = [place for place, one in enumerate(changes) if one.key is take or one.verb is retry]
         together = dict(enumerate(changes))
         for place in alone:
             del together[place]
@@ -98,8 +99,8 @@ class Applying:
 
     async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take."""
-        at = Micros()
-        if all(one.verb is Verb.COMPLETE for one in changes.values()):  # most batches by far, and they write the least
+        at, complete = Micros(), Verb.COMPLETE
+        if all(one.verb is complete for one in changes.values()):  # most batches by far, and they write the least
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
             took = await self._change(self._complete, rows, TEXTS_OF_COMPLETE)
         else:

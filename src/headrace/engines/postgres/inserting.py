@@ -16,6 +16,7 @@ from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
 from headrace.engines.postgres.applying import changing
+from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
@@ -25,11 +26,8 @@ from headrace.engines.postgres.rows import (
     RECORD,
     TEXTS_OF_RUN,
     Reader,
-    columns,
     held_key,
     key_lock,
-    literal,
-    literal_of_texts,
     row_of_new,
     runs_of,
 )
@@ -144,7 +142,13 @@ class Inserting:
         ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
         # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
-        args = (literal(ids), literal_of_texts(payloads), *columns(runs, TEXTS_OF_RUN), learned.collected, self._lines.lock)
+        args = (
+            literal(ids),
+            literal_of_texts(payloads),
+            *columns(runs, TEXTS_OF_RUN),
+            learned.collected,
+            self._lines.lock,
+        )
         try:
             found = await self._hot.fetch(self._text, *args, *_unzipped(hints))
         except Unavailable as error:

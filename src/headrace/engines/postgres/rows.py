@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
@@ -25,13 +24,10 @@ __all__ = [
     "TEXTS_OF_REPORT",
     "TEXTS_OF_RUN",
     "Reader",
-    "columns",
     "held_key",
     "key_lock",
     "label",
     "lines_lock",
-    "literal",
-    "literal_of_texts",
     "row_of_change",
     "row_of_complete",
     "row_of_new",
@@ -55,9 +51,8 @@ _state = msgspec.json.Decoder(State).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _NEW = State()
+_RELEASE = Key.RELEASE
 _STATUS = {status.value: status for status in Status}
-
-_SPECIAL, _ESCAPED = re.compile(r'["\\]'), r"\\\g<0>"
 
 
 class Reader:
@@ -85,10 +80,6 @@ class Reader:
             state = _state(state_text)
         else:
             state = _NEW if number is None else State(number, number, 0, 0, None, began, began)
-        if progress is not None:
-            told = _progress(progress)
-        else:
-            told = None if number is None else DONE
         return Job(
             id=id,
             spec=self._spec_of(spec_text),
@@ -117,7 +108,7 @@ class Reader:
             finished_at=at[finished_at],
             cancel_requested_at=at[cancel_at],
             streak=state.streak,
-            progress=told,
+            progress=self._progress_of(progress, number),
             result_text=result,
             error=None if error is None else _error(error),
         )
@@ -165,6 +156,12 @@ class Reader:
             result_text=result,
             error=None if error is None else _error(error),
         )
+
+    @staticmethod
+    def _progress_of(text: str | None, number: int | None) -> Progress | None:
+        if text is not None:
+            return _progress(text)
+        return None if number is None else DONE
 
     def _spec_of(self, text: str) -> Spec:
         """What was asked for; jobs that were submitted together ask for the same."""
@@ -295,8 +292,8 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
 
 
 def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
-    """A complete of a worker's as ``complete.sql`` takes it. The state, and a progress of 100 %, are left out where they
-    follow from the attempt that completed the job: the first and only one."""
+    """A complete of a worker's as ``complete.sql`` takes it. The state, and a progress of 100 %, are left out where
+    they follow from the attempt that completed the job: the first and only one."""
     job = change.job
     follows = (
         job.attempt == job.charged == 1
@@ -315,7 +312,7 @@ def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         change.id,
         job.attempt,
         at[job.started_at],
-        change.key is Key.RELEASE,
+        change.key is _RELEASE,
         None if job.progress is None or job.progress is DONE else encode(job.progress),
         None if follows else state_of(job, at),
         job.result_text,
@@ -327,32 +324,3 @@ def row_of_report(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
     job = change.job
     progress = None if job.progress is None else encode(job.progress)
     return (place, job.seq, change.rev, progress, at[job.updated_at])
-
-
-def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]:
-    """Rows, at least one, as the arrays a statement unnests, each as the text of an array; ``texts`` are the columns of
-    text. The driver looks at each element of an array of its own, several times as long as all the rest takes.
-    """
-    return [
-        literal_of_texts(column) if place in texts else literal(column)
-        for place, column in enumerate(zip(*rows, strict=True))
-    ]
-
-
-def literal(values: Sequence[Any]) -> str:
-    """Numbers, ids or words as the text of an array, which JSON spells as PostgreSQL does, but for the brackets."""
-    return f"{{{_encode(values)[1:-1].decode()}}}"
-
-
-def literal_of_texts(values: Sequence[str | None]) -> str | None:
-    """Texts as the text of an array; None, which is unnested as just as many nulls, if all of them are."""
-    if not any(values) and all(one is None for one in values):
-        return None
-    text = encode(values)
-    if "\\" in text:
-        # JSON escapes quotes and backslashes as PostgreSQL does. What it escapes otherwise is rare: JSON has none of it.
-        rest = text.replace("\\\\", "")
-        if rest.count("\\") != rest.count('\\"'):
-            quoted = ("null" if one is None else f'"{_SPECIAL.sub(_ESCAPED, one)}"' for one in values)
-            return f"{{{','.join(quoted)}}}"
-    return f"{{{text[1:-1]}}}"
