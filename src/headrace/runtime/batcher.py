@@ -1,6 +1,7 @@
 """Group commit: what is put while a write is in flight forms the next write.
 
-There is no linger: a lone item is written at once. One write is in flight at a time. Nothing is acknowledged before it
+There is no linger: a lone item is written at once. One write is in flight at a time, and a second only where the lane
+allows it and half a batch is waiting: then it is made ready while the first is being written. Nothing is acknowledged before it
 is durable, every waiter gets its answer or an error, and a write whose reply was lost is repeated until the answer is
 known, which is safe because every write may be repeated.
 """
@@ -27,6 +28,7 @@ _log = logging.getLogger("headrace.batcher")
 
 MAX_ROWS = 1000
 MAX_BYTES = 4 * 1024 * 1024
+_MUCH = MAX_ROWS // 2
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
@@ -87,17 +89,19 @@ class Batcher(Generic[T, A]):
         distinct: Callable[[T], Hashable] | None = None,
         capacity: int | None = None,
         patience: float | None = None,
+        flights: int = 1,
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
         ``patience``: seconds after which a caller is told that the store is unavailable or overloaded; None is never.
+        ``flights``: how many writes may be under way at once, where their order is of no matter.
         """
         self._write, self._host, self._name = write, host, name
         self._identify, self._weigh, self._distinct = identify, weigh, distinct
-        self._capacity, self._patience = capacity, patience
+        self._capacity, self._patience, self._flights = capacity, patience, flights
         self._queue: deque[Ticket[T, A]] = deque()
         self._waiting = 0
-        self._pump: asyncio.Task[None] | None = None
+        self._pumps: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         self._closed = False
         self._give_up_at = float("inf")
@@ -129,16 +133,16 @@ class Batcher(Generic[T, A]):
         ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
         self._queue.append(ticket)
         self._waiting += len(items)
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._run(), name=f"batcher-{self._name}")
+        if not self._pumps or (self._waiting >= _MUCH and len(self._pumps) < self._flights):
+            self._pumps.add(asyncio.create_task(self._run(), name=f"batcher-{self._name}"))
 
     async def close(self, patience: float = 5.0) -> None:
         """Take no more, write what is waiting, answer everybody; give up on a silent store after ``patience``."""
         self._closed = True
         self._give_up_at = self._host.clock.monotonic() + patience
         self._room.set()
-        while self._pump is not None:
-            await asyncio.shield(self._pump)
+        while self._pumps:
+            await asyncio.shield(next(iter(self._pumps)))
 
     async def _wait_for_room(self) -> None:
         try:
@@ -152,15 +156,18 @@ class Batcher(Generic[T, A]):
             ) from None
 
     async def _run(self) -> None:
+        """Write what waits, or, beside another that does, while there is much of it."""
+        pump = asyncio.current_task()
+        assert pump is not None
         try:
-            while self._queue:
+            while self._waiting >= (_MUCH if len(self._pumps) > 1 else 1):
                 tickets = self._take()
                 self._room.set()
                 if tickets:
                     await self._settle(tickets)
         finally:
-            self._pump = None
-            if self._queue:  # cancelled from outside: nobody may be left waiting
+            self._pumps.discard(pump)
+            if self._queue and not self._pumps:  # cancelled from outside: nobody may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for ticket in lost:
                     ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))

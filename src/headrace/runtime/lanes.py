@@ -70,7 +70,7 @@ class Lanes:
                 patience=patience,
             )
 
-        def changes(name: str, patience: float | None) -> Batcher[Change, Verdict]:
+        def changes(name: str, patience: float | None, flights: int = 1) -> Batcher[Change, Verdict]:
             return Batcher(
                 self._apply,
                 host,
@@ -79,6 +79,7 @@ class Lanes:
                 weigh=_change_weight,
                 distinct=_change_number,
                 patience=patience,
+                flights=flights,
             )
 
         self._patience = patience
@@ -87,8 +88,9 @@ class Lanes:
             submits("keyed submits"),
             submits("blocked submits"),
         )
-        # A finished job's result must not be given up while the worker lives: finishes are repeated for ever.
-        self._finishes, self._acts = changes("finishes", None), changes("changes", patience)
+        # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
+        # job, a Hold writes one at a time; those of different jobs may be written in any order.
+        self._finishes, self._acts = changes("finishes", None, flights=2), changes("changes", patience)
 
     # -- submits
 

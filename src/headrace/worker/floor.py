@@ -31,7 +31,7 @@ START_WITHIN = 0.5
 BUFFERED_TOO_LONG = 1.0
 TURN = 0.001
 """Seconds; jobs that end at once are run for so long before others on the loop have their turn."""
-UNACKNOWLEDGED_MOST = 2000
+UNACKNOWLEDGED_MOST = 3000
 """Finishes on their way to the store; beyond this nothing new is started."""
 
 
