@@ -76,21 +76,26 @@ class SystemDice:
         if now is not self._now:  # those of one batch are made at one moment
             self._now, self._stamp = now, int(now.timestamp() * 1000) << 12
         # 48 bits of milliseconds and 12 of counter; a busy millisecond borrows from the next.
-        self._last = stamp = max(self._stamp, self._last + 1)
-        head = ((stamp >> 12) << 16) | 0x7000 | (stamp & 0xFFF)
-        tail = (0b10 << 62) | self._fast.getrandbits(62)
-        return _uuid((head << 64) | tail)
+        stamp = self._last + 1
+        if stamp < self._stamp:
+            stamp = self._stamp
+        self._last = stamp
+        return _uuid(((stamp >> 12) << 80) | ((stamp & 0xFFF) << 64) | _VERSION | self._fast.getrandbits(62))
 
     def renew(self) -> None:
         """Go on with fresh randomness."""
         self._fast.seed()
 
 
+_VERSION = (0x7000 << 64) | (0b10 << 62)
+_bare, _set, _UNKNOWN = object.__new__, object.__setattr__, SafeUUID.unknown
+
+
 def _uuid(number: int) -> UUID:
     """``UUID(int=number)`` in half the time: the constructor looks for what it may have been given instead."""
-    made = object.__new__(UUID)
-    object.__setattr__(made, "int", number)
-    object.__setattr__(made, "is_safe", SafeUUID.unknown)
+    made = _bare(UUID)
+    _set(made, "int", number)
+    _set(made, "is_safe", _UNKNOWN)
     return made
 
 

@@ -58,7 +58,7 @@ MAX_BATCH = 1000
 MAX_PROFILES = 10_000
 
 
-class Inserted(msgspec.Struct, frozen=True):
+class Inserted(msgspec.Struct, frozen=True, gc=False):
     """The job is durable. ``job`` is as stored: with its order number, and, if the id was here before, as it is now."""
 
     job: Job

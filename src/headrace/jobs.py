@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace import within
 from headrace.core import acts
@@ -62,10 +63,10 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     session = app.session
     _check_drafts(app, drafts)
     unique = list({draft.id.int: draft for draft in drafts}.values())
-    connections = {id(draft.options.get("connection")): draft.options.get("connection") for draft in unique}
-    if len(connections) > 1:
+    given = [options.get("connection") for options in {id(draft.options): draft.options for draft in unique}.values()]
+    if len({id(connection) for connection in given}) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
-    connection = next(iter(connections.values()), None)
+    connection = given[0] if given else None
     if connection is not None:
         handles = await within.submit(session, unique, connection)
     else:
@@ -99,15 +100,15 @@ def _tell_parent() -> None:
 
 
 def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:
-    """The jobs as of now; those of one task and one set of options ask for the same, so they share what is asked."""
-    specs: dict[tuple[str, int], Spec] = {}
+    """The jobs as of now; those of one task and one set of options differ in nothing but id and payload."""
+    alike: dict[tuple[str, int], Job] = {}
     jobs = []
     for draft in drafts:
         key = (draft.task, id(draft.options))
-        spec = specs.get(key)
-        if spec is None:
-            spec = specs[key] = draft.spec(now)
-        jobs.append(draft.job(now, spec))
+        like = alike.get(key)
+        if like is None:
+            like = alike[key] = draft.job(now)
+        jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
     return jobs
 
 

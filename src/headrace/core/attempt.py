@@ -86,7 +86,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, message=message, step=step)
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One execution of a job; ``count`` > 1 is a run of uncharged ones folded together."""
 
     number: int

@@ -21,7 +21,7 @@ class Key(StrEnum):
     RELEASE = "release"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True):
+class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Make ``job`` of the stored job, if it is still at ``rev`` (and, for a worker's change, still its own).
 
     Everything that must follow is in here and is written in the same commit.
@@ -43,7 +43,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
 
 
-class Applied(msgspec.Struct, frozen=True):
+class Applied(msgspec.Struct, frozen=True, gc=False):
     """The change is durable (now, or already since an earlier try); ``job`` is what it made."""
 
     job: Job

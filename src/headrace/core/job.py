@@ -15,7 +15,7 @@ from headrace.core.status import ENDED, HELD, Reason, Status
 __all__ = ["Attempt", "ErrorInfo", "Event", "History", "Job", "Progress", "Spec", "Streak"]
 
 
-class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What was asked for at submit; never changes."""
 
     task: str
@@ -46,7 +46,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trace: dict[str, str] | None = None
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One durable submission of a task, as stored."""
 
     id: UUID

@@ -187,7 +187,7 @@ async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: 
     steps = await lab.engine.inserting([lab.job(dedup="k")], lab.now)
     [taken] = await lab.engine.enlist(user).run(steps)
     blocked = asyncio.create_task(lanes.decide(ended.id, acts.retry))
-    await until(lambda: lanes._acts._pump is not None)
+    await until(lambda: bool(lanes._acts._pumps))
     for job in others:
         cancelled = await lanes.decide(job.id, lambda job, now: acts.cancel(job, now, lab.rules))
         assert cancelled.status is Status.CANCELLED
@@ -208,7 +208,7 @@ async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab,
     await transaction.start()
     await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job(dedup="k")], lab.now))
     blocked = asyncio.create_task(lanes.decide(ended.id, acts.retry))
-    await until(lambda: lanes._acts._pump is not None)
+    await until(lambda: bool(lanes._acts._pumps))
     await transaction.rollback()
     assert not (await blocked).ended
     await lanes.close()

@@ -156,11 +156,11 @@ class Inserting:
                 raise
             # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
             found, hints = await self._hot.fetch(self._text, *args, [], []), []
-        seqs = found[0][0]
-        if seqs is None:
+        first = found[0][0]
+        if first is None:
             raise _Collected
         self._bus.ready_told(hints)
-        return [Inserted(replace(job, seq=seq)) for job, seq in zip(jobs, seqs, strict=True)]
+        return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
 
     def _steps(
         self, jobs: Sequence[Job], learned: Learned, *, wait: bool, tell: bool = False

@@ -38,7 +38,8 @@ CREATE TABLE {schema}.lines (
 CREATE INDEX lines_of_profile ON {schema}.lines (profile);
 
 -- The hot part: narrow, and with one full index; the others hold only the jobs they are asked for.
-CREATE SEQUENCE {schema}.seqs;
+-- One number for a whole batch, which is never larger: its jobs are counted on from there.
+CREATE SEQUENCE {schema}.seqs INCREMENT BY 1024;
 CREATE TABLE {schema}.jobs (
   -- First what is never null and of one size: it is found on a row without looking at what is before it.
   seq                 bigint PRIMARY KEY,

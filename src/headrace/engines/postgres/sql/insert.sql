@@ -2,29 +2,24 @@
 -- to $15 of each run of jobs that are otherwise alike: its first and its last, line, status, stage, rank, arrived_at,
 -- available_at, updated_at, act_by, state, spec, labels; $16 the count of collections at which the lines are good, $17
 -- the lock against collecting, $18 and $19 channels and messages of hints. All but $16 to $19 are texts of arrays.
--- Answers the order numbers; none: the lines are no good.
+-- Answers the first order number, from which they are counted; none: the lines are no good.
 WITH gate AS MATERIALIZED (
   -- The lock first: had any line been collected before it was ours, the count would have grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($17) IS NOT NULL
     THEN (SELECT last_value FROM {schema}.collections) END = $16 AS open
 ),
+first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),
 all_of_them AS MATERIALIZED (SELECT $1::text::uuid[] AS ids, $2::text::text[] AS payloads),
 arriving AS MATERIALIZED (
-  SELECT nextval('{schema}.seqs') AS seq, t.*
-  FROM (
-    SELECT r.*, x.id, x.payload, r.first + x.number AS place
-    FROM all_of_them a
-      CROSS JOIN unnest(
-        $3::text::integer[], $4::text::integer[], $5::text::integer[], $6::text::text[], $7::text::smallint[],
-        $8::text::smallint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[],
-        $13::text::text[], $14::text::text[], $15::text::text[])
-      AS r (
-        first, last, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, spec, labels)
-      CROSS JOIN LATERAL unnest(a.ids[r.first:r.last], a.payloads[r.first:r.last]) WITH ORDINALITY
-      AS x (id, payload, number)
-    WHERE (SELECT open FROM gate)
-    ORDER BY place
-  ) t
+  SELECT f.seq + r.first + x.number - 2 AS seq, x.id, x.payload, r.*
+  FROM first f CROSS JOIN all_of_them a
+    CROSS JOIN unnest(
+      $3::text::integer[], $4::text::integer[], $5::text::integer[], $6::text::text[], $7::text::smallint[],
+      $8::text::smallint[], $9::text::bigint[], $10::text::bigint[], $11::text::bigint[], $12::text::bigint[],
+      $13::text::text[], $14::text::text[], $15::text::text[])
+    AS r (first, last, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, spec, labels)
+    CROSS JOIN LATERAL unnest(a.ids[r.first:r.last], a.payloads[r.first:r.last]) WITH ORDINALITY
+    AS x (id, payload, number)
 ),
 stored AS (
   INSERT INTO {schema}.jobs (
@@ -46,4 +41,4 @@ booked AS (
 told AS MATERIALIZED (
   SELECT pg_notify(channel, message) FROM unnest($18::text[], $19::text[]) AS t (channel, message)
 )
-SELECT array_agg(seq ORDER BY place), (SELECT count(*) FROM told) FROM arriving
+SELECT (SELECT seq FROM first), (SELECT count(*) FROM told)

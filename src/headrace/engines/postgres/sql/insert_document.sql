@@ -11,12 +11,10 @@ gate AS MATERIALIZED (
     THEN (SELECT last_value FROM {schema}.collections) END = (d ->> 'collected')::bigint AS open
   FROM doc
 ),
+first AS MATERIALIZED (SELECT nextval('{schema}.seqs') AS seq WHERE (SELECT open FROM gate)),
 arriving AS MATERIALIZED (
-  SELECT nextval('{schema}.seqs') AS seq, t.place, t.r
-  FROM (
-    SELECT r, place FROM doc, json_array_elements(d -> 'rows') WITH ORDINALITY AS e (r, place)
-    WHERE (SELECT open FROM gate) ORDER BY place
-  ) t
+  SELECT f.seq + e.place - 1 AS seq, e.place, e.r
+  FROM first f CROSS JOIN doc CROSS JOIN json_array_elements(d -> 'rows') WITH ORDINALITY AS e (r, place)
 ),
 kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec)
