@@ -15,7 +15,7 @@ from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.codec import Codec, Misfit
 from headrace.core.explain import explain as tell
-from headrace.core.job import ErrorInfo, Job, Spec
+from headrace.core.job import ErrorInfo, Job
 from headrace.core.query import Filter, Page, as_seen
 from headrace.core.rules import Rules
 from headrace.core.status import Status

@@ -252,3 +252,34 @@ async def test_a_lane_cancelled_while_it_halves_a_batch_leaves_nobody_waiting() 
         pump.cancel()
         answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
     assert [type(answer) for answer in answers] == [Unavailable] * 4
+
+
+async def test_a_second_write_is_under_way_only_beside_a_first_and_for_much() -> None:
+    store = Store()
+    store.open.clear()
+    async with lane(store, flights=2) as batcher:
+        few = [asyncio.create_task(batcher.put(n)) for n in range(100)]
+        await asyncio.sleep(0.01)
+        assert len(batcher._pumps) == 1
+        many = [asyncio.create_task(batcher.put(n)) for n in range(100, 2000)]
+        await asyncio.sleep(0.01)
+        assert len(batcher._pumps) == 2
+        late = [asyncio.create_task(batcher.put(n)) for n in range(2000, 2010)]
+        await asyncio.sleep(0.01)
+        store.open.set()
+        answers = await asyncio.gather(*few, *many, *late)
+    assert answers == [f"stored {n}" for n in range(2010)]
+    assert sorted(item for batch in store.batches for item in batch) == list(range(2010))
+    assert not batcher._pumps
+
+
+async def test_a_lane_of_one_flight_never_has_two() -> None:
+    store = Store()
+    store.open.clear()
+    async with lane(store) as batcher:
+        waiting = [asyncio.create_task(batcher.put(n)) for n in range(3000)]
+        await asyncio.sleep(0.01)
+        assert len(batcher._pumps) == 1
+        store.open.set()
+        await asyncio.gather(*waiting)
+    assert [item for batch in store.batches for item in batch] == list(range(3000))
