@@ -14,23 +14,40 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
-import msgspec
-
+from headrace.answers import (
+    MAX_BATCH,
+    MAX_PROFILES,
+    TRANSACTION,
+    Alive,
+    Beat,
+    Check,
+    Claimed,
+    Dead,
+    Duplicated,
+    InsertAnswer,
+    Inserted,
+    Overdue,
+    Profiles,
+    Refused,
+    Setting,
+    WorkerInfo,
+    WorkerRow,
+)
 from headrace.bus import Bus
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.job import History, Job
-from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
 from headrace.core.status import Status
-from headrace.errors import HeadraceError
 from headrace.steps import Enlisted, Steps
 
 __all__ = [
+    "MAX_BATCH",
+    "MAX_PROFILES",
     "TRANSACTION",
     "Alive",
     "Beat",
@@ -50,135 +67,6 @@ __all__ = [
     "WorkerInfo",
     "WorkerRow",
 ]
-
-TRANSACTION = "transaction"
-"""Capability: inserts and changes may be part of a transaction of the user's (``enlist`` to ``transaction``)."""
-
-MAX_BATCH = 1000
-MAX_PROFILES = 10_000
-
-
-class Inserted(msgspec.Struct, frozen=True, gc=False):
-    """The job is durable. ``job`` is as stored: with its order number, and, if the id was here before, as it is now."""
-
-    job: Job
-
-
-class Duplicated(msgspec.Struct, frozen=True):
-    """A live job of the same task holds the dedup key; nothing was stored."""
-
-    job: Job
-
-
-class Refused(msgspec.Struct, frozen=True):
-    """The store does not take this job; nothing of it was stored. With ``Unavailable`` as the error: not now, because
-    a transaction that is still open holds its key, or the room for its profile; try again."""
-
-    error: HeadraceError
-
-
-InsertAnswer = Inserted | Duplicated | Refused
-
-
-class Claimed(msgspec.Struct, frozen=True):
-    """What a claim was given, and what the worker should know."""
-
-    jobs: tuple[Job, ...]
-    profiles_rev: int
-    settings_rev: int
-    next_due: datetime | None
-    """When the next deferred job falls due, if the store knows one: no need to ask earlier without a hint."""
-
-
-class Alive(msgspec.Struct, frozen=True):
-    """The answer to a living worker's beat."""
-
-    beats: int
-    cancels: tuple[UUID, ...]
-    """Jobs it holds whose cancel was requested."""
-    unknown: tuple[Job, ...]
-    """Jobs the store gave it more than two beats ago that the beat did not name."""
-    profiles_rev: int
-    settings_rev: int
-
-
-class Dead(msgspec.Struct, frozen=True):
-    """The worker was buried, or never registered: it owns nothing and must register anew."""
-
-
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Who a worker is; made anew at every start."""
-
-    id: UUID
-    host: str
-    pid: int
-    started_at: datetime
-    concurrency: int
-    tasks: tuple[str, ...] = ()
-    queues: tuple[str, ...] | None = None
-    offers: dict[str, Any] = {}
-    version: str = ""
-
-
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life: what the worker holds, and how it is."""
-
-    held: tuple[UUID, ...] = ()
-    state: str = "running"
-    """running, draining, or blocked."""
-    busy: int = 0
-    buffered: int = 0
-    stuck_threads: int = 0
-    """Threads that outlived their attempts."""
-    done: int = 0
-    """Attempts finished since the start."""
-
-
-class WorkerRow(msgspec.Struct, frozen=True):
-    """A worker as the store knows it."""
-
-    info: WorkerInfo
-    beat: Beat
-    beats: int
-    """The number its last beat raised; what watchers look at."""
-    beat_at: datetime
-    alive: bool
-    holds: int
-    """How many jobs the store gives to it."""
-
-
-class Overdue(msgspec.Struct, frozen=True):
-    """A job the sweeper must look at, with what the decision needs to know of its worker."""
-
-    job: Job
-    alive: bool = True
-    unnamed: int = 0
-    """Successive beats that did not name it."""
-
-
-class Profiles(msgspec.Struct, frozen=True):
-    """Every live profile."""
-
-    rev: int
-    profiles: tuple[Profile, ...]
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """A small document under compare-and-set: ``queue:NAME``, ``task:NAME``, ``schedule:NAME``."""
-
-    key: str
-    value: str
-    """JSON text."""
-    rev: int
-
-
-class Check(msgspec.Struct, frozen=True):
-    """One finding of a health check, and what to do about it."""
-
-    name: str
-    level: Literal["ok", "warn", "fail"]
-    message: str
-    remedy: str | None = None
 
 
 class Engine(Protocol):

@@ -1,9 +1,9 @@
 """Group commit: what is put while a write is in flight forms the next write.
 
-There is no linger: a lone item is written at once. One write is in flight at a time; where a lane allows it, a second one
-once half a batch is waiting, so that it is made ready while the first is being written. Nothing is acknowledged before
-it is durable, every waiter gets its answer or an error, and a write whose reply was lost is repeated until the answer is
-known, which is safe because every write may be repeated.
+There is no linger: a lone item is written at once. One write is in flight at a time; where a lane allows it, a second
+one once half a batch is waiting, so that it is made ready while the first is being written. Nothing is acknowledged
+before it is durable, every waiter gets its answer or an error, and a write whose reply was lost is repeated until the
+answer is known, which is safe because every write may be repeated.
 """
 
 from __future__ import annotations
