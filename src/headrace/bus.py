@@ -22,6 +22,8 @@ class Topic(StrEnum):
     """A cancel was requested of held jobs; names are job ids."""
     PROGRESS = "progress"
     """Jobs reported progress; names are job ids."""
+    ENTRIES = "entries"
+    """Runs added entries to their jobs; names are job ids."""
     SETTINGS = "settings"
     """Settings changed; names are their keys."""
 

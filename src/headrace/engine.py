@@ -39,6 +39,7 @@ from headrace.answers import (
 from headrace.bus import Bus
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
@@ -164,6 +165,28 @@ class Engine(Protocol):
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         """Remove up to ``limit`` terminal jobs that ended at or before their status's moment, with all that is kept
         of them; count them as pruned in the same commit."""
+        ...
+
+    # -- what runs add to their jobs
+
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        """Keep entries of running jobs, in one commit; answers in the same order, one for each job.
+
+        At most one append per job. It is ``stale`` unless the job is ``running`` in the hands of this worker, at this
+        epoch: so that a start is on record before anything else of its attempt, and nothing is added to an attempt that
+        is over. An entry that is here already (same job, kind, attempt and number) is left as it is: repeating is
+        harmless. ``busy``: a transaction that is still open has the job; nothing was kept.
+        """
+        ...
+
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
+        """The first ``limit`` entries of one kind behind the cursor, or (``newest``) the last, by attempt and number.
+
+        Nothing ever appears behind a cursor already given, as long as the owner of the job appends in order: an append
+        and the change that takes the job from its owner never overlap.
+        """
         ...
 
     # -- in the user's own transaction; engines without the capability raise NotSupported

@@ -26,10 +26,12 @@ _PARTS = (
     "inserting",
     "records",
     "claiming",
+    "limiting",
     "applying",
     "fencing",
     "sweeping",
     "crew",
+    "entries",
     "asking",
     "keeping",
     "sessions",
@@ -42,10 +44,12 @@ from headrace.conformance.applying import Applying  # noqa: E402
 from headrace.conformance.asking import Asking  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
+from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
 from headrace.conformance.inserting import Inserting  # noqa: E402
 from headrace.conformance.keeping import Keeping  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
+from headrace.conformance.limiting import Limiting  # noqa: E402
 from headrace.conformance.records import Records  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.sweeping import Sweeping  # noqa: E402
@@ -54,5 +58,7 @@ from headrace.conformance.within import Within  # noqa: E402
 __all__ = ["Lab", "Suite"]
 
 
-class Suite(Inserting, Records, Claiming, Applying, Fencing, Sweeping, Crew, Asking, Keeping, Sessions, Within):
+class Suite(
+    Inserting, Records, Claiming, Limiting, Applying, Fencing, Sweeping, Crew, Asking, Keeping, Entries, Sessions, Within
+):
     """All of it."""

@@ -13,6 +13,7 @@ from uuid import UUID
 from headrace.bus import Bus, Hint, LocalBus, Topic
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
@@ -187,6 +188,18 @@ class MemoryEngine:
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         with self._store() as store:
             return store.jobs.delete(before, limit)
+
+    # -- what runs add to their jobs
+
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        with self._store() as store:
+            return store.append(appends)
+
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
+        with self._store() as store:
+            return store.jobs.entries.tail(job, kind, after, limit, newest)
 
     # -- in the user's own transaction: there is none to be in
 

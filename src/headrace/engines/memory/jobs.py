@@ -20,6 +20,7 @@ from headrace.core.status import DEFERRED, ENDED, LIVE, Status
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort
 
+from headrace.engines.memory.entries import Entries
 __all__ = ["Jobs"]
 
 Line = tuple[str, int]
@@ -42,6 +43,7 @@ class Jobs:
         """Those with an ``act_by``."""
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.profiles_rev = 0
+        self.entries = Entries()
         self._users: Counter[int] = Counter()
         self._ended = {status: Index() for status in ENDED}
         self._last_change: dict[UUID, int] = {}
@@ -112,6 +114,7 @@ class Jobs:
             self._displace(self.records.pop(id))
             for kept in (self._last_change, self._attempts, self._events):
                 kept.pop(id, None)
+            self.entries.forget(id)
         self._pruned += len(old)
         return len(old)
 

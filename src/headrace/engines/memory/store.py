@@ -8,7 +8,9 @@ from itertools import islice
 from uuid import UUID
 
 from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
-from headrace.core.claim import Ask, QueueRule, grant, order, pick, promoted, queue_rule
+from headrace.core.claim import Ask, grant, order, promoted
+from headrace.core.decide import expired
+from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status
@@ -150,6 +152,17 @@ class Store:
     def register(self, info: WorkerInfo, now: datetime) -> None:
         """Make the worker known."""
         self._workers.setdefault(info.id, _Worker(info, now))
+    def append(self, appends: Sequence[Append]) -> list[Kept]:
+        """Keep the entries of those jobs that are still in the hands they speak for."""
+        return [self._append(one) for one in appends]
+
+    def _append(self, append: Append) -> Kept:
+        job = self.jobs.records.get(append.job)
+        if job is None or job.status is not Status.RUNNING or (job.worker, job.epoch) != (append.worker, append.epoch):
+            return "stale"
+        self.jobs.entries.add(append.job, append.entries)
+        return "kept"
+
 
     def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         """Raise the worker's beat number and count what it did not name."""

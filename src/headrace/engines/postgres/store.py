@@ -41,6 +41,7 @@ from headrace.engines.postgres.connection import Connection, check_schema, raise
 from headrace.engines.postgres.documents import Documents
 from headrace.engines.postgres.drivers import enlist
 from headrace.engines.postgres.inserting import Inserting
+from headrace.engines.postgres.entries import Entries
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.reading import Reading
 from headrace.engines.postgres.workers import Workers
@@ -104,6 +105,7 @@ class PostgresEngine:
         self._claiming = Claiming(self._hot, self._schema, self.rules)
         self._applying = Applying(self._warm, self._cold, self._schema)
         self._reading = Reading(self._hot, self._cold, self._search, self._schema)
+        self._entries = Entries(self._hot, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
         self._documents = Documents(self._hot, self._cold, self._schema)
 
@@ -217,6 +219,16 @@ class PostgresEngine:
         return await self._reading.delete(before, limit)
 
     # -- in the user's own transaction
+    # -- what runs add to their jobs
+
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        return await self._entries.append(appends)
+
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
+        return await self._entries.tail(job, kind, after, limit, newest)
+
 
     def enlist(self, connection: Any) -> Enlisted:
         return enlist(connection)

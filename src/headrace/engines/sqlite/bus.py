@@ -23,7 +23,14 @@ from headrace.host import Host
 
 __all__ = ["LETTERS", "SocketBus", "room_of"]
 
-LETTERS = {Topic.READY: "r", Topic.ENDED: "e", Topic.CANCEL: "c", Topic.PROGRESS: "p", Topic.SETTINGS: "s"}
+LETTERS = {
+    Topic.READY: "r",
+    Topic.ENDED: "e",
+    Topic.CANCEL: "c",
+    Topic.PROGRESS: "p",
+    Topic.ENTRIES: "n",
+    Topic.SETTINGS: "s",
+}
 """What a socket's file name ends in, for each topic somebody there listens for."""
 
 _MOST = 60_000

@@ -15,6 +15,7 @@ import apsw
 from headrace.bus import Bus
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
@@ -37,7 +38,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
-from headrace.engines.sqlite import applying, checks, claiming, enlisted, finding, migrate, reading, within
+from headrace.engines.sqlite import applying, checks, claiming, enlisted, entries, finding, migrate, reading, within
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
     Synchronous,
@@ -230,6 +231,16 @@ class SqliteEngine:
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         return await reading.delete(self._writer, before, limit)
+
+    # -- what runs add to their jobs
+
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        return await entries.append(self._writer, appends)
+
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
+        return await entries.tail(self._reader, job, kind, after, limit, newest)
 
     # -- in the user's own transaction
 

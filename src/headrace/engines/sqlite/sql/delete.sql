@@ -12,6 +12,7 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM attempts WHERE seq IN (SELECT seq FROM old);
   DELETE FROM events WHERE seq IN (SELECT seq FROM old);
   DELETE FROM labels WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM entries WHERE seq IN (SELECT seq FROM old);
   DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
   UPDATE books SET pruned = pruned + (SELECT count(*) FROM old);
 END;

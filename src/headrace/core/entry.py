@@ -1,0 +1,58 @@
+"""What a run adds to its job while it runs: the items of a stream, lines of its log, results of its steps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["BEGIN", "Append", "Cursor", "Entry", "Kept", "Kind"]
+
+Cursor = tuple[int, int]
+"""An attempt and a number: how far somebody has read."""
+
+BEGIN: Cursor = (0, -1)
+"""Before everything."""
+
+
+class Kind(StrEnum):
+    """What an entry is; those of each kind are numbered and read by themselves."""
+
+    ITEM = "item"
+    """Of a stream. Number 0 is no item: it says that this attempt begins the stream anew."""
+    LOG = "log"
+    STEP = "step"
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One thing a run added. Numbers grow within an attempt, so attempt and number together are the order."""
+
+    kind: Kind
+    attempt: int
+    number: int
+    data: str
+    """JSON text."""
+    at: datetime
+    name: str | None = None
+
+    @property
+    def cursor(self) -> Cursor:
+        """Where reading goes on behind it."""
+        return (self.attempt, self.number)
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Entries of one job, and for which owner they speak."""
+
+    job: UUID
+    worker: UUID
+    epoch: int
+    entries: tuple[Entry, ...]
+
+
+Kept = Literal["kept", "stale", "busy"]
+"""An engine's answer to an append: it is durable; the job has another owner, so drop it; a transaction that is still
+open has the job, so try again."""

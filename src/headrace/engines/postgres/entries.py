@@ -1,0 +1,54 @@
+"""Entries: what runs add to their jobs, kept and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.entry import Append, Cursor, Entry, Kept, Kind
+from headrace.engines.postgres.arrays import columns
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.record import encode, micros, moment
+
+__all__ = ["Entries"]
+
+_TEXTS = frozenset({4})
+_places = msgspec.json.Decoder(list[int]).decode
+
+
+class Entries:
+    """The entries of one session."""
+
+    def __init__(self, pool: Pool, schema: str) -> None:
+        self._pool, self._schema = pool, schema
+        self._append, self._owned = sql("append", schema), sql("owned", schema)
+
+    async def append(self, appends: Sequence[Append]) -> list[Kept]:
+        """Keep the entries of those jobs that are still in the hands they speak for."""
+        rows = [(place, one.job, one.worker, one.epoch, _document(one)) for place, one in enumerate(appends)]
+        if not rows:
+            return []
+        took = set(_places((await self._pool.fetch(self._append, *columns(rows, _TEXTS)))[0][0]))
+        missed = [row[:4] for row in rows if row[0] not in took]
+        # Passed over while somebody writes about the job, or not theirs any more.
+        busy = (
+            {place for (place,) in await self._pool.fetch(self._owned, *columns(missed, frozenset()))} if missed else ()
+        )
+        return ["kept" if place in took else "busy" if place in busy else "stale" for place in range(len(rows))]
+
+    async def tail(self, job: UUID, kind: Kind, after: Cursor, limit: int, newest: bool) -> list[Entry]:
+        """The first, or the last, entries of one kind behind the cursor."""
+        text = sql("tail_newest" if newest else "tail", self._schema)
+        rows = await self._pool.fetch(text, job, str(kind), *after, limit)
+        found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]
+        return found[::-1] if newest else found
+
+
+def _document(one: Append) -> str:
+    rows = [
+        (entry.kind, entry.attempt, entry.number, micros(entry.at), entry.name, entry.data) for entry in one.entries
+    ]
+    return encode(rows)
