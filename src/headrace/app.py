@@ -11,22 +11,22 @@ from typing import Any, Unpack
 from uuid import UUID
 
 from headrace import admin, jobs
-from headrace.admin import QueueInfo, ScheduleInfo, Stats, TaskInfo
+from headrace.admin import QueueInfo, Stats, TaskInfo
 from headrace.clock import Clock
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds, seconds
-from headrace.core.schedule import Rule, new_schedule
 from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
-from headrace.lifetime import Lifetime
-from headrace.maintenance import schedules, services
+from headrace.maintenance import services
+from headrace.middleware import Hooked
 from headrace.options import JobOptions
 from headrace.registry import register_tasks
+from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.worker import Worker
@@ -36,7 +36,7 @@ __all__ = ["App", "Check", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
 _log = logging.getLogger("headrace.app")
 
 
-class App(Lifetime):
+class App(Hooked, Scheduling):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -63,6 +63,7 @@ class App(Lifetime):
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
         """What holds for every job unless a task or a submit says otherwise."""
         self._register = Register()
+        self._hooks = self._register.hooks
         self._tasks = Tasks()
         self._tasks.bind(self, self._register)
 
@@ -147,9 +148,10 @@ class App(Lifetime):
             queues=queues,
             burst=burst,
             grace=seconds(grace, "grace"),
-            services=lambda id: services(session.engine, session.lanes, session.host, id),
+            services=lambda id: services(session.engine, session.lanes, session.host, id, follow=not burst),
             announce=self._announce_at_start,
             version=version("headrace"),
+            resources=self.resources,
         )
 
     async def _announce_at_start(self) -> None:
@@ -168,13 +170,7 @@ class App(Lifetime):
         session, now = self.session, self.host.clock.now()
         handlers = {task.handler.name: task.handler for task in self._register.tasks.values()}
         await register_tasks(session.engine, handlers.values())
-        docs = []
-        for task in {task.name: task for task in self._register.tasks.values()}.values():
-            if (rule := task.handler.policy.schedule) is not None:
-                draft = task.draft_bound({})
-                docs.append(new_schedule(task.name, rule, draft.spec(now), draft.payload_text, now, "code"))
-        # By alias too: the schedule of a task that was renamed would fire on beside the one of its new name.
-        await schedules.sync_schedules(session.engine, docs, now, tasks=self._register.tasks)
+        await announce_schedules(session.engine, self._register.tasks.values(), self._register.tasks, now)
 
     # -- jobs
 
@@ -283,36 +279,6 @@ class App(Lifetime):
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
         return await admin.tasks(self.session, self.handlers.values())
-
-    async def schedules(self) -> list[ScheduleInfo]:
-        """Every schedule, by name."""
-        return [ScheduleInfo.of(doc) for doc in await schedules.list_schedules(self.engine)]
-
-    async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
-        """Submit the draft's work whenever the rule fires, until the schedule is deleted."""
-        if not isinstance(draft, Draft):
-            raise TypeError(f"schedule {name!r} takes a draft, as of task.draft(...), not {type(draft).__name__}")
-        draft.refuse_times("a schedule says when its jobs run")
-        now = self.host.clock.now()
-        doc = new_schedule(name, rule, draft.spec(now), draft.payload_text, now)
-        return ScheduleInfo.of(await schedules.create_schedule(self.engine, doc))
-
-    async def pause_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule rest; :raises UnknownSchedule:"""
-        return ScheduleInfo.of(await schedules.pause_schedule(self.engine, name))
-
-    async def resume_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule go on; what it missed is not made good; :raises UnknownSchedule:"""
-        return ScheduleInfo.of(await schedules.resume_schedule(self.engine, name, self.host.clock.now()))
-
-    async def trigger_schedule(self, name: str) -> JobHandle[Any]:
-        """Submit a schedule's job now, beside its fires; :raises UnknownSchedule:"""
-        job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name)
-        return JobHandle(self, job.id, last=job)
-
-    async def delete_schedule(self, name: str) -> None:
-        """Remove a schedule; its jobs stay; :raises UnknownSchedule:"""
-        await schedules.delete_schedule(self.engine, name)
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

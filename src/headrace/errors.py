@@ -10,7 +10,7 @@ HeadraceError
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
 ├ JobFailed, JobCancelled
-├ TransitionRefused, Stale, Stopped
+├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
 │ ├ Overloaded
@@ -32,6 +32,7 @@ from uuid import UUID
 
 if TYPE_CHECKING:
     from headrace.core.job import ErrorInfo, Job
+    from headrace.core.outcome import Failed
 
 __all__ = [
     "ConfigError",
@@ -40,6 +41,7 @@ __all__ = [
     "DuplicateTask",
     "EngineError",
     "GiveUp",
+    "HandlerFailed",
     "HeadraceError",
     "InvalidPayload",
     "InvalidResult",
@@ -227,6 +229,14 @@ class Stopped(HeadraceError):
     def __init__(self, why: str) -> None:
         super().__init__(f"the handler was asked to stop: {why}")
         self.why = why
+
+
+class HandlerFailed(HeadraceError):
+    """What a middleware sees when a handler in a child process failed; ``error`` is what the child said of it."""
+
+    def __init__(self, ending: Failed, error: ErrorInfo | None) -> None:
+        super().__init__(f"{error.type}: {error.message}" if error else "the handler failed")
+        self.ending, self.error = ending, error
 
 
 class EngineError(HeadraceError):

@@ -6,14 +6,16 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from headrace.core.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
+from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.rules import Rules
+from headrace.core.status import Status
 from headrace.errors import ConfigError, InvalidPayload, InvalidResult, NotSupported, PayloadTooLarge
 
 __all__ = ["Handler", "Mode", "Policy"]
@@ -36,7 +38,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] = {}
     requires: dict[str, Any] = {}
     schedule: Any = None
-    """A ``Cron`` or ``Every``, when the task submits itself."""
+    """A ``Cron``, ``Every`` or ``Continuous``, when the task submits itself."""
 
 
 class Handler:
@@ -59,6 +61,12 @@ class Handler:
         self.aliases = _check_names(self.name, aliases)
         self.policy = policy or Policy()
         self.mode = _mode(fn, self.name, run_in)
+        self.middleware: tuple[Callable[..., Awaitable[Any]], ...] = ()
+        """What is called around it, the outermost first."""
+        self.callbacks: Mapping[Status, tuple[Callable[[Job], object], ...]] | None = None
+        """What is called when the store has accepted that an attempt left its job in a status."""
+        self.direct = self.mode == "async"
+        """Whether a run is nothing but a call on the loop, as most are."""
         hints = _hints(fn)
         parameters = list(inspect.signature(fn).parameters.values())
         if parameters and parameters[0].name in ("self", "cls") and parameters[0].name not in hints:
@@ -102,6 +110,11 @@ class Handler:
         if _is_context(one, hints):
             raise ConfigError(f"task {self.name!r}: the Context must be the first parameter, not {one.name!r}")
         return Parameter(one.name, _hint(hints, one.name), one.default is one.empty, one.default)
+
+    def surround(self, middleware: Sequence[Callable[..., Awaitable[Any]]]) -> None:
+        """Be called through these, the outermost first."""
+        self.middleware = tuple(middleware)
+        self.direct = self.mode == "async" and not middleware
 
     # -- payloads
 

@@ -10,8 +10,10 @@ from typing import Any, Literal, TypedDict
 
 from headrace.core.codec import Misfit, Parameter, RecordCodec
 from headrace.core.retry import Retry, Seconds, seconds
-from headrace.core.schedule import Cron, Every
+from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError
+from headrace.worker.callbacks import Callback
+from headrace.worker.middleware import Middleware
 
 __all__ = ["JobOptions", "TaskOptions", "check_options", "check_template", "fill_template", "merged"]
 
@@ -60,6 +62,18 @@ class TaskOptions(JobOptions, total=False):
     """Run the plain function in a process of its own instead of a thread."""
     schedule: Cron | Every
     """When the task submits itself."""
+    continuous: Continuous
+    """Run it all the time: each run is followed by another, so many at once across the cluster."""
+    middleware: Sequence[Middleware]
+    """What is called around its runs, inside what ``@app.middleware`` has; the first is the outermost."""
+    on_success: Callback | Sequence[Callback]
+    """Called with the job when it completed."""
+    on_retry: Callback | Sequence[Callback]
+    """Called with the job when an attempt failed and another will be made."""
+    on_failed: Callback | Sequence[Callback]
+    """Called with the job when its last attempt failed."""
+    on_cancelled: Callback | Sequence[Callback]
+    """Called with the job when a worker stopped it on request."""
 
 
 TEMPLATE = "dedup_template"

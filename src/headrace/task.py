@@ -19,6 +19,7 @@ from headrace.errors import ConfigError, EngineError, InvalidPayload, JobNotFoun
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.host import Host
+from headrace.middleware import Hooks
 from headrace.options import TEMPLATE, JobOptions, check_options, fill_template, merged
 from headrace.worker.context import Context
 
@@ -37,8 +38,10 @@ class Task(Generic[P, R_co]):
 
     __name__: str
 
-    def __init__(self, home: Tasks, handler: Handler, options: Mapping[str, Any]) -> None:
+    def __init__(self, home: Tasks, handler: Handler, options: Mapping[str, Any], hooks: Hooks | None = None) -> None:
         self._home, self._options = home, options
+        self.hooks = hooks or Hooks()
+        """What is around this task alone."""
         self._resolved: dict[str, Any] | None = None
         self.handler = handler
         """What a worker runs."""

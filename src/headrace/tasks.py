@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from headrace.core.schedule import Cron, Every
+from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError, DuplicateTask, NotBound
 from headrace.handler import Handler, Policy
 from headrace.host import Host
+from headrace.middleware import HOOKS, Hooks, own_hooks
 from headrace.options import TEMPLATE, JobOptions, TaskOptions, check_options, check_template, merged
 from headrace.task import AsyncTask, PlainTask, Task
 from headrace.worker.context import Context
+from headrace.worker.resources import Maker, Resource
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -20,8 +22,9 @@ __all__ = ["Decorator", "Register", "Tasks", "check_defaults"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
-_OWN = ("name", "aliases", "run_in", "schedule")
+_OWN = ("name", "aliases", "run_in", "schedule", "continuous", *HOOKS)
 _POLICY = ("queue", "priority", "retry", "timeout", "tags", "metadata", "requires")
 
 
@@ -75,6 +78,8 @@ class Register:
 
     def __init__(self) -> None:
         self.tasks: dict[str, Task[Any, Any]] = {}
+        self.hooks = Hooks()
+        """What is around all of them."""
 
     def add(self, *tasks: Task[Any, Any]) -> None:
         """Take tasks in under all their names, all or none.
@@ -90,6 +95,8 @@ class Register:
                     raise DuplicateTask(f"two tasks are called {name!r}: {places}; give one of them another name=")
                 found[name] = task
         self.tasks.update(found)
+        for task in tasks:
+            self.hooks.attach(task.handler, task.hooks)
 
 
 class Tasks:
@@ -108,6 +115,12 @@ class Tasks:
     def task(self) -> Decorator:
         """Registers the decorated function: ``@tasks.task`` or ``@tasks.task(queue="mail")``."""
         return Decorator(self, {})
+
+    def resource(self, fn: Maker[T]) -> Resource[T]:
+        """Like ``app.resource``, for the App that will include these tasks."""
+        resource: Resource[T] = Resource(fn)
+        self._register.hooks.resources.append(resource)
+        return resource
 
     @property
     def app(self) -> App:
@@ -135,6 +148,8 @@ class Tasks:
             raise ConfigError("these tasks belong to another App already: a task is submitted to one App")
         tasks = list(dict.fromkeys(self._register.tasks.values()))
         register.add(*tasks)
+        if register is not self._register:
+            register.hooks.resources += self._register.hooks.resources
         self._app, self._register = app, register
         for task in tasks:
             _set_policy(task, app.defaults)
@@ -155,13 +170,15 @@ class Tasks:
             name=f"{self.prefix}{name}" if name and isinstance(name, str) and name != "<lambda>" else name,
             aliases=options.get("aliases", ()),
             run_in=options.get("run_in"),
-            policy=Policy(schedule=options.get("schedule")),
+            policy=Policy(schedule=_rule(options)),
         )
-        _check_schedule(handler)
+        _check_schedule(handler, checked)
+        if isinstance(handler.policy.schedule, Continuous):
+            checked = {"timeout": None} | checked  # a run may take as long as it likes, unless it is told otherwise
         if TEMPLATE in checked:
             check_template(checked[TEMPLATE], [one.name for one in handler.parameters])
         kind = AsyncTask if handler.mode == "async" else PlainTask
-        task: Task[Any, Any] = kind(self, handler, checked)
+        task: Task[Any, Any] = kind(self, handler, checked, own_hooks(options))
         _set_policy(task, {} if self._app is None else self._app.defaults)
         self._register.add(task)
         return task
@@ -186,12 +203,33 @@ def _set_policy(task: Task[Any, Any], defaults: Mapping[str, Any]) -> None:
     task.handler.policy = Policy(**fields, dedup=options.get(TEMPLATE), schedule=task.handler.policy.schedule)
 
 
-def _check_schedule(handler: Handler) -> None:
+def _rule(options: Mapping[str, Any]) -> Any:
+    """What makes the task submit itself: its schedule, or that it is continuous."""
+    schedule, continuous = options.get("schedule"), options.get("continuous")
+    if isinstance(schedule, Continuous):
+        raise ConfigError("a Continuous is given as continuous=, not as schedule=")
+    if continuous is None:
+        return schedule
+    if not isinstance(continuous, Continuous):
+        raise ConfigError(f"continuous must be a Continuous, as in Continuous(instances=2), not {continuous!r}")
+    if schedule is not None:
+        raise ConfigError("schedule and continuous exclude each other: what runs all the time needs no fires")
+    if options.get("retry") is not None:
+        raise ConfigError("a continuous task is tried again after its cool_down: give it that instead of retry")
+    if options.get("dedup") is not None:
+        raise ConfigError("each instance of a continuous task has a dedup key of its own: leave dedup out")
+    return continuous
+
+
+def _check_schedule(handler: Handler, options: Mapping[str, Any]) -> None:
     schedule = handler.policy.schedule
     if schedule is None:
         return
-    if not isinstance(schedule, Cron | Every):
+    if not isinstance(schedule, Cron | Every | Continuous):
         raise ConfigError(f"task {handler.name!r}: schedule must be a Cron or an Every, not {schedule!r}")
     needed = ", ".join(one.name for one in handler.parameters if one.required)
     if needed:
         raise ConfigError(f"task {handler.name!r}: a schedule passes no arguments, but {needed} must be given")
+    if not isinstance(schedule, Continuous) and schedule.overlap != "allow" and TEMPLATE in options:
+        message = f"overlap={schedule.overlap!r} needs the dedup key of its jobs for itself; leave dedup out"
+        raise ConfigError(f"task {handler.name!r}: {message}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from headrace.core.change import Change
@@ -21,11 +21,15 @@ from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.sync import refuse_in_loop, run_on
+from headrace.worker.callbacks import tell
 from headrace.worker.context import Context, Voice
 from headrace.worker.pools import ThreadPool
+from headrace.worker.resources import Resource, Resources
 from headrace.worker.runner import call
 
 __all__ = ["Inline"]
+
+T = TypeVar("T")
 
 _RUNS, _RUNS_OF_ONE = 100_000, 1000
 
@@ -36,11 +40,15 @@ _PATIENCE = 0.02
 class _Reports(Voice):
     """Keeps the newest report until the run is over."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: Resources) -> None:
         self.last: Progress | None = None
+        self._resources = resources
 
     def report(self, report: Progress) -> None:
         self.last = report
+
+    def resource(self, resource: Resource[T]) -> T:
+        return self._resources.get(resource)
 
 
 class Inline:
@@ -49,13 +57,21 @@ class Inline:
     A thread, because that is where a worker runs them: there they may call ``submit_sync`` or start a loop.
     """
 
-    def __init__(self, engine: Engine, lanes: Lanes, host: Host, handlers: Callable[[], Mapping[str, Handler]]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        lanes: Lanes,
+        host: Host,
+        handlers: Callable[[], Mapping[str, Handler]],
+        resources: Sequence[Resource[Any]] = (),
+    ) -> None:
         self.engine, self.lanes, self.host = engine, lanes, host
         self.handlers = handlers
         """What there is to run; asked each time, because a test may register more."""
         self.id = host.dice.new_id(host.clock.now())
         self.next_due: datetime | None = None
         """When the next deferred job falls due, as of the last look."""
+        self.resources = Resources(resources)
         self._threads = ThreadPool("headrace-harness")
         self._plain = self._waiting = 0
         """How many plain functions are under way, and how many handlers wait in them for the loop."""
@@ -131,7 +147,7 @@ class Inline:
 
     async def run(self, job: Job) -> None:
         """Run one job that was claimed, and write what came of it."""
-        rules, voice = self.engine.rules, _Reports()
+        rules, voice = self.engine.rules, _Reports(self.resources)
         try:
             job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))
         except TransitionRefused:
@@ -141,7 +157,10 @@ class Inline:
         last = voice.last
         if last is not None:
             await self._write(job, lambda job, now: progress(job, now, last))
-        await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
+        done = await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))
+        callbacks = self.handlers()[job.task].callbacks
+        if done is not None and callbacks is not None:
+            await tell(done, callbacks, self._threads)
 
     async def _call(self, ctx: Context, job: Job) -> Ending:
         handler = self.handlers()[job.task]
@@ -158,11 +177,16 @@ class Inline:
         finally:
             self._plain -= plain
 
-    async def _write(self, ours: Job, verb: Callable[[Job, datetime], Change]) -> None:
-        """Write a change of a job that is running here; one that was taken away meanwhile is left alone."""
+    async def _write(self, ours: Job, verb: Callable[[Job, datetime], Change]) -> Job | None:
+        """Write a change of a job that is running here, and give it as written; one that was taken away meanwhile is
+        left alone."""
+        written = False
 
         def still(job: Job, now: datetime) -> Change | None:
             held = job.status is Status.RUNNING and (job.worker, job.epoch) == (self.id, ours.epoch)
+            nonlocal written
+            written = held
             return verb(job, now) if held else None
 
-        await self.lanes.decide(ours.id, still)
+        job = await self.lanes.decide(ours.id, still)
+        return job if written else None

@@ -52,8 +52,10 @@ class Harness:
             stack.enter_context(self.app.override(url="memory://", clock=self.clock))
             await stack.enter_async_context(self.app)
             app, engine, lanes, host = self.app, self.app.engine, self.app.lanes, self.app.host
-            self._runner = Inline(engine, lanes, host, lambda: app.handlers)
+            self._runner = Inline(engine, lanes, host, lambda: app.handlers, app.resources)
             stack.callback(self._runner.close)
+            stack.push_async_callback(self._runner.resources.close)
+            await self._runner.resources.open()
             stack.callback(setattr, app, "waiter", None)
             app.waiter = self._runner.waiter()
             self._planner = Planner(engine, lanes, host, self._runner.id)

@@ -17,18 +17,21 @@ from collections.abc import Callable
 from datetime import datetime
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed, Released
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
 from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.perform import perform
+from headrace.worker.resources import Resource
 
 __all__ = ["Children"]
+
+T = TypeVar("T")
 
 
 class _Run(msgspec.Struct, tag="run"):
@@ -245,6 +248,12 @@ class _Piped(Voice):
 
     def report(self, report: Progress) -> None:
         self._send(_Report(report))
+
+    def resource(self, resource: Resource[T]) -> T:
+        raise NotSupported(
+            f"resource {resource.name!r} is open in the worker's process, and this handler runs in a child of it"
+            ' (run_in="process"): make there what it needs, or leave run_in out'
+        )
 
 
 def _perform(request: _Run, ctx: Context) -> Ending:

@@ -6,13 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.core.job import Job, Progress
-from headrace.errors import NoContext, NotSupported, Stopped
+from headrace.errors import NoContext, NotOpen, NotSupported, Stopped
+from headrace.worker.resources import Resource
 
 __all__ = ["Completer", "Context", "Stopping", "Transaction", "Voice"]
+
+T = TypeVar("T")
 
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
@@ -74,6 +77,16 @@ class Voice:
         raise NotSupported(
             "only a worker's own threads can complete a job in a transaction: not a function that was called directly"
             ' or by a test harness, nor one with run_in="process"'
+        )
+
+    def resource(self, resource: Resource[T]) -> T:
+        """What the worker has open under this definition.
+
+        :raises NotOpen, NotSupported: nothing
+        """
+        raise NotOpen(
+            f"resource {resource.name!r} is not open: this function was called directly; a worker and"
+            f" headrace.testing.harness open it, or use `async with {resource.name}.open() as value:` yourself"
         )
 
 
@@ -160,6 +173,14 @@ class Context:
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
         await self.voice.flush()
+
+    def resource(self, resource: Resource[T]) -> T:
+        """What the resource yielded when the worker opened it: ``pool = ctx.resource(db)``; from any thread.
+
+        :raises NotOpen: outside a worker, or the resource is of another App
+        :raises NotSupported: in a child process (``run_in="process"``)
+        """
+        return self.voice.resource(resource)
 
     async def complete(self, result: Any = None, *, connection: Any) -> None:
         """End the job with this result as part of the transaction that is open on the connection.

@@ -15,9 +15,11 @@ from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.buffer import Buffer, Pace
+from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
+from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
 
 __all__ = ["Floor"]
@@ -43,6 +45,7 @@ class Floor:
         handlers: Mapping[str, Handler],
         lanes: Lanes,
         host: Host,
+        resources: Resources | None = None,
         *,
         concurrency: int,
         may_start: Callable[[], bool],
@@ -50,6 +53,7 @@ class Floor:
     ) -> None:
         self.host, self.concurrency = host, concurrency
         self.threads, self.children = ThreadPool("headrace-handler"), Children()
+        self.resources = resources or Resources()
         self.cancel_grace = lanes.engine.rules.cancel_grace
         self.buffer = Buffer()
         self.runs: dict[Hold, Run] = {}
@@ -71,12 +75,13 @@ class Floor:
         self._slots: set[asyncio.Task[None]] = set()
         self._context = copy_context()
         """What a handler finds: nothing of those that ran before it."""
+        self.reactions = Reactions(self.threads, self._context, self._reacted)
         self._stop_patience = min(STOP_PATIENCE, lanes.engine.rules.beat)
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in our hands or on its way to the store."""
-        return not self.holds and not self._unacknowledged
+        """Whether nothing is in our hands or on its way to the store, nor to be told to anybody."""
+        return not self.holds and not self._unacknowledged and not self.reactions
 
     @property
     def stuck(self) -> int:
@@ -138,7 +143,8 @@ class Floor:
             self._slots.add(asyncio.create_task(self._slot(), name="headrace-job", context=self._context.copy()))
 
     def _may_begin(self) -> bool:
-        return self._unacknowledged < UNACKNOWLEDGED_MOST and self._may_start()
+        pressed = max(self._unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
+        return not pressed and self._may_start()
 
     async def _slot(self) -> None:
         """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
@@ -212,8 +218,22 @@ class Floor:
             self.released += 1
         else:
             self.done += 1
+        if stored:
+            self.stored(run.hold)
         self.forget(run.hold)
         if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
+            self.dispatch()
+
+    def stored(self, hold: Hold) -> None:
+        """The store has accepted what we said of a job: whoever wants to know is told."""
+        if hold.handler.callbacks is not None:
+            self.reactions.to(hold.job, hold.handler.callbacks)
+
+    def _reacted(self) -> None:
+        self.freed.set()
+        if not self.reactions and not self.holds:
+            self._hungry()
+        if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
             self.dispatch()
 
     def forget(self, hold: Hold) -> None:
@@ -238,7 +258,12 @@ class Floor:
         return holds
 
     def _hand_back(self, hold: Hold) -> None:
-        hold.hand_back(lambda stored: self.forget(hold))
+        hold.hand_back(lambda stored: self._handed_back(hold, stored))
+
+    def _handed_back(self, hold: Hold, stored: bool) -> None:
+        if stored:  # one that was to be cancelled is cancelled now
+            self.stored(hold)
+        self.forget(hold)
 
     def cancel(self, id: UUID) -> None:
         """A cancel of this job was requested."""
@@ -251,5 +276,6 @@ class Floor:
 
     def close(self) -> None:
         """Let go of threads and child processes."""
+        self.reactions.cancel()
         self.threads.close()
         self.children.close()

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from headrace.core.job import ErrorInfo, Progress
 from headrace.core.lifecycle import progress
@@ -18,11 +18,14 @@ from headrace.worker.completing import Completing
 from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
+from headrace.worker.resources import Resource, Resources
 from headrace.worker.runner import call, call_async
 
 __all__ = ["Place", "Run"]
 
 _log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
 
 _RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
 
@@ -40,6 +43,7 @@ class Place(Protocol):
     threads: ThreadPool
     children: Children
     cancel_grace: float
+    resources: Resources
 
     def concluded(self, run: Run) -> None:
         """The attempt is over and its end is on the way to the store."""
@@ -51,6 +55,10 @@ class Place(Protocol):
 
     def left(self, run: Run) -> None:
         """The handler is done."""
+        ...
+
+    def stored(self, hold: Hold) -> None:
+        """What this worker said last of a job may be worth telling."""
         ...
 
 
@@ -137,7 +145,7 @@ class Run(Voice):
             self._set_time(job.spec.timeout)
             self._calling = True
             try:
-                if hold.handler.mode == "async":
+                if hold.handler.direct:
                     ending = await call_async(hold.handler, self._ctx, job)
                 else:
                     ending = await call(hold.handler, self._ctx, job, place.threads, place.children)
@@ -172,6 +180,7 @@ class Run(Voice):
         if not stored or self.hold.job.status is not Status.RUNNING:
             self.ending = Released()
             self.hold.over = True
+            self._place.stored(self.hold)
             return False
         self.hold.started_at = self.hold.job.started_at
         return True
@@ -215,7 +224,10 @@ class Run(Voice):
         if mode == "async":
             self.task.cancel()
             self._later(patience, lambda: self.conclude(over))
-        elif why in ("timed_out", "lost"):
+            return
+        if self.hold.handler.middleware:
+            self.task.cancel()  # what is around the call; that itself is waited for
+        if why in ("timed_out", "lost"):
             self._abandon(over)
         else:
             self._place.children.stop(self._ctx, why)
@@ -272,6 +284,10 @@ class Run(Voice):
             self._timers = [timer]
         else:
             self._timers.append(timer)
+
+    def resource(self, resource: Resource[T]) -> T:
+        """From the handler, on whatever thread."""
+        return self._place.resources.get(resource)
 
     # -- reporting
 

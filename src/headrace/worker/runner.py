@@ -9,6 +9,7 @@ from headrace.core.outcome import Completed, Ending
 from headrace.handler import Handler
 from headrace.worker.children import Children
 from headrace.worker.context import Context
+from headrace.worker.middleware import call_wrapped
 from headrace.worker.perform import perform, raised
 from headrace.worker.pools import ThreadPool
 
@@ -23,6 +24,8 @@ async def call(
     Cancelling the calling task cancels an async handler; the cancellation passes through. Without ``threads`` and
     ``children`` everything runs right here.
     """
+    if handler.middleware:
+        return await call_wrapped(handler, ctx, job, threads, children)
     if handler.mode == "async":
         return await call_async(handler, ctx, job)
     if threads is None:

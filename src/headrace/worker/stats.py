@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.worker.floor import Floor
+
 __all__ = ["WorkerStats"]
 
 
@@ -24,3 +26,18 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
     stuck_threads: int
     silence: float
     """Seconds since the store last heard of it."""
+
+    @classmethod
+    def of(cls, state: str, floor: Floor, silence: float) -> WorkerStats:
+        """As its floor is right now."""
+        return cls(
+            state=state,
+            busy=len(floor.runs),
+            buffered=len(floor.buffer),
+            done=floor.done,
+            failed=floor.failed,
+            released=floor.released,
+            stale=floor.stale,
+            stuck_threads=floor.stuck,
+            silence=silence,
+        )

@@ -22,6 +22,7 @@ from headrace.worker.fetcher import Fetcher
 from headrace.worker.floor import Floor
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.hold import Hold
+from headrace.worker.resources import Resource, Resources
 from headrace.worker.stats import WorkerStats
 
 __all__ = ["Worker", "WorkerStats"]
@@ -49,8 +50,10 @@ class Worker(Service):
         services: Callable[[UUID], Sequence[Service]] = lambda worker: (),
         announce: Callable[[], Coroutine[Any, Any, None]] | None = None,
         version: str = "",
+        resources: Sequence[Resource[Any]] = (),
     ) -> None:
-        """``services`` run beside it (maintenance); ``announce`` is awaited before the first claim."""
+        """``services`` run beside it (maintenance); ``announce`` is awaited before the first claim; ``resources`` are
+        open for as long as it lives."""
         super().__init__()
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
@@ -61,6 +64,7 @@ class Worker(Service):
         self._queues = None if queues is None else tuple(queues)
         self._burst, self._offers, self._version = burst, dict(offers or {}), version
         self._make_services, self._announce = services, announce
+        self._resources = Resources(resources)
         self._floor = self._new_floor()
         self._hurry, self._rebirth = asyncio.Event(), asyncio.Lock()
         self._state = "starting"
@@ -73,18 +77,8 @@ class Worker(Service):
     @property
     def stats(self) -> WorkerStats:
         """How it is right now."""
-        floor = self._floor
-        return WorkerStats(
-            state=self._state,
-            busy=len(floor.runs),
-            buffered=len(floor.buffer),
-            done=floor.done,
-            failed=floor.failed,
-            released=floor.released,
-            stale=floor.stale,
-            stuck_threads=floor.stuck,
-            silence=self._heartbeat.silence if self._heartbeat is not None else 0.0,
-        )
+        silence = self._heartbeat.silence if self._heartbeat is not None else 0.0
+        return WorkerStats.of(self._state, self._floor, silence)
 
     @property
     def healthy(self) -> bool:
@@ -106,6 +100,8 @@ class Worker(Service):
             self.id, self._floor, self._hurry = self._new_id(), self._new_floor(), asyncio.Event()
             self._state, self.exhausted = "starting", False
         await super().start()
+        if self._resources and self._task is not None:
+            await self._resources.wait(self._task)
 
     async def run(self) -> None:
         """Start, and return when the worker has stopped; a caller that is cancelled stops it."""
@@ -118,17 +114,22 @@ class Worker(Service):
         return self.host.dice.new_id(self.host.clock.now())
 
     def _new_floor(self) -> Floor:
-        means = self.handlers, self.lanes, self.host
+        means = self.handlers, self.lanes, self.host, self._resources
         return Floor(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake)
 
     async def main(self) -> None:
-        """Register, work until asked to stop, hand back what is left."""
-        await self._register(self.id)
+        """Open the resources, register, work until asked to stop, hand back what is left."""
         try:
-            if self._announce is None or await self.unless_stopped(self._announce()):
-                await self._serve()
+            if self._resources and not await self.unless_stopped(self._resources.open()):
+                return
+            await self._register(self.id)
+            try:
+                if self._announce is None or await self.unless_stopped(self._announce()):
+                    await self._serve()
+            finally:
+                await self._leave()
         finally:
-            await self._leave()
+            await self._resources.close()
 
     async def _serve(self) -> None:
         self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
@@ -203,6 +204,7 @@ class Worker(Service):
         self._floor.hand_back_buffer()
         if await self._quiet(self.grace):
             return
+        self._floor.reactions.cancel()
         for run in list(self._floor.runs.values()):
             run.stop("shutdown")
         self._hurry.clear()

@@ -1,0 +1,121 @@
+"""Callbacks: told what became of a job, after the store has accepted it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context as Variables
+from typing import Any, Literal
+
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.errors import ConfigError
+from headrace.worker.pools import ThreadPool
+
+__all__ = ["MOMENTS", "Callback", "Callbacks", "Moment", "Reactions", "check_callbacks", "tell"]
+
+_log = logging.getLogger("headrace.worker")
+
+Callback = Callable[[Job], object | Awaitable[object]]
+"""Is given the job as it was stored; a coroutine function runs on the worker's loop, a plain one in a thread."""
+
+Moment = Literal["on_success", "on_retry", "on_failed", "on_cancelled"]
+
+MOMENTS: tuple[Moment, ...] = ("on_success", "on_retry", "on_failed", "on_cancelled")
+
+Callbacks = Mapping[Status, tuple[Callback, ...]]
+"""What to call when an attempt left its job in a status."""
+
+STATUSES: Mapping[Moment, Status] = {
+    "on_success": Status.COMPLETED,
+    "on_retry": Status.RETRYING,
+    "on_failed": Status.FAILED,
+    "on_cancelled": Status.CANCELLED,
+}
+
+
+def check_callbacks(given: Any, name: str) -> list[Callback]:
+    """One callback or several; :raises ConfigError: naming the option"""
+    found = list(given) if isinstance(given, list | tuple) else [given]
+    for one in found:
+        try:
+            inspect.signature(one).bind(None)
+        except ValueError:
+            pass  # a builtin that does not say what it takes
+        except TypeError:
+            raise ConfigError(f"{name} takes a function of one job, or a list of such, not {one!r}") from None
+    return found
+
+
+class Reactions:
+    """Runs the callbacks of one worker, beside its jobs."""
+
+    def __init__(self, threads: ThreadPool, variables: Variables, changed: Callable[[], None]) -> None:
+        """``changed`` is called whenever one is done."""
+        self._threads, self._variables, self._changed = threads, variables, changed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def to(self, job: Job, callbacks: Callbacks) -> None:
+        """Tell those who want to know that this was stored."""
+        if job.status in callbacks:
+            telling = tell(job, callbacks, self._threads)
+            task = asyncio.create_task(telling, name="headrace-callbacks", context=self._variables.copy())
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self._changed()
+
+    def cancel(self) -> None:
+        """Nobody waits for them any longer."""
+        for task in list(self._tasks):
+            task.cancel()
+
+
+async def tell(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
+    """Call those who want to know that this was stored, one after the other; their errors are logged."""
+    for callback in callbacks.get(job.status, ()):
+        try:
+            await _call(callback, job, threads)
+        except asyncio.CancelledError:
+            _log.warning("job %s: %s was stopped with the worker", job.id, _name(callback))
+            raise
+        except Exception:
+            _log.exception("job %s: %s raised; the job is %s all the same", job.id, _name(callback), job.status)
+
+
+async def _call(callback: Callback, job: Job, threads: ThreadPool) -> None:
+    """Call it where it belongs and wait for it."""
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
+        answer: Any = callback(job)
+    else:
+        answer = await threads.run(lambda: _guarded(callback, job))
+        if isinstance(answer, _Raised):
+            raise answer.error
+    if inspect.isawaitable(answer):
+        await answer
+
+
+class _Raised:
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+
+def _guarded(callback: Callback, job: Job) -> object:
+    # An error is handed over as a value: not every kind can be set on a future.
+    try:
+        return callback(job)
+    except Exception as error:
+        return _Raised(error)
+    except BaseException as error:  # a SystemExit here must end nothing
+        return _Raised(RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+def _name(callback: Callback) -> str:
+    return str(getattr(callback, "__qualname__", callback))

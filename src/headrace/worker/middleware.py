@@ -1,0 +1,123 @@
+"""Calling a handler through what is wrapped around it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from headrace.core.job import Job
+from headrace.core.outcome import Completed, Ending, Failed, Snoozed
+from headrace.errors import ConfigError, HandlerFailed, Snooze, Stopped
+from headrace.handler import Handler
+from headrace.worker.children import Children
+from headrace.worker.context import Context
+from headrace.worker.perform import raised
+from headrace.worker.pools import ThreadPool
+
+__all__ = ["CallNext", "Middleware", "call_wrapped", "check_middleware"]
+
+CallNext = Callable[[], Awaitable[Any]]
+"""Goes on with the run: the next middleware, in the end the handler itself; gives its result."""
+
+Middleware = Callable[[Context, CallNext], Awaitable[Any]]
+"""Is called around a run, on the worker's loop; what it returns is the result."""
+
+
+def check_middleware(fn: Any) -> Middleware:
+    """Refuse what could not be called around a run; :raises ConfigError: saying what is needed"""
+    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+    if callable(fn) and is_async:
+        try:
+            inspect.signature(fn).bind(None, None)
+        except TypeError:
+            pass
+        else:
+            good: Middleware = fn
+            return good
+    raise ConfigError(f"a middleware is `async def name(ctx: Context, call_next) -> Any`, not {fn!r}")
+
+
+async def call_wrapped(
+    handler: Handler, ctx: Context, job: Job, threads: ThreadPool | None, children: Children | None
+) -> Ending:
+    """Run the handler inside its middleware and say what came out of the outermost.
+
+    Whatever it returns is checked like a result, whatever it raises counts as raised by the handler.
+    """
+
+    async def innermost() -> Any:
+        if handler.mode == "async":
+            kwargs = handler.decode(job.payload_text)
+            return await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
+        if handler.mode == "process" and threads is not None and children is not None:
+            return _value(handler, ctx, await _outlive(ctx, threads, lambda: children.run(handler, ctx, job)))
+        value, error = (
+            _plain(handler, ctx, job)
+            if threads is None
+            else await _outlive(ctx, threads, lambda: _plain(handler, ctx, job))
+        )
+        if error is not None:
+            raise error
+        return value
+
+    call: CallNext = innermost
+    for one in reversed(handler.middleware):
+        call = _around(one, ctx, call)
+    entered = ctx.entered()
+    try:
+        return Completed(handler.encode_result(await call()))
+    except (asyncio.CancelledError, GeneratorExit):
+        raise
+    except HandlerFailed as error:
+        return error.ending  # as the child said it: its own traceback, its own names
+    except BaseException as error:  # a handler's SystemExit must not end the worker
+        return raised(error)
+    finally:
+        ctx.left(entered)
+
+
+def _around(middleware: Callable[..., Awaitable[Any]], ctx: Context, call_next: CallNext) -> CallNext:
+    async def call() -> Any:
+        return await middleware(ctx, call_next)
+
+    return call
+
+
+def _plain(handler: Handler, ctx: Context, job: Job) -> tuple[Any, BaseException | None]:
+    """Call a plain function on this very thread. An error is returned: not every kind can pass between threads."""
+    entered = ctx.entered()
+    try:
+        kwargs = handler.decode(job.payload_text)
+        return (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)), None
+    except BaseException as error:
+        return None, error
+    finally:
+        ctx.left(entered)
+
+
+async def _outlive(ctx: Context, threads: ThreadPool, call: Callable[[], Any]) -> Any:
+    """Call on a thread. A worker that stops the run cancels the middleware, but the call is waited for: what it comes
+    to counts, and its slot is taken until then."""
+    calling = asyncio.ensure_future(threads.run(call))
+    try:
+        return await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        if ctx.stopping is None:  # by somebody else, who does not want to wait
+            calling.cancel()
+            raise
+    return await calling
+
+
+def _value(handler: Handler, ctx: Context, ending: Ending) -> Any:
+    """What a child said, as if the function had been called here."""
+    match ending:
+        case Completed():
+            return handler.decode_result(ending.result_text)
+        case Snoozed():
+            raise Snooze(ending.delay)
+        case Failed():
+            raise HandlerFailed(ending, ending.error)
+        case _:
+            raise Stopped(ctx.stopping or "shutdown")
