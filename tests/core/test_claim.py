@@ -10,8 +10,9 @@ from hypothesis import given as sample
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.claim import Ask, QueueRule, grant, order, pick, promoted, queue_rule, stops
+from headrace.core.claim import Ask, grant, order, pick, promoted, stops
 from headrace.core.job import Job
+from headrace.core.rule import QueueRule, queue_rule
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import TransitionRefused

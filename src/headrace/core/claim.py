@@ -15,7 +15,7 @@ from headrace.core.rules import Rules
 from headrace.core.status import Status, Verb
 from headrace.core.table import check
 
-__all__ = ["Ask", "Grant", "Order", "QueueRule", "grant", "order", "pick", "promoted", "queue_rule", "stops"]
+__all__ = ["Ask", "Grant", "Order", "grant", "order", "pick", "promoted", "stops"]
 
 Order = tuple[int, int, datetime, int]
 
@@ -67,18 +67,6 @@ def grant(worker: UUID, ask: Ask, request: int, now: datetime, rules: Rules) -> 
     if ask.accept:
         return Grant(Status.ACCEPTED, worker, request, now, now, now + timedelta(seconds=rules.start))
     return Grant(Status.ASSIGNED, worker, request, now, None, now + timedelta(seconds=rules.accept))
-
-
-class QueueRule(msgspec.Struct, frozen=True):
-    """What a ``queue:NAME`` setting says; a queue without one has the defaults."""
-
-    priority: int = 0
-    paused: bool = False
-
-
-def queue_rule(document: str | None) -> QueueRule:
-    """Read a ``queue:NAME`` setting; what it leaves out, or says beyond this, changes nothing."""
-    return QueueRule() if document is None else msgspec.json.decode(document, type=QueueRule)
 
 
 def promoted(job: Job, now: datetime) -> Job:

@@ -16,6 +16,7 @@ from headrace.engine import MAX_PROFILES
 from headrace.errors import ConfigError, Unstorable
 
 __all__ = [
+    "BY_KEY",
     "STAGES",
     "Micros",
     "Moments",
@@ -34,6 +35,8 @@ __all__ = [
     "past_of",
     "place_of",
     "sort_out",
+    "stage_of",
+    "stages_of",
     "state_of",
     "too_many",
 ]
@@ -49,6 +52,23 @@ STAGES: dict[Status, int] = {
     Status.CANCELLED: 5,
 }
 """What a status comes to for the indexes: a number they can be cut by, where a list of words is slow and brittle."""
+
+BY_KEY = -1
+"""The stage of a queued job with a concurrency key: keys take turns, so it stands in a line of its own kind."""
+
+
+def stage_of(job: Job) -> int:
+    """Where the job is found."""
+    if job.spec.concurrency_key is not None and job.status is Status.QUEUED:
+        return BY_KEY
+    return STAGES[job.status]
+
+
+def stages_of(statuses: Iterable[Status]) -> list[int]:
+    """Where jobs of these statuses are found."""
+    found = {STAGES[status] for status in statuses}
+    return sorted(found | {BY_KEY} if STAGES[Status.QUEUED] in found else found)
+
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)

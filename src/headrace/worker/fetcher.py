@@ -9,9 +9,10 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from headrace.bus import Hint, Topic
-from headrace.core.claim import Ask, queue_rule
+from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.match import serves
+from headrace.core.rule import queue_rule
 from headrace.engine import Claimed, Dead, Engine
 from headrace.errors import EngineError, Unavailable
 from headrace.host import Host

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
-from headrace.core.claim import Ask, Order, QueueRule, order
+from headrace.core.claim import Ask, order
 from headrace.core.job import Attempt, Event, History, Job
+from headrace.core.limit import Usage
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
+from headrace.core.rate import Spent
+from headrace.core.rule import Bound, Group, Limits
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status
 from headrace.engine import MAX_PROFILES
+from headrace.engines.memory.entries import Entries
 from headrace.engines.memory.index import Index, Sort
 
-from headrace.engines.memory.entries import Entries
 __all__ = ["Jobs"]
 
-Line = tuple[str, int]
-"""A queue and a profile: jobs that only differ in their place in line."""
+Line = tuple[str, int, str | None]
+"""A queue, a profile and a concurrency key: jobs that only differ in their place in line."""
 
 
 class Jobs:
@@ -41,9 +43,9 @@ class Jobs:
         self.deferred = Index()
         self.watched = Index()
         """Those with an ``act_by``."""
+        self.entries = Entries()
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.profiles_rev = 0
-        self.entries = Entries()
         self._users: Counter[int] = Counter()
         self._ended = {status: Index() for status in ENDED}
         self._last_change: dict[UUID, int] = {}
@@ -112,27 +114,36 @@ class Jobs:
         old = [id for status, moment in before.items() for id in self._ended[status].upto(moment)][:limit]
         for id in old:
             self._displace(self.records.pop(id))
+            self.entries.forget(id)
             for kept in (self._last_change, self._attempts, self._events):
                 kept.pop(id, None)
-            self.entries.forget(id)
         self._pruned += len(old)
         return len(old)
 
     # -- reading
 
-    def claimable(self, ask: Ask, rule: Callable[[str], QueueRule]) -> Iterator[Job]:
-        """What is in line for this ask, in order."""
-        heads = []
-        for (queue, profile), line in self.lines.items():
-            if profile in ask.profiles and (ask.queues is None or queue in ask.queues) and not rule(queue).paused:
-                heads.append(self._ordered(line, rule(queue).priority))
-        for _, job in heapq.merge(*heads, key=lambda head: head[0]):
-            yield job
+    def served(self, ask: Ask, limits: Limits) -> Iterator[tuple[Group, Index]]:
+        """The lines of this ask, and what limits them; those of paused queues are left out."""
+        tasks = {profile.id: profile.task for profile in self.profiles.values()}
+        for (queue, profile, key), line in self.lines.items():
+            asked = profile in ask.profiles and (ask.queues is None or queue in ask.queues)
+            if asked and not limits.queue(queue).paused:
+                yield Group(queue, tasks[profile], key), line
 
-    def _ordered(self, line: Index, priority: int) -> Iterator[tuple[Order, Job]]:
-        for _, id in line:
-            job = self.records[id]
-            yield order(job, priority), job
+    def usage(self, spent: Mapping[Bound, Spent]) -> Usage:
+        """What is in use now."""
+        usage = Usage(spent=dict(spent))
+        for worker in self.held.values():
+            for id in worker:
+                job = self.records[id]
+                bounds: list[Bound] = [("queue", job.queue), ("task", job.task)]
+                if job.concurrency_key is not None:
+                    key: Bound = ("key", job.task, job.concurrency_key)
+                    bounds.append(key)
+                    usage.last[key] = max(usage.last.get(key, job.arrived_at), job.assigned_at or job.updated_at)
+                for bound in bounds:
+                    usage.held[bound] = usage.held.get(bound, 0) + 1
+        return usage
 
     def history(self, id: UUID) -> History:
         """The attempts and events of one job."""
@@ -168,7 +179,7 @@ class Jobs:
 
     def _places(self, job: Job) -> Iterator[tuple[Index, Sort]]:
         if job.status is Status.QUEUED:
-            yield self.lines.setdefault((job.queue, self._profile(job)), Index()), order(job, 0)
+            yield self.lines.setdefault((job.queue, self._profile(job), job.concurrency_key), Index()), order(job, 0)
         elif job.status in DEFERRED:
             yield self.deferred, (job.available_at, job.seq)
         elif job.status in ENDED:
@@ -183,7 +194,7 @@ class Jobs:
         if job.status in LIVE:
             self._users[self._profile(job)] -= 1
         if job.status is Status.QUEUED:
-            line = (job.queue, self._profile(job))
+            line = (job.queue, self._profile(job), job.concurrency_key)
             if not self.lines[line]:
                 del self.lines[line]
         if job.worker is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
@@ -12,6 +12,9 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
+from headrace.core.limit import Entry, deal
+from headrace.core.rate import Spent
+from headrace.core.rule import Bound, Limits, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
@@ -30,6 +33,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
+from headrace.engines.memory.index import Index
 from headrace.engines.memory.jobs import Jobs
 from headrace.errors import ConfigError
 
@@ -65,6 +69,8 @@ class Store:
         self._workers: dict[UUID, _Worker] = {}
         self._settings: dict[str, Setting] = {}
         self._leases: dict[str, _Lease] = {}
+        self._known = (0, Limits())
+        self._spent: dict[Bound, Spent] = {}
 
     # -- jobs
 
@@ -96,15 +102,34 @@ class Store:
         self.promote(now, None)
         held = (self.jobs.records[id] for id in self.jobs.held.get(worker, ()))
         taken = [job for job in held if job.claim == request and job.status in _UNSTARTED]
+        first = self.jobs.deferred.first()
+        due: list[datetime] = [] if first is None else [first[0]]
         if taken:
-            taken.sort(key=lambda job: order(job, self._queue_rule(job.queue).priority))
+            taken.sort(key=lambda job: order(job, self._limits.queue(job.queue).priority))
         else:
             given = grant(worker, ask, request, now, self.rules)
-            taken = [given.on(job) for job in pick(self.jobs.claimable(ask, self._queue_rule), ask, now, self.rules)]
+            taken, permit = self._deal(ask, now)
+            taken = [given.on(job) for job in taken]
             for job in taken:
                 self.jobs.put(job)
-        due = self.jobs.deferred.first()
-        return Claimed(tuple(taken), self.jobs.profiles_rev, self.settings_rev, None if due is None else due[0])
+            due += [] if permit is None else [permit]
+        return Claimed(tuple(taken), self.jobs.profiles_rev, self.settings_rev, min(due, default=None))
+
+    def _deal(self, ask: Ask, now: datetime) -> tuple[list[Job], datetime | None]:
+        """Who is given, and when a rate lets the next one pass."""
+        jobs, limits = self.jobs, self._limits
+        found: dict[int, Job] = {}
+
+        def entries(line: Index) -> Iterator[Entry]:
+            for _, id in line:
+                job = jobs.records[id]
+                found[job.seq] = job
+                yield Entry(job.seq, -job.priority, job.arrived_at, job.unstarted_losses, expired(job, now))
+
+        lines = [(group, entries(line)) for group, line in jobs.served(ask, limits)]
+        dealt = deal(lines, ask, now, self.rules, limits, jobs.usage(self._spent))
+        self._spent |= dealt.spent
+        return [found[entry.seq] for entry in dealt.taken], dealt.next_permit
 
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold."""
@@ -126,6 +151,17 @@ class Store:
                 return Conflict(job, holder)
         self.jobs.change(change)
         return Applied(change.job)
+
+    def append(self, appends: Sequence[Append]) -> list[Kept]:
+        """Keep the entries of those jobs that are still in the hands they speak for."""
+        return [self._append(one) for one in appends]
+
+    def _append(self, append: Append) -> Kept:
+        job = self.jobs.records.get(append.job)
+        if job is None or job.status is not Status.RUNNING or (job.worker, job.epoch) != (append.worker, append.epoch):
+            return "stale"
+        self.jobs.entries.add(append.job, append.entries)
+        return "kept"
 
     def promote(self, now: datetime, limit: int | None) -> int:
         """Queue deferred jobs that are due."""
@@ -152,17 +188,6 @@ class Store:
     def register(self, info: WorkerInfo, now: datetime) -> None:
         """Make the worker known."""
         self._workers.setdefault(info.id, _Worker(info, now))
-    def append(self, appends: Sequence[Append]) -> list[Kept]:
-        """Keep the entries of those jobs that are still in the hands they speak for."""
-        return [self._append(one) for one in appends]
-
-    def _append(self, append: Append) -> Kept:
-        job = self.jobs.records.get(append.job)
-        if job is None or job.status is not Status.RUNNING or (job.worker, job.epoch) != (append.worker, append.epoch):
-            return "stale"
-        self.jobs.entries.add(append.job, append.entries)
-        return "kept"
-
 
     def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         """Raise the worker's beat number and count what it did not name."""
@@ -228,9 +253,12 @@ class Store:
         setting = self._settings[key] = Setting(key, value, self.settings_rev)
         return setting
 
-    def _queue_rule(self, queue: str) -> QueueRule:
-        setting = self._settings.get(f"queue:{queue}")
-        return queue_rule(None if setting is None else setting.value)
+    @property
+    def _limits(self) -> Limits:
+        if self._known[0] != self.settings_rev:
+            settings = ((setting.key, setting.value) for setting in self._settings.values())
+            self._known = (self.settings_rev, limits_of(settings))
+        return self._known[1]
 
     def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         """Take or renew a duty."""

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.claim import QueueRule, queue_rule
 from headrace.core.match import Profile
+from headrace.core.rule import QueueRule, queue_rule
 from headrace.engine import Profiles, Setting
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool

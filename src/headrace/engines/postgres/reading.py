@@ -15,7 +15,7 @@ from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.record import STAGES, Past, attempt_of, micros, moment
+from headrace.engines.record import Past, attempt_of, micros, moment, stages_of
 
 __all__ = ["Reading"]
 
@@ -93,7 +93,7 @@ class Reading:
         if filter.status:
             # Also where they are stored: a deferred job that is due is seen as queued.
             among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
-            add("j.stage = ANY (?::smallint[])", sorted({STAGES[status] for status in among}))
+            add("j.stage = ANY (?::smallint[])", stages_of(among))
             add("j.status = ANY (?::text[])", sorted(among))
             add(_SEEN, micros(now), sorted(filter.status))
         if filter.task is not None:

@@ -15,7 +15,7 @@ from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.lifecycle import DONE
 from headrace.core.status import HELD, Status
 from headrace.engines.postgres.connection import digest, lock_number
-from headrace.engines.record import STAGES, Micros, Moments, State, encode, key_of, labels_of, past_of, state_of
+from headrace.engines.record import Micros, Moments, State, encode, key_of, labels_of, past_of, stage_of, state_of
 
 __all__ = [
     "RECORD",
@@ -209,7 +209,7 @@ def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
         job.id,
         line,
         job.status.value,
-        STAGES[job.status],
+        stage_of(job),
         -job.spec.priority,
         at[job.arrived_at],
         at[job.available_at],
@@ -266,7 +266,7 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         change.rev,
         job.rev,
         job.status.value,
-        STAGES[job.status],
+        stage_of(job),
         at[job.updated_at],
         job.epoch,
         job.unstarted_losses,

@@ -8,12 +8,14 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core.claim import Ask, grant
+from headrace.core.claim import Ask, Grant, grant
+from headrace.core.rule import Limits
 from headrace.core.rules import Rules
 from headrace.engine import Claimed, Dead
 from headrace.engines.record import micros, moment
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.limiting import Limiting
 from headrace.engines.sqlite.lines import Served
 from headrace.engines.sqlite.rows import jobs_of
 
@@ -32,13 +34,19 @@ class _Head(msgspec.Struct, array_like=True):
 
 _head = msgspec.json.Decoder(_Head, strict=False).decode
 
+_TOP = """
+SELECT json_array(
+  EXISTS (SELECT 1 FROM workers WHERE id = ? AND alive), lines_rev, profiles_rev, settings_rev,
+  (SELECT min(available_at) FROM jobs WHERE stage = 1))
+FROM books"""
+
 
 class Claiming:
     """The claim lane of one session, with the lines it serves."""
 
     def __init__(self, hand: Hand, rules: Rules) -> None:
         self._hand, self._rules = hand, rules
-        self._served = Served()
+        self._served, self._limiting = Served(), Limiting(rules)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Promote what is due, then give the worker the first jobs in order that it may take."""
@@ -50,9 +58,13 @@ class Claiming:
         def write(connection: apsw.Connection) -> tuple[_Head, str]:
             number, rev = self._served.of(connection, ask)
             while True:
-                args = (worker.bytes, request, number, rev, *terms, *times)
-                top, jobs = connection.execute(statement("claim"), args).get
-                head = _head(top)
+                limits = self._limiting.of(connection, number, rev)
+                if limits is None:
+                    args = (worker.bytes, request, number, rev, *terms, *times)
+                    top, jobs = connection.execute(statement("claim"), args).get
+                    head = _head(top)
+                else:
+                    head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
                 if not head.alive or head.lines_rev == rev:
                     return head, jobs
                 number, rev = self._served.of(connection, ask, head.lines_rev)
@@ -62,6 +74,26 @@ class Claiming:
             return Dead()
         due = None if head.next_due is None else moment(head.next_due)
         return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, due)
+
+    def _limited(
+        self,
+        connection: apsw.Connection,
+        number: int,
+        rev: int,
+        ask: Ask,
+        given: Grant,
+        now: datetime,
+        limits: Limits,
+    ) -> tuple[_Head, str]:
+        connection.execute("BEGIN IMMEDIATE")
+        head, jobs, permit = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
+        if head.alive and head.lines_rev == rev:
+            jobs, permit = self._limiting.claim(connection, number, ask, given, now, limits)
+            head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
+        connection.execute("COMMIT")
+        if permit is not None:
+            head.next_due = min(micros(permit), head.next_due or micros(permit))
+        return head, jobs
 
 
 async def promote(hand: Hand, now: datetime, limit: int) -> int:

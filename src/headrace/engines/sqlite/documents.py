@@ -9,8 +9,8 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core.claim import queue_rule
 from headrace.core.match import Profile
+from headrace.core.rule import queue_rule
 from headrace.engine import Profiles, Setting
 from headrace.engines.record import micros
 from headrace.engines.sqlite.connection import ask

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.change import Change, Key
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
-from headrace.engines.record import STAGES, Micros, Moments, State, encode, key_of, past_of, state_of
+from headrace.engines.record import Micros, Moments, State, encode, key_of, past_of, stage_of, state_of
 
 __all__ = ["Record", "job_of", "jobs_of", "row_of_change", "row_of_new", "row_of_note"]
 
@@ -99,7 +99,7 @@ def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
         job.id,
         line,
         job.status,
-        STAGES[job.status],
+        stage_of(job),
         -job.spec.priority,
         at[job.arrived_at],
         at[job.available_at],
@@ -109,6 +109,7 @@ def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
         None if job.spec.dedup is None or job.ended else key_of(job),
         job.payload_text,
         encode(job.spec),
+        job.spec.concurrency_key,
     )
 
 
@@ -123,7 +124,7 @@ def row_of_change(change: Change, at: Micros) -> tuple[Any, ...]:
         change.rev,
         job.rev,
         job.status,
-        STAGES[job.status],
+        stage_of(job),
         at[job.updated_at],
         job.epoch,
         job.unstarted_losses,

@@ -36,7 +36,7 @@ CREATE TABLE jobs (
   line                INTEGER NOT NULL,
   status              TEXT NOT NULL,
   stage               INTEGER NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
-                                         -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
+                                         -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
   rank                INTEGER NOT NULL,  -- the priority, negated: smaller is claimed first
   arrived_at          INTEGER NOT NULL,
   available_at        INTEGER NOT NULL,
@@ -55,9 +55,11 @@ CREATE TABLE jobs (
   progress            TEXT,              -- {JSON}
   state               TEXT,              -- [JSON] of what no statement looks at (rows.State); null: as submitted
   held_key            TEXT,              -- [task, dedup key] while the job holds it
+  turn_key            TEXT,              -- the concurrency key: those of one task take turns
   change              INTEGER            -- the id of the last change: a repeat is recognised by it
 ) STRICT;
 CREATE INDEX ready ON jobs (line, rank, arrived_at, seq) WHERE stage = 2;
+CREATE INDEX turns ON jobs (line, turn_key, rank, arrived_at, seq) WHERE stage = -1;
 CREATE INDEX due ON jobs (available_at, line, status, arrived_at) WHERE stage = 1;
 CREATE INDEX parked ON jobs (line, status, arrived_at) WHERE stage = 0;
 CREATE INDEX held ON jobs (worker, claim) WHERE stage = 3;
@@ -123,6 +125,14 @@ CREATE TABLE queues (
   priority INTEGER NOT NULL,
   paused   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- What was used of rates: a name is a JSON array.
+CREATE TABLE spent (
+  name  TEXT PRIMARY KEY,
+  data  TEXT NOT NULL,     -- [JSON], core.rate.Spent
+  until INTEGER NOT NULL   -- from when on it says nothing
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spent_until ON spent (until);
 
 CREATE TABLE leases (
   name   TEXT PRIMARY KEY,

@@ -10,7 +10,7 @@ CREATE TEMP TRIGGER claiming INSTEAD OF INSERT ON claim
 WHEN EXISTS (SELECT 1 FROM workers WHERE id = new.worker AND alive)
   AND new.lines_rev = (SELECT lines_rev FROM books)
 BEGIN
-  UPDATE jobs SET status = 'queued', stage = 2, arrived_at = available_at, rev = rev + 1, updated_at = new.now
+  UPDATE jobs SET status = 'queued', stage = iif(turn_key IS NULL, 2, -1), arrived_at = available_at, rev = rev + 1, updated_at = new.now
   WHERE seq IN (
     SELECT seq FROM jobs WHERE stage = 1 AND available_at <= new.now
     ORDER BY available_at LIMIT 10000);

@@ -5,6 +5,8 @@ SELECT json_group_array(json_array(queue, status, jobs, oldest)) FROM (
     SELECT line, 'queued' AS status, count(*) AS jobs, min(arrived_at) AS oldest
     FROM jobs WHERE stage = 2 GROUP BY line
     UNION ALL
+    SELECT line, 'queued', count(*), min(arrived_at) FROM jobs WHERE stage = -1 GROUP BY line
+    UNION ALL
     SELECT line, 'queued', count(*), min(available_at)
     FROM jobs WHERE stage = 1 AND available_at <= ?1 GROUP BY line
     UNION ALL

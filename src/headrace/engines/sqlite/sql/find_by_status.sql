@@ -4,6 +4,8 @@
 WITH source (seq) AS (
   SELECT seq FROM jobs WHERE ?10 AND stage = 2 AND +seq < ?1
   UNION ALL
+  SELECT seq FROM jobs WHERE ?10 AND stage = -1 AND +seq < ?1
+  UNION ALL
   SELECT seq FROM jobs WHERE ?11 AND stage = 1 AND +seq < ?1
   UNION ALL
   SELECT seq FROM jobs WHERE ?12 AND stage = 0 AND +seq < ?1

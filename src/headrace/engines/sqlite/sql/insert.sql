@@ -1,16 +1,16 @@
 -- Store a batch of new jobs in one step; fails as a whole when an id or a key is here already.
--- rows: [[id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, payload, spec],
--- …]; labels: [[index of the row, label], …]
+-- rows: [[id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, payload, spec,
+-- turn_key], …]; labels: [[index of the row, label], …]
 CREATE TEMP VIEW arrival AS SELECT NULL AS rows, NULL AS labels, NULL AS n, NULL AS collected;
 CREATE TEMP TRIGGER arriving INSTEAD OF INSERT ON arrival BEGIN
   -- The lines in the rows were interned earlier; had any been collected since, they would mean nothing.
   SELECT raise(ABORT, 'lines were collected') FROM books WHERE collected <> new.collected;
   INSERT INTO jobs (
-    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key,
+    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, turn_key,
     rev, epoch, unstarted_losses, unnamed)
   SELECT
     (SELECT last_seq FROM books) + 1 + key, unhex(value ->> 0, '-'), value ->> 1, value ->> 2, value ->> 3,
-    value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10,
+    value ->> 4, value ->> 5, value ->> 6, value ->> 7, value ->> 8, value ->> 9, value ->> 10, value ->> 13,
     1, 0, 0, 0
   FROM jsonb_each(new.rows);
   INSERT INTO bodies (seq, payload, spec)

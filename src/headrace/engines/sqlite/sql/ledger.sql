@@ -1,6 +1,6 @@
 -- The books: accepted, live, ended, pruned; in one look, so that they belong together.
 SELECT b.accepted,
-  (SELECT count(*) FROM jobs WHERE stage = 2)
+  (SELECT count(*) FROM jobs WHERE stage = 2) + (SELECT count(*) FROM jobs WHERE stage = -1)
   + (SELECT count(*) FROM jobs WHERE stage = 1)
   + (SELECT count(*) FROM jobs WHERE stage = 0)
   + (SELECT count(*) FROM jobs WHERE stage = 3),

@@ -1,0 +1,123 @@
+"""Rules of queues and tasks, as settings have them: in which order, how many at once, how many in a span of time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from headrace.core.rate import Rate
+
+__all__ = ["Bound", "Group", "Limits", "QueueRule", "TaskRule", "layered", "limits_of", "queue_rule"]
+
+Bound = tuple[str, ...]
+"""What a limit is counted by: ``("queue", name)``, ``("task", name)``, ``("key", task, key)``, ``("rate", name)`` or
+``("rate", name, task, key)``."""
+
+
+class QueueRule(msgspec.Struct, frozen=True):
+    """What a ``queue:NAME`` setting says; a queue without one has the defaults."""
+
+    priority: int = 0
+    paused: bool = False
+    max_concurrency: int | None = None
+    rates: tuple[str, ...] = ()
+
+    @property
+    def limited(self) -> bool:
+        """Whether it limits anything."""
+        return self.max_concurrency is not None or bool(self.rates)
+
+
+class TaskRule(msgspec.Struct, frozen=True):
+    """What a ``limit:TASK`` setting says; a task without one has no limits."""
+
+    max_concurrency: int | None = None
+    max_per_key: int | None = None
+    rates: tuple[str, ...] = ()
+
+    @property
+    def limited(self) -> bool:
+        """Whether it limits anything."""
+        return self.max_concurrency is not None or self.max_per_key is not None or bool(self.rates)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Jobs that share all limits: one queue, one task, one concurrency key."""
+
+    queue: str
+    task: str
+    key: str | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Every limit there is, as settings have it."""
+
+    queues: Mapping[str, QueueRule] = {}
+    tasks: Mapping[str, TaskRule] = {}
+    rates: Mapping[str, Rate] = {}
+
+    def queue(self, name: str) -> QueueRule:
+        """The rule of a queue."""
+        return self.queues.get(name, _QUEUE)
+
+    def task(self, name: str) -> TaskRule:
+        """The rule of a task."""
+        return self.tasks.get(name, _TASK)
+
+    def concurrency(self, group: Group) -> dict[Bound, int]:
+        """How many jobs may be held at once by each bound of the group."""
+        queue, task = self.queue(group.queue), self.task(group.task)
+        found: dict[Bound, int] = {}
+        if queue.max_concurrency is not None:
+            found["queue", group.queue] = queue.max_concurrency
+        if task.max_concurrency is not None:
+            found["task", group.task] = task.max_concurrency
+        if task.max_per_key is not None and group.key is not None:
+            found["key", group.task, group.key] = task.max_per_key
+        return found
+
+    def paced(self, group: Group) -> dict[Bound, Rate]:
+        """The rates of the group; a name that no rate has limits nothing."""
+        names = (*self.queue(group.queue).rates, *self.task(group.task).rates)
+        found: dict[Bound, Rate] = {}
+        for name in names:
+            rate = self.rates.get(name)
+            if rate is None or (rate.keyed and group.key is None):
+                continue
+            found[("rate", name, group.task, group.key or "") if rate.keyed else ("rate", name)] = rate
+        return found
+
+    def bounded(self, queue: str, task: str) -> bool:
+        """Whether jobs of this queue and task have any limit."""
+        return self.queue(queue).limited or self.task(task).limited
+
+
+_QUEUE, _TASK = QueueRule(), TaskRule()
+
+
+def layered(document: str) -> dict[str, Any]:
+    """What a setting says in the end: what was set while running goes before what the code says."""
+    said = msgspec.json.decode(document, type=dict[str, Any])
+    code: dict[str, Any] = said.pop("code", None) or {}
+    return code | {name: value for name, value in said.items() if value is not None}
+
+
+def queue_rule(document: str | None) -> QueueRule:
+    """Read a ``queue:NAME`` setting; what it leaves out, or says beyond this, changes nothing."""
+    return _QUEUE if document is None else msgspec.convert(layered(document), QueueRule)
+
+
+def limits_of(settings: Iterable[tuple[str, str]]) -> Limits:
+    """The limits in settings, given by key and document; other settings are passed over."""
+    queues, tasks, rates = dict[str, QueueRule](), dict[str, TaskRule](), dict[str, Rate]()
+    for key, document in settings:
+        kind, _, name = key.partition(":")
+        if kind == "queue":
+            queues[name] = queue_rule(document)
+        elif kind == "limit":
+            tasks[name] = msgspec.convert(layered(document), TaskRule)
+        elif kind == "rate":
+            rates[name] = msgspec.convert(layered(document), Rate)
+    return Limits(queues, tasks, rates)
