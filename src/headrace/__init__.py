@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.core.job import Job
     from headrace.core.retry import Retry
-    from headrace.core.schedule import Cron, Every
+    from headrace.core.schedule import Continuous, Cron, Every
     from headrace.core.status import Status
     from headrace.draft import Draft
     from headrace.errors import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "App",
     "Context",
+    "Continuous",
     "Cron",
     "Draft",
     "Duplicate",
@@ -56,6 +57,7 @@ __all__ = [
 _ELSEWHERE = {
     "App": "app",
     "Context": "worker.context",
+    "Continuous": "core.schedule",
     "Cron": "core.schedule",
     "Draft": "draft",
     "Every": "core.schedule",

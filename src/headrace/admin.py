@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from headrace.bus import Hint, Topic
 from headrace.core.query import Ledger
-from headrace.core.schedule import Rule, ScheduleDoc
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine
 from headrace.errors import ConfigError, Unavailable
@@ -20,7 +19,6 @@ from headrace.session import Session
 
 __all__ = [
     "QueueInfo",
-    "ScheduleInfo",
     "Stats",
     "TaskInfo",
     "doctor",
@@ -65,23 +63,6 @@ class TaskInfo(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
     here: bool
     """Whether this App has its function."""
-
-
-class ScheduleInfo(msgspec.Struct, frozen=True):
-    """A schedule: its rule, and when it fires."""
-
-    name: str
-    rule: Rule
-    task: str
-    next_fire: datetime | None
-    last_fire: datetime | None
-    paused: bool
-    source: Literal["code", "dynamic"]
-
-    @classmethod
-    def of(cls, doc: ScheduleDoc) -> ScheduleInfo:
-        """What a stored schedule tells."""
-        return cls(doc.name, doc.rule, doc.task, doc.next_fire, doc.last_fire, doc.paused, doc.source)
 
 
 class _QueueDoc(msgspec.Struct, frozen=True):

@@ -320,5 +320,5 @@ def test_a_schedule_needs_a_name_and_a_rule() -> None:
     spec = Spec(task="report", created_at=NOON)
     with pytest.raises(ConfigError, match="name"):
         new_schedule("", Every(minutes=1), spec, "{}", NOON)
-    with pytest.raises(ConfigError, match="Cron or an Every"):
+    with pytest.raises(ConfigError, match="a Cron, an Every or a Continuous"):
         new_schedule("x", "0 2 * * *", spec, "{}", NOON)  # type: ignore[arg-type]

@@ -11,14 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli.render import STYLES, fitted, grid, table
-from headrace.cli.words import ago, short, span
+from headrace.cli.words import ago, compact, moment, short, span
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
-    from headrace.admin import QueueInfo, ScheduleInfo, Stats, TaskInfo
+    from headrace.admin import QueueInfo, Stats, TaskInfo
     from headrace.engine import WorkerRow
+    from headrace.scheduling import ScheduleInfo
 
-__all__ = ["queues_view", "schedules_view", "stats_view", "tasks_view", "workers_view"]
+__all__ = ["queues_view", "schedule_view", "schedules_view", "stats_view", "tasks_view", "workers_view"]
 
 
 def stats_view(stats: Stats, now: datetime) -> RenderableType:
@@ -60,13 +61,59 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
 
 
 def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
-    """Schedules with their last and next fire."""
-    made = table("schedule", "rule", "task", "next", "last", "from")
+    """Schedules with how they stand, and their last and next fire."""
+    made = table("schedule", "rule", "task", "state", "next", "last", "skipped", "from", right=("skipped",))
     for one in schedules:
-        following = Text("paused", "yellow") if one.paused else Text(ago(one.next_fire, now) if one.next_fire else "–")
-        last = ago(one.last_fire, now) if one.last_fire else "never"
-        made.add_row(Text(one.name), Text(str(one.rule)), Text(one.task), following, last, Text(one.source))
+        made.add_row(
+            Text(one.name),
+            Text(str(one.rule)),
+            Text(one.task),
+            _schedule_state(one),
+            _following(one, now),
+            ago(one.last_fire, now) if one.last_fire else "never",
+            str(one.skipped) if one.skipped else "",
+            Text(one.source),
+        )
     return fitted(made)
+
+
+def _schedule_state(one: ScheduleInfo) -> Text:
+    return Text(one.state, {"active": "green", "paused": "yellow", "unserved": "red"}.get(one.state, "dim"))
+
+
+def _following(one: ScheduleInfo, now: datetime) -> str:
+    if one.waiting is not None:
+        return "waits for its job"
+    return ago(one.next_fire, now) if one.next_fire else "–"
+
+
+def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
+    """Everything about one schedule."""
+    made = grid()
+    rows: list[tuple[str, Text | str]] = [
+        ("schedule", one.name),
+        ("rule", str(one.rule)),
+        ("state", _schedule_state(one)),
+        ("task", f"{one.task} in queue {one.queue}, priority {one.priority}"),
+        ("payload", compact(one.payload)),
+        ("from", one.source),
+        ("created", moment(one.created_at)),
+    ]
+    for name in ("catch_up", "overlap", "jitter", "start", "end", "cool_down"):
+        value = getattr(one.rule, name, None)
+        if value:
+            said = moment(value) if isinstance(value, datetime) else value
+            rows.append((name.replace("_", "-"), span(said) if isinstance(said, float) else str(said)))
+    if one.next_fire:
+        rows.append(("next", f"{moment(one.next_fire)} ({ago(one.next_fire, now)})"))
+    if one.waiting:
+        rows.append(("waiting", f"the fire of {moment(one.waiting)}, for the job of an earlier one to end"))
+    if one.last_fire:
+        rows.append(("last", f"{moment(one.last_fire)} ({ago(one.last_fire, now)}), job {one.last_job}"))
+    rows.append(("skipped", str(one.skipped)))
+    for name, text in rows:
+        made.add_row(name, text if isinstance(text, Text) else Text(text))
+    return made
 
 
 def tasks_view(tasks: Sequence[TaskInfo]) -> Table:

@@ -1,12 +1,13 @@
-"""``schedules``: list, create, pause, resume, trigger, delete."""
+"""``schedules``: list, show, preview, create, pause, resume, trigger, delete."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.options import common, duration
+from headrace.cli.options import common, duration, moment
 from headrace.cli.output import console, document, say
 from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import with_app
@@ -15,6 +16,7 @@ from headrace.cli.state import State
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.core.schedule import Cron, Every
+    from headrace.scheduling import ScheduleInfo
 
 __all__ = ["schedules"]
 
@@ -22,7 +24,7 @@ __all__ = ["schedules"]
 @click.group(invoke_without_command=True)
 @common
 def schedules(state: State) -> None:
-    """List schedules, or create, pause, resume, trigger and delete them."""
+    """List schedules, or show, create, pause, resume, trigger and delete them, and see their next fires."""
     if click.get_current_context().invoked_subcommand is None:
         with_app(state, lambda app: _list(app, state))
 
@@ -41,7 +43,7 @@ async def _list(app: App, state: State) -> None:
 
 async def _one(app: App, name: str, state: State, what: str) -> None:
     if state.json:
-        document([one for one in await app.schedules() if one.name == name])
+        document([await app.get_schedule(name)])
     else:
         say(f"schedule {name} {what}")
 
@@ -53,7 +55,20 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.option("--cron", metavar="EXPR", help="When to fire, as in '0 2 * * *'.")
 @click.option("--every", type=duration, metavar="DURATION", help="Fire again and again after this long.")
 @click.option("--tz", metavar="ZONE", help="The time zone of --cron (default UTC).")
-@click.option("--catch-up", type=click.Choice(["once", "skip", "all"]), help="What to do about missed fires.")
+@click.option("--start", type=moment, metavar="TIME", help="No fire before this moment; --every counts from it.")
+@click.option("--end", type=moment, metavar="TIME", help="No fire after this moment.")
+@click.option("--jitter", type=duration, metavar="DURATION", help="Start each job up to this much later.")
+@click.option(
+    "--overlap",
+    type=click.Choice(["allow", "skip", "wait"]),
+    help="What a fire does while a job of an earlier one is live: submit, submit nothing, or wait (default allow).",
+)
+@click.option(
+    "--catch-up",
+    type=click.Choice(["once", "skip", "all"]),
+    help="Which missed fires are made good (default once: the newest).",
+)
+@click.option("--cap", type=int, metavar="N", help="How many --catch-up all makes good at most (default 100).")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it.")
 @click.option("--queue", metavar="QUEUE", help="The queue its jobs stand in.")
 @click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="The priority of its jobs.")
@@ -84,10 +99,10 @@ def create(
     with_app(state, work, creates=True)
 
 
-def _rule(cron: str | None, every: float | None, tz: str | None, catch_up: str | None) -> Cron | Every:
+def _rule(cron: str | None, every: float | None, tz: str | None, **others: Any) -> Cron | Every:
     from headrace.core.schedule import Cron, Every
 
-    extra: dict[str, Any] = {"catch_up": catch_up} if catch_up else {}
+    extra = {name: value for name, value in others.items() if value is not None}
     if cron is not None and every is None:
         return Cron(cron, tz=tz or "UTC", **extra)
     if every is not None and cron is None:
@@ -95,6 +110,58 @@ def _rule(cron: str | None, every: float | None, tz: str | None, catch_up: str |
             raise click.UsageError("--tz belongs to --cron: an interval has no time zone")
         return Every(seconds=every, **extra)
     raise click.UsageError("say when: --cron EXPR or --every DURATION, one of the two")
+
+
+@schedules.command()
+@click.argument("name")
+@common
+def show(state: State, name: str) -> None:
+    """Show everything about a schedule."""
+
+    async def work(app: App) -> None:
+        found = await app.get_schedule(name)
+        if state.json:
+            document(found)
+        else:
+            from headrace.cli.overview import schedule_view
+
+            console().print(schedule_view(found, app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@schedules.command("next")
+@click.argument("name")
+@click.option("-n", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many fires.")
+@common
+def next_(state: State, name: str, n: int) -> None:
+    """Show when a schedule fires next, in its own time zone and in UTC."""
+
+    async def work(app: App) -> None:
+        found = await app.get_schedule(name)
+        fires = [_Fire(at, found) for at in await app.next_fires(name, n)]
+        if state.json:
+            document([fire.as_dict() for fire in fires])
+            return
+        if found.state != "active":
+            say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
+        for fire in fires:
+            click.echo(f"{fire.local:%Y-%m-%d %H:%M:%S %z}  {fire.at:%Y-%m-%d %H:%M:%S} UTC")
+
+    with_app(state, work)
+
+
+class _Fire:
+    """One fire, as the clocks in the zone of its rule show it."""
+
+    def __init__(self, at: datetime, schedule: ScheduleInfo) -> None:
+        from headrace.core.localtime import zone
+
+        self.at = at
+        self.local = at.astimezone(zone(getattr(schedule.rule, "tz", "UTC")))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"at": self.at.astimezone(UTC), "local": self.local.isoformat()}
 
 
 @schedules.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.decide import expired, soonest
+from headrace.core.instances import instance_of
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.match import mismatch
 from headrace.core.query import as_seen
@@ -88,7 +89,10 @@ def explain(
 
 
 def _origin(job: Job) -> Iterator[Fact]:
-    if job.spec.schedule is not None:
+    if (run := instance_of(job)) is not None:
+        text = f"It is a run of instance {run.number + 1} of the continuous schedule {run.schedule!r}."
+        yield Fact("continuous", text, {"name": run.schedule, "instance": run.number})
+    elif job.spec.schedule is not None:
         at = job.spec.fire_at
         who = f"the schedule {job.spec.schedule!r}"
         text = f"It was triggered by hand, from {who}." if at is None else f"T{who[1:]} submitted it for {_clock(at)}."

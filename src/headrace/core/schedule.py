@@ -1,41 +1,45 @@
-"""Schedules: when a rule fires, which missed fires are made good, and what is stored of a schedule.
-
-Cron rules speak of the clocks on the wall in their zone. Where those are turned:
-
-* A rule that names its minutes and hours (``30 2 * * *``) fires once for each wall time. A time that comes twice fires
-  the first time; a time the clocks leap over fires at the first moment after the leap, together with whatever else
-  falls on that moment.
-* A rule whose minute or hour begins with ``*`` (``*/15 * * * *``) goes by the time that passes: it fires through a
-  repeated hour twice, and has nothing to fire in an hour that does not exist.
-"""
+"""Schedules: what is stored of one, what a round of its fires makes of it, and how it stands."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from hashlib import sha256
-from itertools import islice
-from typing import Literal, get_args
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 import msgspec
-from cronsim import CronSim, CronSimError
+from msgspec.structs import replace
 
+from headrace.core.fires import (
+    SKIP_GRACE,
+    due_fires,
+    fire_id,
+    fires,
+    jittered,
+    latest_fires,
+    next_fire,
+    preview,
+)
 from headrace.core.job import Spec
-from headrace.core.localtime import local, moment, next_turn, zone
+from headrace.core.when import CATCH_UP_CAP, CatchUp, Continuous, Cron, Every, Overlap, Rule, same_rule
 from headrace.errors import ConfigError
 
 __all__ = [
     "CATCH_UP_CAP",
     "SKIP_GRACE",
     "CatchUp",
+    "Continuous",
     "Cron",
     "Every",
+    "Overlap",
     "Rule",
     "ScheduleDoc",
+    "State",
     "due_fires",
     "fire_id",
+    "fired",
     "fires",
+    "jittered",
     "latest_fires",
     "new_schedule",
     "next_fire",
@@ -43,217 +47,9 @@ __all__ = [
     "same_rule",
 ]
 
-CatchUp = Literal["once", "skip", "all"]
-
-CATCH_UP_CAP = 100
-"""How many missed fires ``catch_up="all"`` makes good; the newest are kept."""
-
-SKIP_GRACE = 60.0
-"""Seconds after which a fire counts as missed; a planner that dies on a fire is replaced within them."""
-
-_NICKNAMES = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-
-_MICRO = timedelta(microseconds=1)
-_SOME_DAY = datetime(2000, 1, 1)  # noqa: DTZ001 - a wall time, to see whether the expression can be read
-
-
-def _check_catch_up(catch_up: object) -> None:
-    if catch_up not in get_args(CatchUp):
-        raise ConfigError(f"catch_up must be 'once', 'skip' or 'all', not {catch_up!r}")
-
-
-class Cron(msgspec.Struct, frozen=True, tag="cron", tag_field="kind"):
-    """Fires when the clocks in ``tz`` match the expression: five fields, or six with seconds first, or ``@daily`` …"""
-
-    expr: str
-    tz: str = "UTC"
-    catch_up: CatchUp = "once"
-
-    def __post_init__(self) -> None:
-        _check_catch_up(self.catch_up)
-        zone(self.tz)
-        if not isinstance(self.expr, str):
-            raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {self.expr!r}")
-        try:
-            next(CronSim(self.fields, _SOME_DAY))
-        except CronSimError as error:
-            raise ConfigError(f"not a cron expression: {self.expr!r} ({error})") from None
-        except StopIteration:
-            raise ConfigError(f"cron expression {self.expr!r} never fires") from None
-
-    @property
-    def fields(self) -> str:
-        """The expression with nicknames spelled out."""
-        return _NICKNAMES.get(self.expr.strip().lower(), self.expr)
-
-    def __str__(self) -> str:
-        return f"{self.expr} {self.tz}"
-
-
-class Every(msgspec.Struct, frozen=True, tag="every", tag_field="kind"):
-    """Fires at a steady interval, counted from the creation of the schedule."""
-
-    seconds: float = 0
-    minutes: float = 0
-    hours: float = 0
-    days: float = 0
-    catch_up: CatchUp = "once"
-
-    def __post_init__(self) -> None:
-        _check_catch_up(self.catch_up)
-        for name in ("seconds", "minutes", "hours", "days"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise ConfigError(f"{name} must be a number from 0, not {value!r}")
-        try:
-            period = self.period
-        except OverflowError:
-            raise ConfigError("Every is longer than time itself") from None
-        if period <= timedelta(0):
-            raise ConfigError("Every needs a period longer than 0, as in Every(minutes=5)")
-
-    @property
-    def period(self) -> timedelta:
-        """The time from one fire to the next."""
-        return timedelta(seconds=self.seconds, minutes=self.minutes, hours=self.hours, days=self.days)
-
-    def __str__(self) -> str:
-        parts = ((self.days, "d"), (self.hours, "h"), (self.minutes, "min"), (self.seconds, "s"))
-        return "every " + " ".join(f"{value:g} {unit}" for value, unit in parts if value)
-
-
-Rule = Cron | Every
-
-
-def same_rule(one: Rule, other: Rule) -> bool:
-    """Whether both fire at the same moments (what they do about missed ones aside)."""
-    if isinstance(one, Cron) and isinstance(other, Cron):
-        return (one.fields.split(), one.tz) == (other.fields.split(), other.tz)
-    return isinstance(one, Every) and isinstance(other, Every) and one.period == other.period
-
-
-def fires(rule: Rule, after: datetime, anchor: datetime) -> Iterator[datetime]:
-    """The moments after ``after`` at which the rule fires, in order, in UTC; may end, may be endless."""
-    if isinstance(rule, Every):
-        return _steady(rule.period, after.astimezone(UTC), anchor.astimezone(UTC))
-    minute, hour = rule.fields.split()[-5:-3]
-    walk = _passing if minute.startswith("*") or hour.startswith("*") else _named
-    return walk(rule, after.astimezone(UTC))
-
-
-def _steady(period: timedelta, after: datetime, anchor: datetime) -> Iterator[datetime]:
-    n = max(0, (after - anchor) // period)
-    while True:
-        n += 1
-        try:
-            yield anchor + n * period
-        except OverflowError:
-            return
-
-
-def _named(rule: Cron, after: datetime) -> Iterator[datetime]:
-    """Wall times, each at the first moment it is shown."""
-    tz = zone(rule.tz)
-    for wall in CronSim(rule.fields, local(after, tz)):
-        at = moment(wall, tz)
-        # Several times in one gap fall on one moment; and in a repeated hour the first showing has been.
-        if at > after:
-            after = at
-            yield at
-
-
-def _passing(rule: Cron, after: datetime) -> Iterator[datetime]:
-    """Wall times as they pass, stretch by stretch between the turns of the clocks."""
-    tz = zone(rule.tz)
-    while True:
-        offset = after.astimezone(tz).utcoffset() or timedelta(0)
-        for wall in CronSim(rule.fields, (after + offset).replace(tzinfo=None)):
-            at = (wall - offset).replace(tzinfo=UTC)
-            turn = next_turn(after, at, tz)
-            if turn is not None:
-                # The turn itself may fire: go on from just before it, with the offset that holds from there.
-                offset = turn.astimezone(tz).utcoffset() or timedelta(0)
-                if _shows(rule, (turn + offset).replace(tzinfo=None)):
-                    yield turn
-                after = turn
-                break
-            after = at
-            yield at
-        else:
-            return
-
-
-def _shows(rule: Cron, wall: datetime) -> bool:
-    """Whether the rule fires exactly when the clocks show this."""
-    return next(CronSim(rule.fields, wall - timedelta(seconds=1)), None) == wall
-
-
-def next_fire(rule: Rule, after: datetime, anchor: datetime) -> datetime | None:
-    """The first fire after ``after``; None if there is none in reach (fifty years)."""
-    return next(fires(rule, after, anchor), None)
-
-
-def preview(rule: Rule, after: datetime, anchor: datetime, n: int = 5) -> list[datetime]:
-    """The next ``n`` fires."""
-    return list(islice(fires(rule, after, anchor), n))
-
-
-def latest_fires(rule: Rule, after: datetime, until: datetime, anchor: datetime, cap: int) -> list[datetime]:
-    """The newest ``cap`` fires in (after, until], oldest first."""
-    # Backwards in growing windows, so that a long outage of a busy rule costs what is kept, not what was missed.
-    window = timedelta(minutes=1)
-    while True:
-        start = max(after, until - window)
-        found: list[datetime] = []
-        for at in fires(rule, start, anchor):
-            if at > until:
-                break
-            found.append(at)
-        if len(found) >= cap or start == after:
-            return found[-cap:] if cap > 0 else []
-        window *= 4
-
-
-def due_fires(
-    rule: Rule,
-    cursor: datetime,
-    now: datetime,
-    anchor: datetime,
-    horizon: timedelta,
-    cap: int = CATCH_UP_CAP,
-) -> list[datetime]:
-    """The fires to make jobs of now: since the cursor, not older than the horizon, thinned as ``catch_up`` says.
-
-    ``once`` makes the newest, ``skip`` the newest unless it was missed, ``all`` every one up to the cap, the newest
-    kept.
-    """
-    oldest = max(cursor, now - horizon - _MICRO)
-    if oldest >= now:
-        return []
-    if rule.catch_up == "all":
-        return latest_fires(rule, oldest, now, anchor, cap)
-    if rule.catch_up == "skip":
-        oldest = max(oldest, now - timedelta(seconds=SKIP_GRACE))
-    return latest_fires(rule, oldest, now, anchor, 1)
-
-
-def fire_id(schedule: str, generation: int, at: datetime) -> UUID:
-    """The id of the one job this fire makes: a UUIDv7 of the fire's time, the rest hashed from what the fire is."""
-    stamp = at.astimezone(UTC)
-    since = stamp - datetime(1970, 1, 1, tzinfo=UTC)
-    name = f"{generation}\0{since // _MICRO}\0{schedule}".encode()
-    chance = int.from_bytes(sha256(name).digest()[:10], "big")
-    head = ((since // timedelta(milliseconds=1)) << 16) | 0x7000 | (chance & 0xFFF)
-    tail = (0b10 << 62) | ((chance >> 12) & ((1 << 62) - 1))
-    return UUID(int=(head << 64) | tail)
+State = Literal["active", "paused", "retired", "unserved", "ended"]
+"""How a schedule stands: it fires; a person lets it rest; the code of its task asks for it no more; no live worker has
+the code that asked for it; its last fire has been."""
 
 
 class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -273,6 +69,12 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Grows when the rule changes: fires of another generation are other fires."""
     last_fire: datetime | None = None
     """The newest fire that made a job."""
+    last_job: UUID | None = None
+    """The job it made."""
+    skipped: int = 0
+    """How many fires made no job because one of an earlier fire was live."""
+    waiting: datetime | None = None
+    """The one fire that makes its job when the live one has ended."""
     paused: bool = False
     retired: bool = False
     """Its task no longer asks for it; comes back to life when the code does."""
@@ -293,6 +95,26 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         """The first fire not yet dealt with (in the past when the planner is behind); None while it rests."""
         return next_fire(self.rule, self.cursor, self.anchor) if self.active else None
 
+    @property
+    def key(self) -> str | None:
+        """The dedup key of the jobs it makes: with an overlap policy, one that lets only one of them be live."""
+        return self.spec.dedup if self.overlap == "allow" else f"schedule:{self.name}"
+
+    @property
+    def overlap(self) -> Overlap:
+        """What a fire does while a job of an earlier one is live."""
+        return "allow" if isinstance(self.rule, Continuous) else self.rule.overlap
+
+    def state(self, *, served: bool = True) -> State:
+        """How it stands; ``served``: whether a live worker has its task."""
+        if self.retired:
+            return "retired"
+        if self.paused:
+            return "paused"
+        if self.waiting is None and not isinstance(self.rule, Continuous) and self.next_fire is None:
+            return "ended"
+        return "unserved" if self.source == "code" and not served else "active"
+
     def to_text(self) -> str:
         """As stored."""
         return msgspec.json.encode(self).decode()
@@ -301,6 +123,24 @@ class ScheduleDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     def from_text(cls, text: str) -> ScheduleDoc:
         """From the store."""
         return msgspec.json.decode(text, type=cls)
+
+
+def fired(doc: ScheduleDoc, cursor: datetime, made: Sequence[datetime], held: Sequence[datetime]) -> ScheduleDoc:
+    """The schedule after a round: ``made`` are the fires that have their job, ``held`` those a live job kept from it.
+
+    Of those that were held up, ``overlap="wait"`` keeps the newest; the rest are skipped for good.
+    """
+    waiting = max(held) if held and doc.overlap == "wait" else None
+    newest = max(made, default=None)
+    last = doc.last_fire if newest is None else max(newest, doc.last_fire or newest)
+    return replace(
+        doc,
+        cursor=max(doc.cursor, cursor),
+        last_fire=last,
+        last_job=doc.last_job if newest is None else fire_id(doc.name, doc.generation, newest),
+        skipped=doc.skipped + len(held) - (waiting is not None),
+        waiting=waiting,
+    )
 
 
 def new_schedule(
@@ -312,10 +152,17 @@ def new_schedule(
     source: Literal["code", "dynamic"] = "dynamic",
 ) -> ScheduleDoc:
     """A schedule that begins now: its first fire is the next one."""
-    if not name or not name.isprintable():
+    if not isinstance(name, str) or not name or not name.isprintable():
         raise ConfigError(f"a schedule needs a printable name, not {name!r}")
-    if not isinstance(rule, Cron | Every):
-        raise ConfigError(f"schedule {name!r}: the rule must be a Cron or an Every, not {rule!r}")
+    if not isinstance(rule, Cron | Every | Continuous):
+        raise ConfigError(f"schedule {name!r}: the rule must be a Cron, an Every or a Continuous, not {rule!r}")
+    alone = None
+    if isinstance(rule, Continuous):
+        alone, spec = "a continuous task", replace(spec, retry=rule.retry)
+    elif rule.overlap != "allow":
+        alone = f"overlap={rule.overlap!r}"
+    if alone is not None and spec.dedup is not None:
+        raise ConfigError(f"schedule {name!r}: {alone} needs the dedup key of its jobs for itself; leave dedup out")
     return ScheduleDoc(
         name=name,
         rule=rule,

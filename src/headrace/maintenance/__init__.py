@@ -7,21 +7,32 @@ from uuid import UUID
 from headrace.core.rules import Retention
 from headrace.engine import Engine
 from headrace.host import Host
+from headrace.maintenance.continuous import Follower
 from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
 from headrace.maintenance.sweeper import Sweeper
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 
-__all__ = ["Planner", "Pruner", "Sweeper", "services"]
+__all__ = ["Follower", "Planner", "Pruner", "Sweeper", "services"]
 
 
 def services(
-    engine: Engine, lanes: Lanes, host: Host, holder: UUID, retention: Retention | None = None
+    engine: Engine,
+    lanes: Lanes,
+    host: Host,
+    holder: UUID,
+    retention: Retention | None = None,
+    *,
+    follow: bool = True,
 ) -> list[Service]:
-    """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules."""
+    """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules.
+
+    Without ``follow`` a continuous task is left to the planner between two runs, as a worker needs that wants to end.
+    """
     return [
         Sweeper(engine, lanes, host, holder),
         Pruner(engine, lanes, host, holder, retention),
         Planner(engine, lanes, host, holder, retention),
+        *([Follower(engine, lanes, host)] if follow else []),
     ]

@@ -6,14 +6,13 @@ import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from msgspec.structs import replace
-
 from headrace.bus import Hint, Topic
 from headrace.core.rules import Retention
-from headrace.core.schedule import CATCH_UP_CAP, SKIP_GRACE, ScheduleDoc, due_fires, latest_fires
+from headrace.core.schedule import CATCH_UP_CAP, SKIP_GRACE, Continuous, ScheduleDoc, due_fires, fired, latest_fires
 from headrace.engine import Engine, Inserted, Setting
 from headrace.errors import ConfigError, Overloaded, Unavailable
 from headrace.host import Host
+from headrace.maintenance.continuous import Tender
 from headrace.maintenance.elector import Duty
 from headrace.maintenance.schedules import PREFIX, fire, read
 from headrace.runtime.lanes import Lanes
@@ -23,6 +22,8 @@ __all__ = ["Planner"]
 _log = logging.getLogger("headrace.planner")
 
 _LONGEST_PAUSE = 15.0
+_WAITING_PAUSE = 1.0
+"""While a fire waits for the end of a job, or a continuous task is to be kept up."""
 
 
 class Planner(Duty):
@@ -47,6 +48,10 @@ class Planner(Duty):
         self.next_due: datetime | None = None
         """When the next fire is due, as of the last tick."""
         self._cap = cap
+        self._tender = Tender(engine, lanes, host)
+        self._waiting = False
+        self._tasks: frozenset[str] | None = None
+        """What live workers can run, as of this tick, once it was asked for."""
         self._complained: dict[str, int] = {}
 
     async def main(self) -> None:
@@ -63,20 +68,21 @@ class Planner(Duty):
 
     def pause(self) -> float:
         """Seconds until the next fire; hints may be lost, so never for long."""
-        longest = min(_LONGEST_PAUSE, self.rules.lease / 2)
+        longest = min(_WAITING_PAUSE if self._waiting else _LONGEST_PAUSE, self.rules.lease / 2)
         if self.next_due is None:
             return longest
         return min(longest, max(0.0, (self.next_due - self.host.clock.now()).total_seconds()))
 
     async def tick(self) -> int:
-        """Make the jobs of every fire that is due; how many were submitted."""
+        """Make the jobs of every fire that is due; how many were submitted. Continuous tasks are tended as well."""
         total, upcoming = 0, list[datetime]()
+        self._waiting, self._tasks = False, None
         for setting in await self.engine.settings(PREFIX):
             doc = self._readable(setting)
-            if doc is None or not doc.active:
+            if doc is None:
                 continue
             try:
-                made, doc = await self._fire(setting, doc)
+                made, following = await self._serve(setting, doc)
             except (Unavailable, Overloaded):
                 raise
             except Exception as error:
@@ -84,27 +90,52 @@ class Planner(Duty):
                 self._complain(setting, f"schedule {doc.name!r} could not submit its job: {error!r}")
                 continue
             total += made
-            if doc.next_fire is not None:
-                upcoming.append(doc.next_fire)
+            if following is not None:
+                upcoming.append(following)
         self.next_due = min(upcoming, default=None)
         return total
 
-    async def _fire(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, ScheduleDoc]:
+    async def _serve(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, datetime | None]:
+        """How many fires got their job, and when the next one is due."""
+        if isinstance(doc.rule, Continuous):
+            await self._tender.tend(setting, doc, self._served)
+            self._waiting |= doc.active
+            return 0, None
+        if not doc.active:
+            return 0, None
         now = self.host.clock.now()
         newest = latest_fires(doc.rule, doc.cursor, now, doc.anchor, 1)
-        if not newest:
-            return 0, doc
+        if not newest and doc.waiting is None:
+            return 0, doc.next_fire
+        if doc.source == "code" and doc.task not in await self._served():
+            # Its code may be gone: jobs that nobody will run must not pile up. If it comes back, this is catching up.
+            return 0, None
+        made, doc = await self._fire(setting, doc, newest[0] if newest else doc.cursor)
+        self._waiting |= doc.waiting is not None
+        return made, doc.next_fire
+
+    async def _served(self) -> frozenset[str]:
+        if self._tasks is None:
+            rows = await self.engine.workers()
+            self._tasks = frozenset(task for row in rows if row.alive for task in row.info.tasks)
+        return self._tasks
+
+    async def _fire(self, setting: Setting, doc: ScheduleDoc, cursor: datetime) -> tuple[int, ScheduleDoc]:
+        now = self.host.clock.now()
         due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self.horizon, self._cap)
+        if doc.waiting is not None:
+            due = [doc.waiting, *due]
         answers = await self.lanes.insert_many([fire(doc, at, now) for at in due])
-        made = sum(isinstance(answer, Inserted) for answer in answers)
-        if len(answers) > made:
-            _log.info("schedule %s: a job of an earlier fire is still live and holds the dedup key", doc.name)
+        done = dict(zip(due, (isinstance(answer, Inserted) for answer in answers), strict=True))
+        made, held = [at for at in due if done[at]], [at for at in due if not done[at]]
         # Only after the jobs are durable: whoever dies in between makes the same jobs again, under the same ids.
-        moved = replace(doc, cursor=newest[0], last_fire=due[-1] if made else doc.last_fire)
-        if await self.engine.put_setting(setting.key, moved.to_text(), setting.rev) is None:
+        moved = fired(doc, cursor, made, held)
+        if moved.skipped > doc.skipped or (moved.waiting is not None and moved.waiting != doc.waiting):
+            _log.info("schedule %s: a job of an earlier fire is still live", doc.name)
+        if moved != doc and await self.engine.put_setting(setting.key, moved.to_text(), setting.rev) is None:
             # Another planner was here, or somebody changed the schedule: look again at what it is now.
             self.nudge()
-        return made, moved
+        return len(made), moved
 
     def _readable(self, setting: Setting) -> ScheduleDoc | None:
         try:

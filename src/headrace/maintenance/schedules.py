@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headrace.bus import Hint, Topic
 from headrace.core.job import Job
 from headrace.core.lifecycle import submit
-from headrace.core.schedule import ScheduleDoc, fire_id, same_rule
+from headrace.core.schedule import Continuous, ScheduleDoc, fire_id, jittered, same_rule
 from headrace.engine import Engine, Setting
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.host import Host
@@ -49,8 +49,11 @@ def read(setting: Setting) -> ScheduleDoc:
 
 def fire(doc: ScheduleDoc, at: datetime, now: datetime) -> Job:
     """The one job that this fire makes; always of the same id."""
-    spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=at)
-    return submit(fire_id(doc.name, doc.generation, at), spec, doc.payload_text, now)
+    if isinstance(doc.rule, Continuous):
+        raise ConfigError(f"schedule {doc.name!r} is continuous and has no fires")
+    spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=at, dedup=doc.key)
+    due = jittered(doc.name, doc.generation, at, doc.rule.spread)
+    return submit(fire_id(doc.name, doc.generation, at), spec, doc.payload_text, now, available_at=due)
 
 
 async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
@@ -99,7 +102,7 @@ async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleD
 
     def edit(old: ScheduleDoc | None) -> ScheduleDoc:
         doc = _known(old, name)
-        return replace(doc, paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
+        return replace(_forgone(doc), paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
 
     return await _edit(engine, name, edit)
 
@@ -130,8 +133,15 @@ def _lives_in_code(setting: Setting) -> bool:
 
 
 async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) -> Job:
-    """Submit its job now, apart from its fires; also while it rests. The live job that holds its dedup key, if any."""
+    """Submit its job now, apart from its fires; also while it rests. The live job that holds its dedup key, if any.
+
+    :raises ConfigError: it is continuous, and another run would be one too many.
+    """
     doc, now = await find_schedule(engine, name), host.clock.now()
+    if isinstance(doc.rule, Continuous):
+        raise ConfigError(
+            f"schedule {name!r} is continuous: it runs by itself; submit {doc.task!r} for a run beside it"
+        )
     spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=None)
     answer = await lanes.insert(submit(host.dice.new_id(now), spec, doc.payload_text, now))
     return answer.job
@@ -152,6 +162,8 @@ async def sync_schedules(
     for name, doc in wanted.items():
         if await _wrote(engine, name, partial(_revised, new=doc)):
             changed.append(name)
+        else:
+            _tell(engine, name)  # unchanged, but now there is a worker that has it
     for old in await _readable(engine):
         gone = old.source == "code" and not old.retired and old.task in known and old.name not in wanted
         if gone and await _wrote(engine, old.name, partial(_retired, now=now)):
@@ -173,13 +185,20 @@ def _revised(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
             generation=old.generation + 1,
             paused=old.paused,
             last_fire=old.last_fire,
+            last_job=old.last_job,
+            skipped=_forgone(old).skipped,
         )
     spec = replace(new.spec, created_at=old.spec.created_at)
     return replace(old, rule=new.rule, spec=spec, payload_text=new.payload_text, source=new.source)
 
 
 def _retired(old: ScheduleDoc | None, now: datetime) -> ScheduleDoc | None:
-    return None if old is None else replace(old, retired=True, cursor=max(old.cursor, now))
+    return None if old is None else replace(_forgone(old), retired=True, cursor=max(old.cursor, now))
+
+
+def _forgone(doc: ScheduleDoc) -> ScheduleDoc:
+    """The schedule without the fire that waited: it makes no job any more."""
+    return doc if doc.waiting is None else replace(doc, waiting=None, skipped=doc.skipped + 1)
 
 
 def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:

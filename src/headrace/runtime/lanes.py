@@ -57,6 +57,8 @@ class Lanes:
 
     def __init__(self, engine: Engine, host: Host, *, patience: float = 30.0) -> None:
         self.engine, self.host = engine, host
+        self.followers: list[Callable[[Job], None]] = []
+        """Told of every job of a schedule that was ended here, when that is stored."""
 
         def submits(name: str) -> Batcher[Job, InsertAnswer]:
             return Batcher(
@@ -183,7 +185,7 @@ class Lanes:
     async def _apply(self, changes: list[Change]) -> list[Verdict]:
         verdicts = await self.engine.apply(changes, self.host.clock.now())
         bus, news = self.engine.bus, dict[Topic, set[str]]()
-        tell_ends = bus.wanted(Topic.ENDED)
+        tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
         for change, verdict in zip(changes, verdicts, strict=True):
             if not isinstance(verdict, Applied):
                 continue
@@ -191,6 +193,9 @@ class Lanes:
             if job.finished_at is not None:
                 if tell_ends:
                     news.setdefault(Topic.ENDED, set()).add(str(job.id))
+                if followers and job.spec.schedule is not None:
+                    for follow in followers:
+                        follow(verdict.job)
             elif job.status is Status.QUEUED:
                 news.setdefault(Topic.READY, set()).add(job.spec.queue)
             elif change.verb is Verb.CANCEL:

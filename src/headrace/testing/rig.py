@@ -176,8 +176,9 @@ class Harness:
         await self._planner.tick()
         await self._sweeper.sweep()
         total = await self._runner.drain()
-        # A job that was run may have made or changed a schedule.
-        await self._planner.tick()
+        # A job that was run may have made or changed a schedule, or be what a fire waited for.
+        while await self._planner.tick():
+            total += await self._runner.drain()
         return total
 
 

@@ -1,0 +1,171 @@
+"""Continuous tasks: their instances are begun by the planner, and kept up by whichever worker sees a run end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.bus import Hint, Topic
+from headrace.core import acts
+from headrace.core.change import Change
+from headrace.core.instances import Instance, instance_key, instance_of, resumes_at
+from headrace.core.job import Job
+from headrace.core.lifecycle import submit
+from headrace.core.query import Filter
+from headrace.core.schedule import Continuous, ScheduleDoc
+from headrace.core.status import LIVE
+from headrace.engine import MAX_BATCH, Engine, Setting
+from headrace.errors import HeadraceError, JobNotFound, TransitionRefused, UnknownSchedule
+from headrace.host import Host
+from headrace.maintenance.schedules import PREFIX, find_schedule
+from headrace.runtime.lanes import Lanes
+from headrace.runtime.service import Service
+
+__all__ = ["Follower", "Tender", "begin", "hush"]
+
+_log = logging.getLogger("headrace.continuous")
+
+
+async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
+    """Let these instances run again after the runs that ended; the live job of each, which may be another's doing."""
+    rule, now = doc.rule, host.clock.now()
+    if not isinstance(rule, Continuous):
+        return {}
+    jobs = []
+    for number, last in ended.items():
+        key = instance_key(Instance(doc.name, number))
+        spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=None, dedup=key)
+        at = resumes_at(rule, last, now)
+        jobs.append(submit(host.dice.new_id(now), spec, doc.payload_text, now, available_at=at))
+    answers = await lanes.insert_many(jobs)
+    return {number: answer.job for number, answer in zip(ended, answers, strict=True)}
+
+
+async def hush(engine: Engine, lanes: Lanes, host: Host, name: str, instances: int = 0) -> bool:
+    """Cancel the jobs of instances beyond so many that no worker has; whether none is left with a worker either."""
+    rules, quiet = engine.rules, True
+
+    def decide(job: Job, now: datetime) -> Change | None:
+        return None if job.held or job.ended else acts.cancel(job, now, rules, by="schedule")
+
+    page = await engine.find(Filter(schedule=name, status=LIVE), host.clock.now(), MAX_BATCH)
+    for job in page.items:
+        instance = instance_of(job)
+        if instance is None or instance.number < instances:
+            continue
+        try:
+            quiet = (await lanes.decide(job.id, decide)).ended and quiet
+        except (JobNotFound, TransitionRefused):
+            pass  # it ended in the meantime
+    return quiet and page.cursor is None
+
+
+class Tender:
+    """The planner's part: begins what does not run, and ends what should not."""
+
+    def __init__(self, engine: Engine, lanes: Lanes, host: Host) -> None:
+        self.engine, self.lanes, self.host = engine, lanes, host
+        self._runs: dict[Instance, UUID] = {}
+        """The job that was last seen to be live, by instance."""
+        self._quiet: dict[str, int] = {}
+        """The versions of schedules that nothing runs beyond."""
+
+    async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> None:
+        """Bring the jobs in line with the schedule; ``served`` tells which tasks live workers have."""
+        if not isinstance(doc.rule, Continuous):
+            return
+        instances = doc.rule.instances if doc.active else 0
+        # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
+        if self._quiet.get(setting.key) != setting.rev and await hush(
+            self.engine, self.lanes, self.host, doc.name, instances
+        ):
+            self._quiet[setting.key] = setting.rev
+        ended = await self._ended(doc.name, instances)
+        if not ended or (doc.source == "code" and doc.task not in await served()):
+            return
+        for number, job in (await begin(self.lanes, self.host, doc, ended)).items():
+            self._runs[Instance(doc.name, number)] = job.id
+
+    async def _ended(self, name: str, instances: int) -> dict[int, Job | None]:
+        """The instances that are not known to run, with their last job if that is known."""
+        found: dict[int, Job | None] = {}
+        known = {number: self._runs.get(Instance(name, number)) for number in range(instances)}
+        ids = [id for id in known.values() if id is not None]
+        jobs = {job.id: job for job in await self.engine.get(ids) if job is not None} if ids else {}
+        for number, id in known.items():
+            job = None if id is None else jobs.get(id)
+            if job is None or job.ended:
+                found[number] = job
+        return found
+
+
+class Follower(Service):
+    """Beside every worker: follows up on the ends of runs written here, so that nobody waits for the planner.
+
+    Nothing depends on it but speed: the planner begins whatever it failed to.
+    """
+
+    def __init__(self, engine: Engine, lanes: Lanes, host: Host) -> None:
+        super().__init__()
+        self.engine, self.lanes, self.host = engine, lanes, host
+        self._ends: dict[str, list[Job]] = {}
+        self._wake = asyncio.Event()
+
+    async def start(self) -> None:
+        """Begin."""
+        if self._task is None:
+            self._wake = asyncio.Event()  # like the one of the service: made anew for the loop it runs on
+        await super().start()
+
+    async def stop(self) -> None:
+        """End after what is being done."""
+        self.stopping.set()
+        self._wake.set()
+        await super().stop()
+
+    async def main(self) -> None:
+        """Follow until stopped; what has ended by then is still followed up."""
+        self.lanes.followers.append(self._ended)
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                ends, self._ends = self._ends, {}
+                await asyncio.gather(*(self._follow(name, jobs) for name, jobs in ends.items()))
+                if self.stopping.is_set() and not self._ends:
+                    return
+        finally:
+            self.lanes.followers.remove(self._ended)
+
+    def _ended(self, job: Job) -> None:
+        """A job of a schedule ended; only those that keep another from beginning matter."""
+        name = job.spec.schedule
+        if name is not None and job.spec.dedup is not None:
+            self._ends.setdefault(name, []).append(job)
+            self._wake.set()
+
+    async def _follow(self, name: str, jobs: Iterable[Job]) -> None:
+        try:
+            doc = await find_schedule(self.engine, name)
+            if doc.waiting is not None:
+                self.engine.bus.send(Hint(Topic.SETTINGS, (PREFIX + name,)))  # for the planner
+            if not isinstance(doc.rule, Continuous) or not doc.active:
+                return
+            ended: dict[int, Job | None] = {}
+            for job in jobs:
+                instance = instance_of(job)
+                if instance is not None and instance.number < doc.rule.instances:
+                    ended[instance.number] = job
+            if ended:
+                await begin(self.lanes, self.host, doc, ended)
+        except UnknownSchedule:
+            pass  # deleted: its last run was the last
+        except HeadraceError as error:
+            _log.info("schedule %s: the next run is left to the planner: %s", name, error)
+        except Exception:  # the worker goes on; so must this
+            _log.exception("schedule %s: the next run is left to the planner", name)
