@@ -11,6 +11,9 @@ import msgspec
 
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Attempt, ErrorInfo, Job, Streak
+from headrace.core.limit import Usage
+from headrace.core.rate import Spent
+from headrace.core.rule import Bound
 from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
 from headrace.engine import MAX_PROFILES
 from headrace.errors import ConfigError, Unstorable
@@ -34,11 +37,13 @@ __all__ = [
     "moment",
     "past_of",
     "place_of",
+    "rows_of_spent",
     "sort_out",
     "stage_of",
     "stages_of",
     "state_of",
     "too_many",
+    "usage_of",
 ]
 
 STAGES: dict[Status, int] = {
@@ -291,3 +296,26 @@ def judge(change: Change, last: int | None, job: Job | None, holder: Job | None)
     if change.rev != job.rev or holder is not None:
         return Conflict(job, holder if change.rev == job.rev else None)
     return None
+
+
+_spent = msgspec.json.Decoder(Spent).decode
+_bound = msgspec.json.Decoder(tuple[str, ...]).decode
+
+
+def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]]) -> Usage:
+    """What is in use: of what is held, queue, task, key, how many and when the last one was given; of what was spent,
+    name and data."""
+    usage = Usage(spent={_bound(name): _spent(data) for name, data in spent})
+    for queue, task, key, jobs, last in held:
+        bounds: list[Bound] = [("queue", queue), ("task", task)]
+        if key is not None:
+            bounds.append(turn := ("key", task, key))
+            usage.last[turn] = max(usage.last.get(turn, moment(last)), moment(last))
+        for bound in bounds:
+            usage.held[bound] = usage.held.get(bound, 0) + jobs
+    return usage
+
+
+def rows_of_spent(spent: Mapping[Bound, Spent]) -> list[tuple[str, str, int]]:
+    """What was used of rates as it is kept: name, data, and from when on it says nothing."""
+    return [(encode(bound), encode(one), micros(max(until for until, _ in one))) for bound, one in spent.items()]

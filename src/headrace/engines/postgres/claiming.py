@@ -14,6 +14,7 @@ from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.limiting import Limiting
 from headrace.engines.postgres.lines import Served, Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
@@ -30,12 +31,18 @@ _SPARE = 50
 _FAR = 100_000
 """No claim looks further."""
 
-_ALIVE, _AGAIN, _LINES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _HEAD = range(8)
+_ALIVE, _AGAIN, _LINES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _KEYED, _HEAD = range(9)
+
+_KEYED_IN = "EXISTS (SELECT 1 FROM {schema}.jobs WHERE stage = -1 AND line = {lines})"
+
+
+def _head(schema: str, lines: str) -> str:
+    return sql("claim_head", schema, keyed=_KEYED_IN.format(schema=schema, lines=lines))
 
 
 def one_line(schema: str) -> str:
     """The statement for an ask that serves one line."""
-    return "".join(sql(part, schema) for part in ("claim_head", "claim_line", "claim_give"))
+    return _head(schema, "$14") + sql("claim_line", schema) + sql("claim_give", schema)
 
 
 def few_lines(schema: str) -> str:
@@ -45,7 +52,7 @@ def few_lines(schema: str) -> str:
 
 def many_lines(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
     """The statement for an ask that serves many."""
-    parts = [sql("claim_head", schema), sql("claim_lines", schema)]
+    parts = [_head(schema, "ANY ($14)"), sql("claim_lines", schema)]
     sizes = [*levels, "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):
         sofar = "" if level == 1 else f"SELECT * FROM read_{level - 1} UNION ALL "
@@ -60,6 +67,7 @@ class Claiming:
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
         self._served = Served(hot, schema)
+        self._limiting = Limiting(hot, schema, rules)
         self._one, self._few, self._many = one_line(schema), few_lines(schema), many_lines(schema)
         self._spare = _SPARE
         """How many jobs to look at beyond those that are wanted; more, where others are often in the way."""
@@ -69,6 +77,12 @@ class Claiming:
         given = grant(worker, ask, request, now, self._rules)
         serving, promoted, reach = await self._served.of(ask), False, ask.n + self._spare
         while True:
+            if serving.bounded:
+                answer = await self._limiting.claim(given, ask, serving, now)
+                if answer is not None:
+                    return answer
+                serving = await self._served.of(ask, anew=True)
+                continue
             rows = await self._ask(given, ask, serving, promoted, reach)
             head = rows[0]
             if not head[_ALIVE]:
@@ -78,6 +92,11 @@ class Claiming:
                 rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
                 return self._claimed(head, Reader().jobs(rows), serving)
             if (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
+                serving = await self._served.of(ask, anew=True)
+            elif head[_KEYED]:
+                answer = await self._limiting.claim(given, ask, serving, now)
+                if answer is not None:
+                    return answer
                 serving = await self._served.of(ask, anew=True)
             elif not promoted and due is not None and due <= micros(now):
                 # What another claim is promoting just now is left to that one.

@@ -10,6 +10,7 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
+from headrace.core.rule import Group, Limits, limits_of
 from headrace.engine import MAX_PROFILES
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
@@ -136,6 +137,14 @@ class Serving(msgspec.Struct, frozen=True):
     places: list[int]
     priorities: dict[str, int]
     """Of the queues that have one."""
+    groups: list[Group]
+    """What each line is limited by."""
+    limits: Limits
+
+    @property
+    def bounded(self) -> bool:
+        """Whether any of the lines is limited."""
+        return any(self.limits.bounded(group.queue, group.task) for group in self.groups)
 
 
 class Served:
@@ -146,6 +155,7 @@ class Served:
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool, self._schema = pool, schema
         self._asks: dict[tuple[frozenset[int], tuple[str, ...] | None], Serving] = {}
+        self._known = (-1, Limits())
 
     async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
         """The lines of the ask, as remembered, or as they are now."""
@@ -156,7 +166,15 @@ class Served:
                 self._asks.clear()
             queues = None if ask.queues is None else list(ask.queues)
             rows = await self._pool.fetch(sql("served", self._schema), sorted(ask.profiles), queues)
-            lines_rev, settings_rev, lines, places, names, priorities = rows[0]
+            lines_rev, settings_rev, lines, places, queues_of, tasks, names, priorities = rows[0]
             ranked = dict(zip(names, priorities, strict=True))
-            known = self._asks[key] = Serving(lines_rev, settings_rev, lines, places, ranked)
+            groups = [Group(queue, task) for queue, task in zip(queues_of, tasks, strict=True)]
+            limits = await self._limits_at(settings_rev)
+            known = self._asks[key] = Serving(lines_rev, settings_rev, lines, places, ranked, groups, limits)
         return known
+
+    async def _limits_at(self, settings_rev: int) -> Limits:
+        if self._known[0] != settings_rev:
+            rows = await self._pool.fetch(sql("settings", self._schema), "")
+            self._known = (settings_rev, limits_of((key, value) for key, value, _ in rows))
+        return self._known[1]

@@ -197,7 +197,7 @@ def _labels(job: Job) -> str | None:
     return encode(sorted({label(text) for text in labels_of(job)}))
 
 
-TEXTS_OF_RUN = frozenset({10, 11, 12})
+TEXTS_OF_RUN = frozenset({10, 11, 12, 13})
 TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
 TEXTS_OF_REPORT = frozenset({3})
 TEXTS_OF_COMPLETE = frozenset({10, 11, 12})
@@ -219,6 +219,7 @@ def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
         job.payload_text,
         encode(job.spec),
         _labels(job),
+        job.spec.concurrency_key,
     )
 
 
@@ -235,8 +236,8 @@ def runs_of(jobs: Sequence[Job], line: Callable[[Job], int]) -> tuple[list[UUID]
     runs.append((first, len(jobs), before))
     rows = []
     for first, last, job in runs:
-        _, *kind, _, spec, labels = row_of_new(job, line(job), at)
-        rows.append((first, last, *kind, spec, labels))
+        _, *kind, _, spec, labels, key = row_of_new(job, line(job), at)
+        rows.append((first, last, *kind, spec, labels, key))
     return [job.id for job in jobs], [job.payload_text for job in jobs], rows
 
 

@@ -8,20 +8,15 @@ from datetime import datetime
 from typing import Any
 
 import apsw
-import msgspec
 
 from headrace.core.claim import Ask, Grant
 from headrace.core.limit import Dealt, Entry, Usage, deal
-from headrace.core.rate import Spent
-from headrace.core.rule import Bound, Group, Limits, limits_of
+from headrace.core.rule import Group, Limits, limits_of
 from headrace.core.rules import Rules
-from headrace.engines.record import encode, micros, moment
+from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["Limiting"]
-
-_spent = msgspec.json.Decoder(Spent).decode
-_name = msgspec.json.Decoder(tuple[str, ...]).decode
 
 _IN_LINE = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
@@ -134,21 +129,12 @@ class _Table:
 
 
 def _usage(connection: apsw.Connection) -> Usage:
-    known: list[Any] = connection.execute("SELECT name, data FROM spent").fetchall()
-    usage = Usage(spent={_name(name): _spent(data) for name, data in known})
+    spent: list[Any] = connection.execute("SELECT name, data FROM spent").fetchall()
     held: list[Any] = connection.execute(_HELD).fetchall()
-    for queue, task, key, jobs, last in held:
-        bounds: list[Bound] = [("queue", queue), ("task", task)]
-        if key is not None:
-            bounds.append(turn := ("key", task, key))
-            usage.last[turn] = max(usage.last.get(turn, moment(last)), moment(last))
-        for bound in bounds:
-            usage.held[bound] = usage.held.get(bound, 0) + jobs
-    return usage
+    return usage_of(held, spent)
 
 
 def _spend(connection: apsw.Connection, dealt: Dealt, now: int) -> None:
-    for bound, spent in dealt.spent.items():
-        connection.execute(_SPEND, (encode(bound), encode(spent), micros(max(until for until, _ in spent))))
     if dealt.spent:
+        connection.executemany(_SPEND, rows_of_spent(dealt.spent))
         connection.execute("DELETE FROM spent WHERE until <= ?", (now,))

@@ -52,7 +52,7 @@ CREATE TABLE {schema}.jobs (
   epoch               integer NOT NULL,
   unstarted_losses    integer NOT NULL,
   stage               smallint NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
-                                          -- 2 queued, 3 held, 4 completed, 5 failed or cancelled
+                                          -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
   rank                smallint NOT NULL,  -- the priority, negated: smaller is claimed first
   unnamed             smallint NOT NULL,  -- successive beats of its worker that did not name it
   worker              uuid,
@@ -67,6 +67,7 @@ CREATE TABLE {schema}.jobs (
   number              integer,            -- here, with its worker, and has no row of its own
   status              text NOT NULL,
   held_key            text,               -- [task, dedup key], or its digest, while the job holds it
+  turn_key            text COLLATE "C",   -- the concurrency key: those of one task take turns
   progress            text,               -- {JSON}
   state               text,               -- [JSON] of what no statement looks at (record.State); null: as submitted
   result              text,               -- {JSON}
@@ -77,6 +78,7 @@ CREATE TABLE {schema}.jobs (
   autovacuum_analyze_scale_factor = 0.1, autovacuum_analyze_threshold = 5000
 );
 CREATE INDEX ready ON {schema}.jobs (line, rank, arrived_at, seq) WHERE stage = 2;
+CREATE INDEX turns ON {schema}.jobs (line, turn_key, rank, arrived_at, seq) WHERE stage = -1;
 CREATE INDEX due ON {schema}.jobs (available_at) WHERE stage = 1;
 CREATE INDEX held ON {schema}.jobs (worker, claim) WHERE stage = 3;
 CREATE INDEX expiring ON {schema}.jobs (act_by) WHERE act_by IS NOT NULL AND stage < 3;
@@ -139,6 +141,17 @@ CREATE TABLE {schema}.queues (
   priority integer NOT NULL,
   paused   boolean NOT NULL
 );
+
+-- What a claim of limited jobs holds while it looks at what is in use: task:NAME, queue:NAME, rate:NAME.
+CREATE TABLE {schema}.gates (name text PRIMARY KEY);
+
+-- What was used of rates: a name is a JSON array.
+CREATE TABLE {schema}.spent (
+  name  text PRIMARY KEY,
+  data  text NOT NULL,    -- [JSON], core.rate.Spent
+  until bigint NOT NULL   -- from when on it says nothing
+);
+CREATE INDEX spent_until ON {schema}.spent (until);
 
 CREATE TABLE {schema}.leases (
   name   text PRIMARY KEY,

@@ -22,12 +22,12 @@ given AS (
     j.error
 )
 -- First what the worker should know; then the jobs, without what the claim itself has just written on them.
-SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen,
+SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen, keyed,
   NULL::bigint AS seq, NULL::uuid AS id, NULL::bigint AS available_at, NULL::bigint AS arrived_at, NULL::integer AS rev,
   NULL::integer AS epoch, NULL::integer AS losses, NULL::text AS progress, NULL::text AS state, NULL::text AS payload,
   NULL::text AS spec, NULL::text AS result, NULL::text AS error
 FROM head
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
   j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error
 FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b

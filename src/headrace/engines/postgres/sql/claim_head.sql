@@ -1,5 +1,5 @@
 -- What a claim must know before it picks: $1 worker, $2 request, $3 lines_rev and $4 settings_rev that the lines were
--- taken from, $5 the moment, $6 whether to pick although deferred jobs are due.
+-- taken from, $5 the moment, $6 whether to pick although deferred jobs are due. Jobs with keys are dealt elsewhere.
 WITH me AS MATERIALIZED (
   -- Burying waits for this lock: no claim commits for a worker that was dead before.
   SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE
@@ -9,11 +9,12 @@ head AS MATERIALIZED (
     (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
     -- A repeat: what this request was given before and is not started.
     EXISTS (
-      SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again
+      SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again,
+    {keyed} AS keyed
   FROM {schema}.books
 ),
 go AS MATERIALIZED (
-  SELECT alive AND NOT again AND lines_rev = $3 AND settings_rev = $4
+  SELECT alive AND NOT again AND NOT keyed AND lines_rev = $3 AND settings_rev = $4
     AND ($6 OR next_due IS NULL OR next_due > $5) AS ahead
   FROM head
 ),

@@ -1,6 +1,6 @@
 -- Store new jobs whose ids and keys were looked up, in one step, as part of a transaction.
 -- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[id, line, status,
--- stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels, held_key], …], "hints":
+-- stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels, turn_key, held_key], …], "hints":
 -- [[channel, message], …]}
 -- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
 -- stored than rows: an id came between, or a key; of the latter the bare bodies must be removed. To a transaction that
@@ -24,10 +24,10 @@ kept AS (
 ),
 stored AS (
   INSERT INTO {schema}.jobs (
-    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, held_key, rev, epoch,
-    unstarted_losses, unnamed)
+    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, turn_key, held_key, rev,
+    epoch, unstarted_losses, unnamed)
   SELECT a.seq, (r ->> 0)::uuid, (r ->> 1)::integer, r ->> 2, (r ->> 3)::smallint, (r ->> 4)::smallint, (r ->> 5)::bigint,
-    (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, 1, 0, 0, 0
+    (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, r ->> 14, 1, 0, 0, 0
   FROM kept JOIN arriving a USING (seq)
   ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
   RETURNING seq

@@ -1,7 +1,7 @@
 -- Queue deferred jobs that are due, the longest due first. $1 the moment, $2 how many
 WITH promoted AS (
   UPDATE {schema}.jobs
-  SET status = 'queued', stage = 2, arrived_at = available_at, rev = rev + 1, updated_at = $1
+  SET status = 'queued', stage = CASE WHEN turn_key IS NULL THEN 2 ELSE -1 END, arrived_at = available_at, rev = rev + 1, updated_at = $1
   WHERE seq = ANY (ARRAY(
     SELECT seq FROM {schema}.jobs WHERE stage = 1 AND available_at <= $1
     ORDER BY available_at LIMIT $2 FOR UPDATE SKIP LOCKED))

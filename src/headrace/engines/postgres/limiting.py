@@ -1,0 +1,142 @@
+"""Claims where something is limited: what is in line and what is in use is read while the gates are held, dealt by the
+core, and written, all in one transaction."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from headrace.core.claim import Ask, Grant, order
+from headrace.core.job import Job
+from headrace.core.limit import Dealt, Entry, deal
+from headrace.core.rule import Group, Limits
+from headrace.core.rules import Rules
+from headrace.engine import MAX_BATCH, Claimed, Dead
+from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.lines import Serving
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader
+from headrace.engines.record import micros, moment, rows_of_spent, usage_of
+
+__all__ = ["Limiting"]
+
+_ROWS = 20_000
+"""Jobs that are read at most in one go."""
+
+_Line = tuple[int, str | None]
+"""The place of a line among those that are served, and a key in it."""
+
+
+class Limiting:
+    """The claims of one session that limits matter to."""
+
+    def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
+        self._hot, self._schema, self._rules = hot, schema, rules
+
+    async def claim(self, given: Grant, ask: Ask, serving: Serving, now: datetime) -> Claimed | Dead | None:
+        """What is given; None: the lines or the settings are others by now."""
+        names = _gates(serving)
+        while True:
+            async with self._hot.transaction() as connection:
+                held = await connection.fetch(sql("gates", self._schema), names) if names else []
+                if len(held) == len(names):
+                    return await self._claim(connection, given, ask, serving, now)
+            await self._hot.fetch(sql("add_gates", self._schema), names)
+
+    async def _claim(
+        self, connection: Connection, given: Grant, ask: Ask, serving: Serving, now: datetime
+    ) -> Claimed | Dead | None:
+        # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
+        head: Any = await connection.fetchrow(sql("limited_head", self._schema), given.worker, given.claim)
+        if not head["alive"]:
+            return Dead()
+        if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
+            return None
+        due = head["next_due"]
+        if head["again"]:
+            rows: list[Any] = await connection.fetch(sql("claimed", self._schema), given.worker, given.claim)
+            again = Reader().jobs(rows)
+            again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
+            return self._claimed(head, again, due)
+        while due is not None and due <= micros(now):
+            count: int = await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH)
+            due = await connection.fetchval(f"SELECT min(available_at) FROM {self._schema}.jobs WHERE stage = 1")
+            if count < MAX_BATCH:
+                break
+        dealt = await self._deal(connection, ask, serving, now)
+        places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
+        reader = Reader()
+        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, list(places))]
+        jobs.sort(key=lambda job: places[job.seq])
+        await self._spend(connection, dealt, now)
+        soon: list[int] = [] if due is None else [due]
+        if dealt.next_permit is not None:
+            soon.append(micros(dealt.next_permit))
+        if len(jobs) < len(places):  # others took some of it: worth asking again at once
+            soon = [micros(now)]
+        return self._claimed(head, jobs, min(soon, default=None))
+
+    async def _deal(self, connection: Connection, ask: Ask, serving: Serving, now: datetime) -> Dealt:
+        spent: list[Any] = await connection.fetch(f"SELECT name, data FROM {self._schema}.spent")
+        held: list[Any] = await connection.fetch(sql("usage", self._schema))
+        depth = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10))
+        while True:
+            lines = await self._lines(connection, ask, serving, depth, now)
+            groups = [(_group(serving, line), entries) for line, entries in lines.items()]
+            dealt = deal(groups, ask, now, self._rules, serving.limits, usage_of(held, spent))
+            taken = {entry.seq for entry in dealt.taken}
+            # Of a line that was read in part, all may be wanted: then what is behind it matters, too.
+            cut = any(len(one) == depth and all(entry.seq in taken for entry in one) for one in lines.values())
+            if not cut or len(dealt.taken) >= ask.n or depth >= ask.n:
+                return dealt
+            depth = min(depth * 8, ask.n)
+
+    async def _lines(
+        self, connection: Connection, ask: Ask, serving: Serving, depth: int, now: datetime
+    ) -> dict[_Line, list[Entry]]:
+        """What is in line, up to so many of each line and each key."""
+        most = [min(serving.limits.task(group.task).max_per_key or depth, depth) for group in serving.groups]
+        rows = await connection.fetch(sql("in_line", self._schema), serving.lines, depth, most)
+        lines: dict[_Line, list[Entry]] = {}
+        at = micros(now)
+        for place, key, seq, rank, arrived_at, losses, act_by in rows:
+            entry = Entry(seq, rank, moment(arrived_at), losses, act_by is not None and act_by <= at)
+            lines.setdefault((place - 1, key), []).append(entry)
+        return lines
+
+    async def _give(self, connection: Connection, given: Grant, seqs: list[int]) -> list[Any]:
+        if not seqs:
+            return []
+        accepted = None if given.accepted_at is None else micros(given.accepted_at)
+        times = (micros(given.assigned_at), accepted, micros(given.act_by))
+        text = sql("give", self._schema)
+        return await connection.fetch(text, seqs, given.worker, given.claim, given.status.value, *times)
+
+    async def _spend(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
+        if not dealt.spent:
+            return
+        names, data, until = map(list, zip(*rows_of_spent(dealt.spent), strict=True))
+        await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
+
+    @staticmethod
+    def _claimed(head: Any, jobs: list[Job], due: int | None) -> Claimed:
+        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], None if due is None else moment(due))
+
+
+def _gates(serving: Serving) -> list[str]:
+    """What must be held while this ask is dealt: one for each task, queue and rate that is limited."""
+    names: set[str] = set()
+    limits: Limits = serving.limits
+    for group in serving.groups:
+        if limits.task(group.task).limited:
+            names.add(f"task:{group.task}")
+        if limits.queue(group.queue).limited:
+            names.add(f"queue:{group.queue}")
+        names |= {f"rate:{name}" for name in (*limits.queue(group.queue).rates, *limits.task(group.task).rates)}
+    return sorted(names)
+
+
+def _group(serving: Serving, line: _Line) -> Group:
+    place, key = line
+    group = serving.groups[place]
+    return group if key is None else Group(group.queue, group.task, key)

@@ -1,0 +1,16 @@
+-- Give these jobs, unless others are just taking them. $1 seqs, $2 worker, $3 request, $4 status, $5 the moment, $6
+-- accepted_at, $7 act_by
+WITH picked AS MATERIALIZED (
+  SELECT ctid FROM {schema}.jobs WHERE seq = ANY ($1::bigint[]) AND stage IN (2, -1) ORDER BY seq FOR UPDATE SKIP LOCKED
+),
+given AS (
+  UPDATE {schema}.jobs j
+  SET status = $4, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $2, claim = $3, assigned_at = $5,
+    accepted_at = $6, act_by = $7, updated_at = $5, unnamed = 0
+  WHERE j.ctid = ANY (ARRAY(SELECT ctid FROM picked))
+  RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
+    j.error
+)
+SELECT j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, b.payload, b.spec,
+  j.result, j.error
+FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b
