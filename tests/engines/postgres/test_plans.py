@@ -178,6 +178,11 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "lease": set(),
     "unlease": {"leases_pkey"},
     "insert": set(),
+    "in_line": {"ready", "turns"},
+    "usage": {"held"},
+    "give": {"jobs_pkey", "bodies_pkey"},
+    "gates": {"gates_pkey"},
+    "limited_head": {"workers_pkey", "held", "due"},
     "claim of one line": {"ready", "held", "due", "fragile", "workers_pkey", "bodies_pkey"},
     "claim of many lines": {"ready", "held", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
 }
@@ -190,7 +195,7 @@ def statement(verb: str, schema: str) -> str:
 
 def check_hot(verb: str, plan: Node) -> None:
     # All that is held is looked at, by whom it may be.
-    check_plan(plan, HOT_STATEMENTS[verb], frozenset({"held"}) if verb == "overdue" else frozenset())
+    check_plan(plan, HOT_STATEMENTS[verb], frozenset({"held"}) if verb in ("overdue", "usage") else frozenset())
     for node in plan.all():
         if node.index == "ready":
             assert "line" in node.sought, node
