@@ -9,7 +9,7 @@ import headrace
 
 EXPORTS = """
 App Task Tasks Draft Job JobHandle Context Retry Cron Every Continuous JobOptions Status Snooze GiveUp RetryLater
-HeadraceError JobFailed JobCancelled ResultTimeout InvalidPayload Duplicate
+HeadraceError JobFailed JobCancelled ResultTimeout InvalidPayload Duplicate Stream
 """
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from headrace.handle import JobHandle
     from headrace.options import JobOptions
+    from headrace.stream import Stream
     from headrace.task import Task
     from headrace.tasks import Tasks
     from headrace.worker.context import Context
@@ -50,6 +51,7 @@ __all__ = [
     "RetryLater",
     "Snooze",
     "Status",
+    "Stream",
     "Task",
     "Tasks",
 ]
@@ -66,6 +68,7 @@ _ELSEWHERE = {
     "JobOptions": "options",
     "Retry": "core.retry",
     "Status": "core.status",
+    "Stream": "stream",
     "Task": "task",
     "Tasks": "tasks",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any, Unpack
@@ -13,6 +13,7 @@ from uuid import UUID
 from headrace import admin, jobs
 from headrace.admin import QueueInfo, Stats, TaskInfo
 from headrace.clock import Clock
+from headrace.core.entry import LogLine
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds, seconds
@@ -225,6 +226,15 @@ class App(Hooked, Scheduling):
     async def explain(self, id: UUID | str) -> str:
         """Why the job stands where it stands; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
+    def logs(
+        self, id: UUID | str, *, follow: bool = False, attempt: int | None = None
+    ) -> AsyncGenerator[LogLine, None]:
+        """What the job's handler said to ``logging``, oldest first; ``follow``: also what it will say, until it ended.
+
+        :raises JobNotFound:
+        """
+        return jobs.logs(self.session, as_id(id), follow, attempt)
+
 
     async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
         """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""

@@ -9,7 +9,7 @@ HeadraceError
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
-├ JobFailed, JobCancelled
+├ JobFailed, JobCancelled, StreamRestarted
 ├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
@@ -64,6 +64,7 @@ __all__ = [
     "Snooze",
     "Stale",
     "Stopped",
+    "StreamRestarted",
     "SyncInAsync",
     "TransitionRefused",
     "Unavailable",
@@ -204,6 +205,17 @@ class JobCancelled(HeadraceError):
     def __init__(self, job: Job) -> None:
         super().__init__(f"job {job.id} of task {job.task!r} was cancelled ({job.reason})")
         self.job = job
+
+
+class StreamRestarted(HeadraceError):
+    """A new attempt began the stream anew; what was read so far came from an attempt that does not count."""
+
+    def __init__(self, id: UUID, attempt: int) -> None:
+        super().__init__(
+            f"the stream of job {id} began anew with attempt {attempt}: drop what was read and read it again, or use"
+            " items(), which marks where that happens"
+        )
+        self.id, self.attempt = id, attempt
 
 
 class TransitionRefused(HeadraceError):

@@ -7,18 +7,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from uuid import UUID
 
+import msgspec
+
+from headrace.core.entry import LogLine
 from headrace.core.job import Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
 from headrace.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.stream import Stream, StreamItem
 
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.handler import Handler
 
-__all__ = ["JobHandle", "as_id"]
+__all__ = ["JobHandle", "StreamHandle", "as_id"]
 
 R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 class JobHandle(Generic[R_co]):
@@ -121,6 +126,20 @@ class JobHandle(Generic[R_co]):
             self.last = job
             yield job
 
+    def stream(self, start: int | StreamItem[Any] = 0) -> Stream[Any]:
+        """The items of its stream, from the first, and those still to come; the job goes on whether or not they are
+        read. ``start``: how many to leave out, or the last ``StreamItem`` read: then a new attempt since is noticed.
+        """
+        return Stream(lambda: self._app.lanes.tails, self.id, self._decode_item, start)
+
+    def _decode_item(self, text: str) -> Any:
+        handler = self._handler or (None if self.last is None else self._app.handlers.get(self.last.task))
+        return msgspec.json.decode(text) if handler is None else handler.decode_item(text)
+
+    def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncIterator[LogLine]:
+        """What its handler said to ``logging``, oldest first; ``follow``: also what it will say, until the job ends."""
+        return self._app.logs(self.id, follow=follow, attempt=attempt)
+
     async def cancel(self, *, by: str | None = None) -> Job:
         """End it, or ask its worker to stop it; a second time changes nothing.
 
@@ -156,6 +175,16 @@ class JobHandle(Generic[R_co]):
         """Why it stands where it stands, in a few lines."""
         with self._in_store():
             return await self._app.explain(self.id)
+
+
+class StreamHandle(JobHandle[int], Generic[T_co]):
+    """A job that streams; ``T_co`` is what its items are, its result how many."""
+
+    __slots__ = ()
+
+    def stream(self, start: int | StreamItem[Any] = 0) -> Stream[T_co]:
+        """The items of its stream; see ``JobHandle.stream``."""
+        return super().stream(start)
 
 
 def as_id(id: UUID | str) -> UUID:

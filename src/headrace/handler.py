@@ -16,9 +16,11 @@ from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.rules import Rules
 from headrace.core.status import Status
-from headrace.errors import ConfigError, InvalidPayload, InvalidResult, NotSupported, PayloadTooLarge
+from headrace.core.stream import StreamRef, item_of_parameter, item_of_return
+from headrace.core.value import decode_value, encode_value
+from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
 
-__all__ = ["Handler", "Mode", "Policy"]
+__all__ = ["Handler", "Mode", "Policy", "return_codec"]
 
 Mode = Literal["async", "thread", "process"]
 
@@ -65,8 +67,10 @@ class Handler:
         """What is called around it, the outermost first."""
         self.callbacks: Mapping[Status, tuple[Callable[[Job], object], ...]] | None = None
         """What is called when the store has accepted that an attempt left its job in a status."""
-        self.direct = self.mode == "async"
-        """Whether a run is nothing but a call on the loop, as most are."""
+        self.streams = inspect.isasyncgenfunction(fn)
+        """Whether it yields items; its result is then how many."""
+        self.sources: dict[str, Codec] = {}
+        """The parameters that are streams of other jobs, and the codec of their items."""
         hints = _hints(fn)
         parameters = list(inspect.signature(fn).parameters.values())
         if parameters and parameters[0].name in ("self", "cls") and parameters[0].name not in hints:
@@ -79,15 +83,17 @@ class Handler:
         self._required = frozenset(one.name for one in self.parameters if one.required)
         # How many positional arguments are all it takes; never, if some must be given by name.
         self._complete = len(self._positional) if self._required <= set(self._positional) else -1
-        self.returns = _hint(hints, "return")
+        self.returns = item_of_return(_hint(hints, "return")) if self.streams else _hint(hints, "return")
+        """What it returns; of a stream, what its items are."""
+        self.direct = False
+        """Whether a run is nothing but a call on the loop, as most are."""
+        self.surround(())
         try:
             self._payload = RecordCodec(self.name, self.parameters)
         except Unsupported as error:
             raise ConfigError(f"task {self.name!r}: {error}") from None
-        try:
-            self._result = Codec(self.returns)
-        except Unsupported as error:
-            raise ConfigError(f"task {self.name!r}: return annotation: {error}") from None
+        self._item = self._codec(self.returns, "return annotation")
+        self._result = Codec(int) if self.streams else self._item
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.mode}) at {self.place}>"
@@ -109,12 +115,28 @@ class Handler:
             raise ConfigError(f"task {self.name!r}: parameter {str(one)!r} {why}; {message}")
         if _is_context(one, hints):
             raise ConfigError(f"task {self.name!r}: the Context must be the first parameter, not {one.name!r}")
-        return Parameter(one.name, _hint(hints, one.name), one.default is one.empty, one.default)
+        hint = _hint(hints, one.name)
+        if (item := item_of_parameter(hint)) is not None:
+            if self.mode != "async":
+                raise NotSupported(f"task {self.name!r}: only a coroutine function can read the stream {one.name!r}")
+            self.sources[one.name], hint = self._codec(item, f"parameter {one.name!r}"), StreamRef
+        return Parameter(one.name, hint, one.default is one.empty, one.default)
+
+    def _codec(self, annotation: Any, what: str) -> Codec:
+        try:
+            return Codec(annotation)
+        except Unsupported as error:
+            raise ConfigError(f"task {self.name!r}: {what}: {error}") from None
 
     def surround(self, middleware: Sequence[Callable[..., Awaitable[Any]]]) -> None:
         """Be called through these, the outermost first."""
         self.middleware = tuple(middleware)
-        self.direct = self.mode == "async" and not middleware
+        self.direct = self.mode == "async" and not middleware and not self.flows
+
+    @property
+    def flows(self) -> bool:
+        """Whether it yields a stream, or reads one."""
+        return self.streams or bool(self.sources)
 
     # -- payloads
 
@@ -155,6 +177,9 @@ class Handler:
             text = self._payload.encode(arguments)
         except Misfit as error:
             raise InvalidPayload(self.name, error.message, error.path or None) from None
+        if self.sources:
+            referred = {name: value.reference() for name, value in arguments.items() if hasattr(value, "reference")}
+            arguments = {**arguments, **referred}
         return self._sized(text)
 
     def check(self, payload_text: str) -> None:
@@ -195,26 +220,30 @@ class Handler:
 
         :raises InvalidResult: not JSON, not what the return annotation says, or too large
         """
-        try:
-            text = self._result.encode(value)
-        except Misfit as error:
-            where = f" at {error.path}" if error.path else ""
-            raise InvalidResult(f"{self.name}: result{where}: {error.message}") from None
-        size = len(text) if text.isascii() else len(text.encode())
-        if size > _RULES.result_limit:
-            raise InvalidResult(f"{self.name}: the result is {size} bytes, at most {_RULES.result_limit}")
-        return text
+        return encode_value(self._result, value, f"{self.name}: result")
+
+    def encode_item(self, value: Any) -> str:
+        """One item of its stream as JSON text; raises like ``encode_result``."""
+        return encode_value(self._item, value, f"{self.name}: item")
 
     def decode_result(self, text: str) -> Any:
         """The result in the type of the return annotation.
 
         :raises InvalidResult: stored by another version of the function, of another type
         """
-        try:
-            return self._result.decode(text)
-        except Misfit as error:
-            where = f" at {error.path}" if error.path else ""
-            raise InvalidResult(f"{self.name}: stored result{where}: {error.message}") from None
+        return decode_value(self._result, text, f"{self.name}: stored result")
+
+    def decode_item(self, text: str) -> Any:
+        """One item of its stream in the type of the annotation; raises like ``decode_result``."""
+        return decode_value(self._item, text, f"{self.name}: stored item")
+
+
+def return_codec(fn: Callable[..., Any]) -> Codec:
+    """The codec of what a function returns, by its annotation; :raises ConfigError: that has no JSON form"""
+    try:
+        return Codec(_hint(_hints(fn), "return"))
+    except Unsupported as error:
+        raise ConfigError(f"{getattr(fn, '__qualname__', fn)!r}: return annotation: {error}") from None
 
 
 def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, ...]:
@@ -229,10 +258,10 @@ def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mode(fn: Callable[..., Any], name: str, run_in: str | None) -> Mode:
-    if inspect.isasyncgenfunction(fn) or inspect.isgeneratorfunction(fn):
-        raise NotSupported(f"task {name!r} is a generator: streaming tasks are not in this version")
+    if inspect.isgeneratorfunction(fn):
+        raise NotSupported(f"task {name!r} is a plain generator: only `async def` functions stream what they yield")
     # Of an object that can be called, the method is what may be a coroutine function.
-    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+    is_async = any(map(inspect.iscoroutinefunction, (fn, type(fn).__call__))) or inspect.isasyncgenfunction(fn)
     if run_in is None:
         return "async" if is_async else "thread"
     if run_in != "process":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -14,6 +15,7 @@ from headrace import within
 from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.codec import Codec, Misfit
+from headrace.core.entry import BEGIN, Kind, LogLine
 from headrace.core.explain import explain as tell
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.query import Filter, Page, as_seen
@@ -29,7 +31,7 @@ from headrace.errors import (
     PayloadTooLarge,
 )
 from headrace.handle import JobHandle
-from headrace.options import TEMPLATE, check_options, fill_template, merged
+from headrace.options import check_options, fill_templates, merged
 from headrace.registry import check_payload, warn_unregistered
 from headrace.session import Session
 from headrace.worker.context import Context
@@ -37,7 +39,7 @@ from headrace.worker.context import Context
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["act", "draft_by_name", "explain", "get", "jobs", "rerun", "resolve", "submit", "submit_many"]
+__all__ = ["act", "draft_by_name", "explain", "get", "jobs", "logs", "rerun", "resolve", "submit", "submit_many"]
 
 R = TypeVar("R")
 
@@ -129,11 +131,9 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)
-    if TEMPLATE in whole:
-        properties: dict[str, Any] = doc.schema.get("properties", {})
-        known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
-        whole["dedup"] = fill_template(whole[TEMPLATE], known | plain)
-    return Draft(app, app.new_id(), doc.name, text, whole)
+    properties: dict[str, Any] = doc.schema.get("properties", {})
+    known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
+    return Draft(app, app.new_id(), doc.name, text, fill_templates(whole, lambda: known | plain))
 
 
 def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
@@ -175,6 +175,17 @@ async def jobs(
         raise ConfigError(f"{error}: statuses are {', '.join(Status)}") from None
     filter = Filter(status=statuses, **others)
     return await session.engine.find(filter, session.host.clock.now(), limit, cursor)
+
+
+async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:
+    """The lines of a job's log, of one attempt or of all."""
+    after = BEGIN if attempt is None else (attempt, BEGIN[1])
+    async with aclosing(session.lanes.tails.follow(id, Kind.LOG, after, wait=follow)) as following:
+        async for entries, _ in following:
+            for entry in entries:
+                if attempt is not None and entry.attempt != attempt:
+                    return
+                yield LogLine.of(entry)
 
 
 async def explain(session: Session, id: UUID) -> str:

@@ -15,19 +15,29 @@ import msgspec
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.draft import Draft
-from headrace.errors import ConfigError, EngineError, InvalidPayload, JobNotFound, TransitionRefused
-from headrace.handle import JobHandle, as_id
+from headrace.core.stream import StreamRef
+from headrace.errors import (
+    ConfigError,
+    EngineError,
+    InvalidPayload,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    TransitionRefused,
+)
+from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.middleware import Hooks
-from headrace.options import TEMPLATE, JobOptions, check_options, fill_template, merged
+from headrace.options import JobOptions, check_options, fill_templates, merged
+from headrace.stream import Stream, StreamItem
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.tasks import Tasks
 
-__all__ = ["AsyncTask", "PlainTask", "Task"]
+__all__ = ["AsyncTask", "PlainTask", "StreamTask", "Task"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -156,10 +166,11 @@ class Task(Generic[P, R_co]):
             handle = await asyncio.shield(submitting)
             return await handle.result()
         except asyncio.CancelledError:
-            await asyncio.shield(self._abandon(submitting, draft.id))
+            await asyncio.shield(self.abandon(submitting, draft.id))
             raise
 
-    async def _abandon(self, submitting: asyncio.Future[JobHandle[R_co]], id: UUID) -> None:
+    async def abandon(self, submitting: asyncio.Future[JobHandle[Any]], id: UUID) -> None:
+        """Cancel a job whose owner left, once it is there."""
         # A write under way cannot be called back: the job is cancelled when it is there. A duplicate is not ours and
         # has another id.
         await asyncio.wait([submitting])
@@ -206,3 +217,64 @@ class PlainTask(Task[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function here, with a Context that leads nowhere if it takes one."""
         return cast("R_co", super().__call__(*args, **kwargs))
+
+
+class StreamTask(Task[P, int], Generic[P, T_co]):
+    """A task whose function is an asynchronous generator: its items are kept as they come, its result is their number.
+
+    ``T_co`` is what the items are.
+    """
+
+    async def submit(self, *args: P.args, **kwargs: P.kwargs) -> StreamHandle[T_co]:
+        """Store a job that streams what the function yields; durable when this returns. Raises like any submit."""
+        return _streaming(await super().submit(*args, **kwargs), self)
+
+    def handle(self, id: UUID | str) -> StreamHandle[T_co]:
+        """A job of this task by its id; nothing is looked up yet."""
+        return StreamHandle(self.app, as_id(id), handler=self.handler)
+
+    def stream(self, *args: P.args, **kwargs: P.kwargs) -> Stream[T_co]:
+        """Submit, and read the items while it runs. Whoever reads owns the job: to stop reading cancels it.
+
+        Nothing is submitted before the first item is asked for.
+        """
+        return _Owned(self, self.draft(*args, **kwargs))
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T_co]:
+        """Call the function here, with a Context that leads nowhere if it takes one."""
+        return cast("AsyncIterator[T_co]", super().__call__(*args, **kwargs))
+
+
+class _Owned(Stream[T_co]):
+    """The stream of a job that is submitted when it is read, and cancelled when that is left off."""
+
+    def __init__(self, task: StreamTask[Any, T_co], draft: Draft[int]) -> None:
+        if draft.options.get("connection") is not None:
+            raise ConfigError("connection: stream reads the items, and there is no job to run before the commit")
+        super().__init__(lambda: task.app.lanes.tails, draft.id, task.handler.decode_item)
+        self._task, self._draft = task, draft
+
+    def reference(self) -> StreamRef:
+        raise InvalidPayload(
+            self._task.name, "a stream that is passed on must be of a job: (await submit(...)).stream()"
+        )
+
+    async def _read(self) -> AsyncGenerator[StreamItem[T_co] | int, None]:
+        submitting, over = asyncio.ensure_future(self._draft.submit()), False
+        try:
+            self.id = (await asyncio.shield(submitting)).id  # of another job, if the dedup key was taken
+            async with aclosing(super()._read()) as found:
+                try:
+                    async for item in found:
+                        yield item
+                    over = True
+                except (JobFailed, JobCancelled):
+                    over = True
+                    raise
+        finally:
+            if not over:
+                await asyncio.shield(self._task.abandon(submitting, self._draft.id))
+
+
+def _streaming(handle: JobHandle[int], task: StreamTask[Any, T_co]) -> StreamHandle[T_co]:
+    return StreamHandle(task.app, handle.id, last=handle.last, duplicate=handle.duplicate, handler=task.handler)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
 from headrace.core.schedule import Continuous, Cron, Every
@@ -10,8 +10,8 @@ from headrace.errors import ConfigError, DuplicateTask, NotBound
 from headrace.handler import Handler, Policy
 from headrace.host import Host
 from headrace.middleware import HOOKS, Hooks, own_hooks
-from headrace.options import TEMPLATE, JobOptions, TaskOptions, check_options, check_template, merged
-from headrace.task import AsyncTask, PlainTask, Task
+from headrace.options import TEMPLATES, JobOptions, TaskOptions, check_options, check_templates, merged
+from headrace.task import AsyncTask, PlainTask, StreamTask, Task
 from headrace.worker.context import Context
 from headrace.worker.resources import Maker, Resource
 
@@ -44,6 +44,18 @@ class Decorator:
     def __call__(  # type: ignore[overload-overlap]
         self, fn: Callable[Concatenate[_Probe, ...], Coroutine[Any, Any, R]], /
     ) -> AsyncTask[..., R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[Concatenate[_Probe, ...], AsyncIterator[R]], /
+    ) -> StreamTask[..., R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[Concatenate[Context, P], AsyncIterator[R]], /
+    ) -> StreamTask[P, R]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[P, AsyncIterator[R]], /
+    ) -> StreamTask[P, R]: ...
+    @overload
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
@@ -175,10 +187,9 @@ class Tasks:
         _check_schedule(handler, checked)
         if isinstance(handler.policy.schedule, Continuous):
             checked = {"timeout": None} | checked  # a run may take as long as it likes, unless it is told otherwise
-        if TEMPLATE in checked:
-            check_template(checked[TEMPLATE], [one.name for one in handler.parameters])
-        kind = AsyncTask if handler.mode == "async" else PlainTask
-        task: Task[Any, Any] = kind(self, handler, checked, own_hooks(options))
+        check_templates(checked, [one.name for one in handler.parameters])
+        kind = StreamTask if handler.streams else AsyncTask if handler.mode == "async" else PlainTask
+        task: Task[Any, Any] = kind(self, handler, checked, hooks)
         _set_policy(task, {} if self._app is None else self._app.defaults)
         self._register.add(task)
         return task

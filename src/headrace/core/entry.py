@@ -9,7 +9,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["BEGIN", "Append", "Cursor", "Entry", "Kept", "Kind"]
+__all__ = ["BEGIN", "Append", "Cursor", "Entry", "Kept", "Kind", "LogLine", "log_data"]
 
 Cursor = tuple[int, int]
 """An attempt and a number: how far somebody has read."""
@@ -42,6 +42,30 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     def cursor(self) -> Cursor:
         """Where reading goes on behind it."""
         return (self.attempt, self.number)
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line of a job's log."""
+
+    at: datetime
+    attempt: int
+    number: int
+    level: str
+    logger: str
+    message: str
+
+    @classmethod
+    def of(cls, entry: Entry) -> LogLine:
+        """The line that an entry holds."""
+        return cls(entry.at, entry.attempt, entry.number, *_line(entry.data))
+
+
+_line = msgspec.json.Decoder(tuple[str, str, str]).decode
+
+
+def log_data(level: str, logger: str, message: str) -> str:
+    """What an entry holds of a line."""
+    return msgspec.json.encode((level, logger, message)).decode()
 
 
 class Append(msgspec.Struct, frozen=True):

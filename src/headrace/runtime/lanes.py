@@ -11,12 +11,14 @@ from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
 from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.errors import Duplicate, JobNotFound, Unavailable
 from headrace.host import Host
 from headrace.runtime.batcher import MAX_ROWS, Batcher, Ticket
+from headrace.runtime.tails import Tails
 
 __all__ = ["Lanes"]
 
@@ -52,8 +54,16 @@ def _change_number(change: Change) -> int:
     return change.job.id.int
 
 
+def _append_weight(append: Append) -> int:
+    return sum(_ROW + len(entry.data) for entry in append.entries)
+
+
+def _append_id(append: Append) -> UUID:
+    return append.job
+
+
 class Lanes:
-    """The writers of one session. Submits, keyed submits, finishes and acts never wait for one another."""
+    """The writers of one session. Submits, keyed submits, finishes, acts and appends never wait for one another."""
 
     def __init__(self, engine: Engine, host: Host, *, patience: float = 30.0) -> None:
         self.engine, self.host = engine, host
@@ -93,6 +103,11 @@ class Lanes:
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, a Hold writes one at a time; those of different jobs may be written in any order.
         self._finishes, self._acts = changes("finishes", None, flights=2), changes("changes", patience)
+        self._appends: Batcher[Append, Kept] = Batcher(
+            self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id
+        )
+        self.tails = Tails(engine, host)
+        """How what runs added is read again."""
 
     # -- submits
 
@@ -173,10 +188,31 @@ class Lanes:
             job = verdict.job
         raise Unavailable(f"job {id} changed {_TRIES} times while a decision about it was being written")
 
+    # -- what runs add to their jobs
+
+    async def append(self, append: Append) -> bool:
+        """Keep entries of a job; False if it has another owner. One write of a job at a time is its owner's to see to.
+
+        :raises Unstorable: the store refuses them
+        """
+        pause = _FIRST_PAUSE
+        while (kept := await self._appends.put(append)) == "busy":
+            await self.host.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+        return kept == "kept"
+
+    async def _append(self, appends: list[Append]) -> list[Kept]:
+        answers = await self.engine.append(appends, self.host.clock.now())
+        if self.engine.bus.wanted(Topic.ENTRIES):
+            kept = (str(one.job) for one, answer in zip(appends, answers, strict=True) if answer == "kept")
+            if names := tuple(kept):
+                self.engine.bus.send(Hint(Topic.ENTRIES, names))
+        return answers
+
     async def close(self) -> None:
         """Write what is waiting and answer everybody."""
         # All at once: a store that is away is waited for once, not once for each lane.
-        lanes = (self._plain, self._keyed, self._blocked, self._acts, self._finishes)
+        lanes = (self._plain, self._keyed, self._blocked, self._acts, self._finishes, self._appends)
         await asyncio.gather(*(lane.close() for lane in lanes))
 
     def _stamped(self, change: Change) -> Change:

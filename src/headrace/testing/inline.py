@@ -23,9 +23,11 @@ from headrace.runtime.lanes import Lanes
 from headrace.sync import refuse_in_loop, run_on
 from headrace.worker.callbacks import tell
 from headrace.worker.context import Context, Voice
+from headrace.worker.logs import caught_logs
 from headrace.worker.pools import ThreadPool
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.runner import call
+from headrace.worker.scribe import Scribe
 
 __all__ = ["Inline"]
 
@@ -42,10 +44,19 @@ class _Reports(Voice):
 
     def __init__(self, resources: Resources) -> None:
         self.last: Progress | None = None
+        self.writer: Scribe | None = None
+        """Of what the run adds to its job."""
         self._resources = resources
 
     def report(self, report: Progress) -> None:
         self.last = report
+
+    def log(self, data: str) -> None:
+        if self.writer is not None:
+            self.writer.log(data)
+
+    def scribe(self) -> Scribe | None:
+        return self.writer
 
     def resource(self, resource: Resource[T]) -> T:
         return self._resources.get(resource)
@@ -153,7 +164,10 @@ class Inline:
         except TransitionRefused:
             return  # cancelled between claim and start
         ctx = Context(job, job.attempt, job.started_at or job.updated_at, voice)
-        ending = await self._call(ctx, job)
+        voice.writer = Scribe(self.lanes, job.attempt, lambda: _now(job), asyncio.get_running_loop())
+        with caught_logs():
+            ending = await self._call(ctx, job)
+        await voice.writer.finish()
         last = voice.last
         if last is not None:
             await self._write(job, lambda job, now: progress(job, now, last))
@@ -190,3 +204,7 @@ class Inline:
 
         job = await self.lanes.decide(ours.id, still)
         return job if written else None
+
+
+async def _now(job: Job) -> Job:
+    return job

@@ -26,8 +26,10 @@ from headrace.core.outcome import Ending, Failed, Released
 from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
 from headrace.worker.context import Context, Stopping, Voice
+from headrace.worker.logs import caught_logs
 from headrace.worker.perform import perform
 from headrace.worker.resources import Resource
+from headrace.worker.scribe import Scribe
 
 __all__ = ["Children"]
 
@@ -56,6 +58,12 @@ class _Report(msgspec.Struct, tag="report"):
     progress: Progress
 
 
+class _Log(msgspec.Struct, tag="log"):
+    """A line for the log of the job."""
+
+    data: str
+
+
 class _End(msgspec.Struct, tag="end"):
     """What the run came to."""
 
@@ -64,7 +72,7 @@ class _End(msgspec.Struct, tag="end"):
 
 _encode = msgspec.json.encode
 _to_child = msgspec.json.Decoder(_Run | _Stop)
-_to_parent = msgspec.json.Decoder(_Report | _End)
+_to_parent = msgspec.json.Decoder(_Report | _Log | _End)
 
 
 class _Child:
@@ -90,6 +98,8 @@ class _Child:
                 match _to_parent.decode(self._pipe.recv_bytes()):
                     case _Report(progress):
                         ctx.voice.report(progress)
+                    case _Log(data):
+                        ctx.voice.log(data)
                     case _End(ending):
                         return ending
         except (EOFError, OSError):
@@ -217,7 +227,7 @@ def _main(pipe: Connection) -> None:
     current: list[Context] = []
     lock = threading.Lock()
 
-    def send(message: _Report | _End) -> None:
+    def send(message: _Report | _Log | _End) -> None:
         with lock:
             pipe.send_bytes(_encode(message))
 
@@ -236,18 +246,28 @@ def _main(pipe: Connection) -> None:
             os._exit(0)  # the parent is gone: whatever runs here belongs to nobody
 
     threading.Thread(target=listen, daemon=True).start()
-    while True:
-        send(_End(_perform(*requests.get())))
+    with caught_logs():
+        while True:
+            send(_End(_perform(*requests.get())))
 
 
 class _Piped(Voice):
     """Heard by the parent."""
 
-    def __init__(self, send: Callable[[_Report], None]) -> None:
+    def __init__(self, send: Callable[[_Report | _Log], None]) -> None:
         self._send = send
 
     def report(self, report: Progress) -> None:
         self._send(_Report(report))
+
+    def log(self, data: str) -> None:
+        self._send(_Log(data))
+
+    def scribe(self) -> Scribe | None:
+        raise NotSupported(
+            "steps are written by the worker, and this handler runs in a child of it"
+            ' (run_in="process"): leave run_in out'
+        )
 
     def resource(self, resource: Resource[T]) -> T:
         raise NotSupported(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -50,8 +50,11 @@ class Completing:
     about the job: it would wait for the user.
     """
 
-    def __init__(self, hold: Hold, loop: asyncio.AbstractEventLoop) -> None:
-        self._hold, self._loop = hold, loop
+    def __init__(
+        self, hold: Hold, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """``flush`` has what the run added to its job written."""
+        self._hold, self._loop, self._flush = hold, loop, flush
         self._lanes = hold.lanes
         self._engine, self._host = hold.lanes.engine, hold.lanes.host
         self._enlisted: Enlisted | None = None
@@ -132,6 +135,8 @@ class Completing:
         """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
         waited for, unless it waits for that very transaction."""
         hold = self._hold
+        if self._flush is not None and not enlisted.exclusive:
+            await self._flush()  # nothing can be added to a job that is completed
         if self._settling is not None:  # of a transaction before this one
             await asyncio.shield(self._settling)
         self._enlisted, self._change = enlisted, None

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 from uuid import UUID
 
 from headrace.core.job import Job, Progress
 from headrace.errors import NoContext, NotOpen, NotSupported, Stopped
 from headrace.worker.resources import Resource
+from headrace.worker.steps import run_step, run_step_blocking
+
+if TYPE_CHECKING:
+    from headrace.worker.scribe import Scribe
 
 __all__ = ["Completer", "Context", "Stopping", "Transaction", "Voice"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
@@ -68,6 +73,16 @@ class Voice:
 
     def acted(self) -> None:
         """The handler did what others can see: that it was started must then be on record, too."""
+
+    def log(self, data: str) -> None:
+        """A line for the log of the job."""
+
+    def scribe(self) -> Scribe | None:
+        """What writes down what the run adds to its job; None: nothing does.
+
+        :raises NotSupported: it cannot be reached from here
+        """
+        return None
 
     def completer(self) -> Completer:
         """What ends the run within a transaction.
@@ -173,6 +188,39 @@ class Context:
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
         await self.voice.flush()
+
+    @overload
+    async def step(
+        self, name: str, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+    @overload
+    async def step(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    async def step(self, name: str, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, keep its result with the job, and return it: durable when this returns.
+
+        A later attempt is given what was kept, and the function is not called again. A plain function is called in a
+        thread. The name tells the step from the others of this job; a step that raised may be tried again.
+
+        :raises ConfigError: the name was there before in this attempt
+        :raises InvalidResult: the result is not JSON, or not what the function promised
+        :raises Stopped: the run should stop, or the job has another owner by now
+        """
+        return await run_step(self, name, fn, args, kwargs)
+
+    def step_sync(self, name: str, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """``step`` for plain handlers: the function is called on this very thread; raises the same."""
+        value: T = run_step_blocking(self, name, fn, args, kwargs)
+        return value
+
+    @property
+    def stream_position(self) -> int:
+        """How many items of this job's stream earlier attempts have kept. A generator that asks for it, before its
+        first item, says that it goes on behind them; one that does not begins the stream anew."""
+        if (scribe := self.voice.scribe()) is None:
+            return 0
+        scribe.resumes = True
+        return scribe.position
 
     def resource(self, resource: Resource[T]) -> T:
         """What the resource yielded when the worker opened it: ``pool = ctx.resource(db)``; from any thread.

@@ -92,6 +92,12 @@ class Hold:
 
         self.write(decide, then)
 
+    async def recorded(self) -> bool:
+        """Wait until the start, and whatever was to be written before it, is on record; if the job is ours."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.write_start(lambda stored: None if future.done() else future.set_result(stored))
+        return await future
+
     def write_finish(self, ending: Ending, at: datetime, then: Then) -> None:
         """Record what the run came to, and the start with it if that was left out."""
         host, rules = self.lanes.host, self.lanes.engine.rules

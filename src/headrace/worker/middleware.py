@@ -15,6 +15,7 @@ from headrace.worker.children import Children
 from headrace.worker.context import Context
 from headrace.worker.perform import raised
 from headrace.worker.pools import ThreadPool
+from headrace.worker.streaming import invoke
 
 __all__ = ["CallNext", "Middleware", "call_wrapped", "check_middleware"]
 
@@ -48,6 +49,8 @@ async def call_wrapped(
     """
 
     async def innermost() -> Any:
+        if handler.flows:
+            return await invoke(handler, ctx, job)
         if handler.mode == "async":
             kwargs = handler.decode(job.payload_text)
             return await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))

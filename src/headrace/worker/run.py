@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol, TypeVar
 
-from headrace.core.job import ErrorInfo, Progress
-from headrace.core.lifecycle import progress
+from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Completed, Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
 from headrace.host import Host
@@ -18,8 +18,10 @@ from headrace.worker.completing import Completing
 from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
+from headrace.worker.reporting import Reporter
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.runner import call, call_async
+from headrace.worker.scribe import Scribe
 
 __all__ = ["Place", "Run"]
 
@@ -27,9 +29,10 @@ _log = logging.getLogger("headrace.worker")
 
 T = TypeVar("T")
 
+_making = threading.Lock()
+
 _RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
 
-PROGRESS_EVERY = 0.25
 SHORT = 10.0
 """Seconds; a timer for each of many thousand jobs a second, nearly all of them cancelled, would be most of the cost."""
 STOP_PATIENCE = 5.0
@@ -70,9 +73,8 @@ class Run(Voice):
         "_completing",
         "_ctx",
         "_place",
-        "_report",
-        "_reported_at",
-        "_reporting",
+        "_reporter",
+        "_scribe",
         "_time_up_at",
         "_timers",
         "_why",
@@ -97,11 +99,10 @@ class Run(Voice):
         self._why: Stopping | None = None
         self._calling = False
         self._completing: Completing | None = None
+        self._scribe: Scribe | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
-        self._report: Progress | None = None
-        self._reported_at = float("-inf")
-        self._reporting = False
+        self._reporter: Reporter | None = None
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -154,10 +155,10 @@ class Run(Voice):
             except asyncio.CancelledError:
                 ending = self._cancelled()
             self._calling = False
-            if self._completing is not None and await self._completing.settle():
-                self._completed(ending)
-            else:
+            if self._completing is None and self._scribe is None:
                 self.conclude(ending)
+            else:
+                await self._wind_up(ending)
         except Exception as error:  # a fault of ours, not the handler's: it must not leave the job in our hands
             _log.exception("job %s: the run broke down", hold.job.id)
             self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {error}")))
@@ -172,9 +173,7 @@ class Run(Voice):
 
     async def _started_first(self) -> bool:
         """Make the start durable; False if the job turned out to be no longer ours to run."""
-        future: asyncio.Future[bool] = self._loop.create_future()
-        self.hold.write_start(lambda stored: None if future.done() else future.set_result(stored))
-        stored = await future
+        stored = await self.hold.recorded()
         if self.ending is not None:
             return False  # abandoned while the start was being written
         if not stored or self.hold.job.status is not Status.RUNNING:
@@ -184,6 +183,15 @@ class Run(Voice):
             return False
         self.hold.started_at = self.hold.job.started_at
         return True
+
+    async def _wind_up(self, ending: Ending) -> None:
+        """End the attempt, unless the handler has done so itself, and not before what it added is written."""
+        if self._completing is not None and await self._completing.settle():
+            self._completed(ending)
+            return
+        if self._scribe is not None:
+            await self._scribe.finish()
+        self.conclude(ending)
 
     def _cancelled(self) -> Ending:
         if self._why is not None:
@@ -245,8 +253,10 @@ class Run(Voice):
     def conclude(self, ending: Ending) -> None:
         """End the attempt, once."""
         if self.ending is None:
-            if self._report is not None and isinstance(ending, Failed | TimedOut):
-                self._write_progress()  # how far it came is worth keeping
+            if self._reporter is not None:
+                if isinstance(ending, Failed | TimedOut):
+                    self._reporter.write()  # how far it came is worth keeping
+                self._reporter.over = True
             self.ending = ending
             self.now = self._place.host.clock.now()
             self._place.concluded(self)
@@ -255,7 +265,7 @@ class Run(Voice):
     def completer(self) -> Completing:
         """What ends the job within a transaction of its handler's."""
         if self._completing is None:
-            self._completing = Completing(self.hold, self._loop)
+            self._completing = Completing(self.hold, self._loop, self._written)
         return self._completing
 
     def check_transaction(self) -> None:
@@ -271,6 +281,8 @@ class Run(Voice):
             _log.error("job %s was completed before its handler raised %s: %s%s", id, error.type, error.message, trace)
         if self.ending is None:
             self.ending = Completed(self.hold.job.result_text or "null")
+            if self._reporter is not None:
+                self._reporter.over = True
             self._place.concluded(self)
             self._settled(True)
 
@@ -289,6 +301,29 @@ class Run(Voice):
         """From the handler, on whatever thread."""
         return self._place.resources.get(resource)
 
+    # -- adding to the job
+
+    def scribe(self) -> Scribe:
+        """From the handler, on whatever thread; most have nothing to add, and none is made for them."""
+        if (scribe := self._scribe) is None:
+            with _making:
+                if (scribe := self._scribe) is None:
+                    attempt = 0 if self._ctx is None else self._ctx.attempt
+                    scribe = self._scribe = Scribe(self.hold.lanes, attempt, self._on_record, self._loop)
+        return scribe
+
+    def log(self, data: str) -> None:
+        """From the handler, on whatever thread."""
+        if self._calling and self.ending is None:
+            self.scribe().log(data)
+
+    async def _written(self) -> None:
+        if self._scribe is not None:
+            await self._scribe.flush()
+
+    async def _on_record(self) -> Job | None:
+        return self.hold.job if await self.hold.recorded() and self.hold.job.status is _RUNNING else None
+
     # -- reporting
 
     def acted(self) -> None:
@@ -300,38 +335,16 @@ class Run(Voice):
             self.hold.write_start()
 
     def report(self, report: Progress) -> None:
-        """From the handler, on whatever thread: the newest report waits for the loop to write it."""
-        fresh, self._report = self._report is None, report
-        if fresh:
-            self._loop.call_soon_threadsafe(self._schedule_progress)
-
-    def _schedule_progress(self) -> None:
-        if self._reporting:
-            return  # one at a time: what a slow store has not taken yet must not pile up before the end
-        since = self._loop.time() - self._reported_at
-        if since >= PROGRESS_EVERY:
-            self._write_progress()
-        else:
-            self._loop.call_later(PROGRESS_EVERY - since, self._write_progress)
-
-    def _write_progress(self) -> None:
-        report, self._report = self._report, None
-        if report is None or self.ending is not None:
-            return
-        self._reported_at, self._reporting = self._loop.time(), True
-        clock = self._place.host.clock
-        self.hold.write_start()
-        self.hold.write(lambda job: progress(job, clock.now(), report), self._reported)
-
-    def _reported(self, stored: bool) -> None:
-        self._reporting = False
-        if self._report is not None and stored:
-            self._schedule_progress()
+        """From the handler, on whatever thread."""
+        if (reporter := self._reporter) is None:
+            with _making:
+                if (reporter := self._reporter) is None:
+                    reporter = self._reporter = Reporter(self.hold, self._loop)
+        reporter.report(report)
 
     async def flush(self) -> None:
         """Wait until what was reported is stored."""
-        future: asyncio.Future[bool] = self._loop.create_future()
-        self._write_progress()
+        if self._reporter is not None:
+            self._reporter.write()
         # Behind the report in the job's own line of writes: when this is answered, the report is stored.
-        self.hold.write_start(lambda stored: None if future.done() else future.set_result(stored))
-        await future
+        await self.hold.recorded()

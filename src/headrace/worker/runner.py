@@ -12,6 +12,7 @@ from headrace.worker.context import Context
 from headrace.worker.middleware import call_wrapped
 from headrace.worker.perform import perform, raised
 from headrace.worker.pools import ThreadPool
+from headrace.worker.streaming import call_flowing
 
 __all__ = ["call", "call_async"]
 
@@ -26,6 +27,8 @@ async def call(
     """
     if handler.middleware:
         return await call_wrapped(handler, ctx, job, threads, children)
+    if handler.flows:
+        return await call_flowing(handler, ctx, job)
     if handler.mode == "async":
         return await call_async(handler, ctx, job)
     if threads is None:

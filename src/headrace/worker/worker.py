@@ -22,6 +22,7 @@ from headrace.worker.fetcher import Fetcher
 from headrace.worker.floor import Floor
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.hold import Hold
+from headrace.worker.logs import caught_logs
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.stats import WorkerStats
 
@@ -66,8 +67,7 @@ class Worker(Service):
         self._make_services, self._announce = services, announce
         self._resources = Resources(resources)
         self._floor = self._new_floor()
-        self._hurry, self._rebirth = asyncio.Event(), asyncio.Lock()
-        self._state = "starting"
+        self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
         self._fetcher: Fetcher | None = None
@@ -124,8 +124,9 @@ class Worker(Service):
                 return
             await self._register(self.id)
             try:
-                if self._announce is None or await self.unless_stopped(self._announce()):
-                    await self._serve()
+                with caught_logs():
+                    if self._announce is None or await self.unless_stopped(self._announce()):
+                        await self._serve()
             finally:
                 await self._leave()
         finally:

@@ -1,0 +1,88 @@
+"""Following what runs add to their jobs: by hints, and by asking when none come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from headrace.bus import Hint, Topic
+from headrace.core.entry import BEGIN, Cursor, Entry, Kind
+from headrace.core.job import Job
+from headrace.engine import MAX_BATCH, Engine
+from headrace.errors import JobNotFound, Unavailable
+from headrace.host import Host
+
+__all__ = ["Tails"]
+
+_FIRST, _LONGEST, _GROWTH = 0.02, 1.0, 1.6
+_TOPICS = frozenset({Topic.ENTRIES, Topic.ENDED})
+_log = logging.getLogger("headrace.tails")
+
+
+class Tails:
+    """Reads entries for one session; however many follow, they share one subscription."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self.engine, self._host = engine, host
+        self._ears: dict[UUID, set[asyncio.Event]] = {}
+        self._unlisten: Callable[[], None] | None = None
+
+    async def follow(
+        self, id: UUID, kind: Kind, after: Cursor = BEGIN, *, wait: bool = True
+    ) -> AsyncGenerator[tuple[list[Entry], Job | None], None]:
+        """The entries behind the cursor, in order, and those still to come until the job has ended (``wait`` false:
+        those that are there); with the last of them the job.
+
+        :raises JobNotFound: there is no such job (any more)
+        """
+        pause = _FIRST
+        with self._hearing(id) as news:
+            while True:
+                news.clear()
+                try:
+                    # In this order: what was added before the end is there when the end is.
+                    (job,) = await self.engine.get([id])
+                    entries = await self.engine.tail(id, kind, after)
+                except Unavailable as error:
+                    if not wait:
+                        raise
+                    _log.debug("job %s cannot be followed for now: %s", id, error)
+                    await self._host.sleep(_LONGEST)
+                    continue
+                if job is None:
+                    raise JobNotFound(id)
+                over = len(entries) < MAX_BATCH and (job.ended or not wait)
+                if entries:
+                    after, pause = entries[-1].cursor, _FIRST
+                if entries or over:
+                    yield entries, job if over else None
+                if over:
+                    return
+                if len(entries) < MAX_BATCH:
+                    await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
+                    pause = min(pause * _GROWTH, _LONGEST)
+
+    @contextmanager
+    def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:
+        """An event that hints about this job set."""
+        news = asyncio.Event()
+        self._ears.setdefault(id, set()).add(news)
+        if self._unlisten is None:
+            self._unlisten = self.engine.bus.listen(_TOPICS, self._hear)
+        try:
+            yield news
+        finally:
+            self._ears[id].discard(news)
+            if not self._ears[id]:
+                del self._ears[id]
+            if not self._ears and self._unlisten is not None:
+                unlisten, self._unlisten = self._unlisten, None
+                unlisten()
+
+    def _hear(self, hint: Hint) -> None:
+        for name in hint.names:
+            for news in self._ears.get(UUID(name), ()):
+                news.set()

@@ -1,0 +1,85 @@
+"""Catches what handlers say to ``logging``, without getting in the way of what else is done with it.
+
+Records are seen as they are made: a handler on the root logger would keep ``logging.basicConfig`` from doing anything,
+be removed by ``dictConfig``, and miss loggers that do not propagate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.core.entry import log_data
+from headrace.worker.context import Context
+
+__all__ = ["caught_logs"]
+
+MOST_CHARACTERS = 8192
+"""Of one line; what is longer is cut."""
+
+
+class _Catcher:
+    """Stands where ``logging`` makes its records, for as long as any worker of this process runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers = 0
+        self._before: Callable[..., logging.LogRecord] | None = None
+        """What makes the records, while this stands in front of it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = (self._before or logging.LogRecord)(*args, **kwargs)
+        ctx = Context.current_or_none()
+        if ctx is not None and self._workers and isinstance(record.name, str) and not _is_ours(record.name):
+            with contextlib.suppress(Exception):  # never the user's trouble
+                ctx.voice.log(log_data(record.levelname, record.name, _text(record)))
+        return record
+
+    def begin(self) -> None:
+        with self._lock:
+            self._workers += 1
+            if self._before is None:
+                self._before = logging.getLogRecordFactory()
+                logging.setLogRecordFactory(self)
+
+    def end(self) -> None:
+        with self._lock:
+            self._workers -= 1
+            # If somebody has put theirs in front meanwhile, it calls this one: stay, and pass everything on.
+            if not self._workers and logging.getLogRecordFactory() is self and self._before is not None:
+                logging.setLogRecordFactory(self._before)
+                self._before = None
+
+
+_catcher = _Catcher()
+
+
+@contextmanager
+def caught_logs() -> Iterator[None]:
+    """Catch while this lasts; after the last worker of this process everything is as it was."""
+    _catcher.begin()
+    try:
+        yield
+    finally:
+        _catcher.end()
+
+
+def _is_ours(name: str) -> bool:
+    return name == "headrace" or name.startswith("headrace.")
+
+
+def _text(record: logging.LogRecord) -> str:
+    try:
+        message = record.getMessage()
+    except Exception:  # the arguments do not fit; logging complains of that by itself
+        message = str(record.msg)
+    if record.exc_info and record.exc_info[0] is not None:
+        message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    if len(message) > MOST_CHARACTERS:
+        message = f"{message[:MOST_CHARACTERS]} … ({len(message)} characters)"
+    return message.encode("utf-8", "replace").decode()

@@ -1,0 +1,55 @@
+"""Reports of progress: the newest is written, not too often, and one write at a time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.core.job import Progress
+from headrace.core.lifecycle import progress
+from headrace.worker.hold import Hold
+
+__all__ = ["Reporter"]
+
+PROGRESS_EVERY = 0.25
+
+
+class Reporter:
+    """The reports of one run."""
+
+    def __init__(self, hold: Hold, loop: asyncio.AbstractEventLoop) -> None:
+        self._hold, self._loop = hold, loop
+        self._report: Progress | None = None
+        self._reported_at = float("-inf")
+        self._reporting = False
+        self.over = False
+        """Whether the attempt is over, so that nothing more is written."""
+
+    def report(self, report: Progress) -> None:
+        """From the handler, on whatever thread: the newest report waits for the loop to write it."""
+        fresh, self._report = self._report is None, report
+        if fresh:
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    def _schedule(self) -> None:
+        if self._reporting:
+            return  # one at a time: what a slow store has not taken yet must not pile up before the end
+        since = self._loop.time() - self._reported_at
+        if since >= PROGRESS_EVERY:
+            self.write()
+        else:
+            self._loop.call_later(PROGRESS_EVERY - since, self.write)
+
+    def write(self) -> None:
+        """Write what was reported, now."""
+        report, self._report = self._report, None
+        if report is None or self.over:
+            return
+        self._reported_at, self._reporting = self._loop.time(), True
+        clock = self._hold.lanes.host.clock
+        self._hold.write_start()
+        self._hold.write(lambda job: progress(job, clock.now(), report), self._reported)
+
+    def _reported(self, stored: bool) -> None:
+        self._reporting = False
+        if self._report is not None and stored:
+            self._schedule()

@@ -1,0 +1,114 @@
+"""Durable steps: what a part of a handler came to is kept with the job, and the part is not run again."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.codec import Codec
+from headrace.core.entry import BEGIN, Kind
+from headrace.core.value import decode_value, encode_value
+from headrace.engine import MAX_BATCH
+from headrace.errors import ConfigError, SyncInAsync
+from headrace.handler import return_codec
+
+if TYPE_CHECKING:
+    from headrace.worker.context import Context
+    from headrace.worker.scribe import Scribe
+
+__all__ = ["run_step", "run_step_blocking"]
+
+
+async def run_step(
+    ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """What the step came to, in this attempt or an earlier one."""
+    scribe = ctx.voice.scribe()
+    if scribe is None:
+        return await _call(fn, args, kwargs)
+    ctx.check()
+    text = await _begin(scribe, ctx, name)
+    codec = _codec(fn)
+    if text is None:
+        try:
+            text = encode_value(codec, await _call(fn, args, kwargs), f"step {name!r}")
+        except BaseException:
+            scribe.stepped.discard(name)  # it may be tried again
+            raise
+        await _keep(scribe, name, text)
+    # Also the first time as it will be later: what it is must not depend on the attempt.
+    return decode_value(codec, text, f"step {name!r}")
+
+
+def run_step_blocking(
+    ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """The same on the thread of a plain handler, where the function is called."""
+    scribe = ctx.voice.scribe()
+    if scribe is None:
+        return fn(*args, **kwargs)
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        raise SyncInAsync("this thread has a running event loop: use `await ctx.step(...)`")
+    ctx.check()
+    text: str | None = asyncio.run_coroutine_threadsafe(_begin(scribe, ctx, name), scribe.loop).result()
+    codec = _codec(fn)
+    if text is None:
+        try:
+            text = encode_value(codec, fn(*args, **kwargs), f"step {name!r}")
+        except BaseException:
+            scribe.stepped.discard(name)
+            raise
+        asyncio.run_coroutine_threadsafe(_keep(scribe, name, text), scribe.loop).result()
+    return decode_value(codec, text, f"step {name!r}")
+
+
+async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
+    """What the step came to in an earlier attempt, if it did."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a step needs a name that is the same in every attempt, not {name!r}")
+    if name in scribe.stepped:
+        raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
+    scribe.stepped.add(name)
+    if scribe.steps is None:
+        scribe.steps = await _earlier(scribe, ctx) if ctx.attempt > 1 else {}
+    return scribe.steps.get(name)
+
+
+async def _earlier(scribe: Scribe, ctx: Context) -> dict[str, str]:
+    steps: dict[str, str] = {}
+    after = BEGIN
+    while found := await scribe.lanes.engine.tail(ctx.job_id, Kind.STEP, after):
+        steps |= {entry.name: entry.data for entry in found if entry.name is not None}
+        after = found[-1].cursor
+        if len(found) < MAX_BATCH:
+            break
+    return steps
+
+
+async def _keep(scribe: Scribe, name: str, text: str) -> None:
+    scribe.add(Kind.STEP, text, name)
+    await scribe.flush()
+
+
+async def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
+        return await fn(*args, **kwargs)
+    value = await asyncio.to_thread(fn, *args, **kwargs)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _codec(fn: Callable[..., Any]) -> Codec:
+    try:
+        return _known(fn)
+    except TypeError:  # a method of something that cannot be hashed
+        return return_codec(fn)
+
+
+_known = lru_cache(maxsize=256)(return_codec)
