@@ -21,6 +21,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.app": ("Stats", "QueueInfo", "TaskInfo", "ScheduleInfo", "Check"),
     "headrace.tasks": ("Decorator",),
     "headrace.options": ("TaskOptions",),
+    "headrace.middleware": ("Middleware", "CallNext", "Callback", "Resource"),
     "headrace.worker.worker": ("Worker", "WorkerStats"),
     "headrace.core.job": ("Spec", "Progress", "ErrorInfo", "History", "Attempt", "Event"),
     "headrace.core.query": ("Page", "Ledger"),
@@ -32,7 +33,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
 }
 """What a user may import, by module; no names: everything in its ``__all__``. The errors have a page of their own."""
 
-MADE_ELSEWHERE = frozenset({"Context", "Decorator", "Draft", "Harness", "JobHandle", "Task", "Worker"})
+MADE_ELSEWHERE = frozenset({"Context", "Decorator", "Draft", "Harness", "JobHandle", "Resource", "Task", "Worker"})
 """Never constructed by a user, so how they are is nobody's business."""
 
 INNER: dict[str, frozenset[str]] = {
@@ -43,7 +44,7 @@ INNER: dict[str, frozenset[str]] = {
     "ErrorInfo": frozenset({"cut"}),
     "Job": frozenset({"act_by", "claim", "payload_text", "result_text", "streak"}),
     "ScheduleInfo": frozenset({"of"}),
-    "Task": frozenset({"draft_bound", "own_options", "with_options"}),
+    "Task": frozenset({"draft_bound", "hooks", "own_options", "with_options"}),
     "Tasks": frozenset({"add", "bind", "host_or_none"}),
     "Worker": frozenset({"beat", "drop_buffer", "executing", "idle", "main", "room", "take", "told"}),
 }

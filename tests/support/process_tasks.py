@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from headrace.core.retry import Retry
 from headrace.errors import GiveUp, Snooze
 from headrace.tasks import Tasks
 from headrace.worker.context import Context
@@ -59,3 +61,15 @@ def waits(note: str, gate: str) -> str:
     while not Path(gate).exists():
         time.sleep(0.01)
     return "done"
+
+
+@tasks.resource
+def numbers() -> Iterator[list[int]]:
+    """What a worker has open, and its children have not."""
+    yield [1, 2, 3]
+
+
+@tasks.task(run_in="process", retry=Retry(0))
+def borrows(ctx: Context) -> list[int]:
+    """Ask for what is open in another process."""
+    return ctx.resource(numbers)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
 
 from headrace import App, Context, Cron, Draft, Every, Job, JobHandle, Retry, Status, Tasks
+from headrace.middleware import CallNext, Resource
 from headrace.core.query import Page
 from headrace.task import AsyncTask
 
@@ -159,3 +161,60 @@ async def the_app_works_with_anything() -> None:
 
 def make(direct: AsyncTask[[str], int]) -> JobHandle[int]:
     return direct.submit_sync("a")
+
+
+# What is around tasks, after them, and shared by them.
+
+
+@app.middleware
+async def timed(ctx: Context, call_next: Callable[[], Awaitable[Any]]) -> Any:
+    return await call_next()
+
+
+async def traced(ctx: Context, call_next: CallNext) -> int:
+    assert_type(await timed(ctx, call_next), Any)
+    return 1
+
+
+@app.on_success
+async def praise(job: Job) -> None: ...
+
+
+@app.on_failed
+def blame(job: Job) -> str:
+    return job.task
+
+
+@app.resource
+async def db() -> AsyncIterator[dict[str, int]]:
+    yield {}
+
+
+@app.resource
+def cache() -> Iterator[list[str]]:
+    yield []
+
+
+@app.resource
+@asynccontextmanager
+async def session() -> AsyncGenerator[bytes, None]:
+    yield b""
+
+
+@tasks.resource
+@contextmanager
+def folder() -> Generator[str, None, None]:
+    yield ""
+
+
+@app.task(middleware=[timed, traced], on_success=praise, on_retry=[blame, praise], on_cancelled=lambda job: None)
+async def surrounded(ctx: Context) -> int:
+    assert_type(db, Resource[dict[str, int]])
+    assert_type(ctx.resource(db), dict[str, int])
+    assert_type(ctx.resource(cache), list[str])
+    assert_type(ctx.resource(session), bytes)
+    assert_type(ctx.resource(folder), str)
+    async with db.open() as opened:
+        assert_type(opened, dict[str, int])
+    assert_type(blame(ctx.job), str)  # what is registered stays what it was
+    return 1

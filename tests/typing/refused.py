@@ -54,3 +54,15 @@ def options_are_checked() -> None:
     Retry(3, "fixed")  # type: ignore[call-arg]
     Tasks(queue="a")  # type: ignore[call-arg]
     App(defaults={"queue": 1})  # type: ignore[arg-type]
+
+
+def bare(job: str) -> None: ...
+
+
+async def what_is_around_is_checked(ctx: Context) -> None:
+    app.on_success(bare)  # type: ignore[type-var]
+    app.middleware(bare)  # type: ignore[type-var]
+    app.resource(bare)  # type: ignore[arg-type]
+    app.task(middleware=[bare])  # type: ignore[list-item]
+    app.task(on_retry=bare)  # type: ignore[arg-type]
+    ctx.resource(bare)  # type: ignore[arg-type]
