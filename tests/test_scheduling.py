@@ -1,0 +1,400 @@
+"""Schedules and continuous tasks through an App and its workers, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from headrace import App, Context, Continuous, Cron, Every, Status
+from headrace.core.job import Job
+from headrace.core.status import Outcome
+from headrace.errors import ConfigError, GiveUp, UnknownSchedule
+from headrace.testing import FakeClock, harness
+from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.until import until
+
+
+@pytest.fixture(params=ENGINES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request.param, tmp_path)
+
+
+async def jobs_of(app: App, name: str, *status: Status) -> list[Job]:
+    page = await app.jobs(schedule=name, status=status, limit=1000)
+    return list(page.items)
+
+
+async def at_once(app: App, name: str) -> int:
+    """How many attempts of a schedule's jobs were under way at the same moment, at most, by their records."""
+    marks: list[tuple[datetime, int]] = []
+    for job in await jobs_of(app, name):
+        for attempt in (await app.history(job.id)).attempts:
+            if attempt.started_at is not None and attempt.finished_at is not None:
+                marks += [(attempt.started_at, 1), (attempt.finished_at, -1)]
+    most = now = 0
+    for _, step in sorted(marks):  # of what ends and begins at one moment, the end comes first
+        now += step
+        most = max(most, now)
+    return most
+
+
+async def becomes(app: App, name: str, state: str) -> None:
+    """Wait until a schedule stands so; a worker tells the store of its code when it has started."""
+
+    async def check() -> bool:
+        return any((one.name, one.state) == (name, state) for one in await app.schedules())
+
+    await until(check, what=f"schedule {name} {state}")
+
+
+# Continuous tasks
+
+
+class Poller:
+    """An App whose continuous task counts how many of it run at once."""
+
+    def __init__(self, url: str, *, instances: int = 2) -> None:
+        self.app = App(url)
+        self.runs = self.now = self.most = 0
+
+        @self.app.task(continuous=Continuous(instances=instances, cool_down=0.2))
+        async def poll() -> int:
+            self.now += 1
+            self.most = max(self.most, self.now)
+            await asyncio.sleep(0.01)
+            self.now -= 1
+            self.runs += 1
+            return self.runs
+
+        self.poll = poll
+
+
+async def test_a_continuous_task_runs_again_and_again_so_many_at_once(url: str) -> None:
+    poller = Poller(url)
+    app = poller.app
+    async with app, app.worker(concurrency=3), app.worker(concurrency=3):
+        await until(lambda: poller.runs >= 40)
+        (info,) = await app.schedules()
+        assert (info.name, info.state, info.next_fire, info.source) == ("poll", "active", None, "code")
+        assert info.rule == Continuous(instances=2, cool_down=0.2)
+        paused = await app.pause_schedule("poll")
+        assert paused.state == "paused"
+
+        async def over() -> bool:
+            return not [job for job in await jobs_of(app, "poll") if not job.ended]
+
+        await until(over)
+        done = poller.runs
+        assert (await app.stats()).statuses[Status.COMPLETED] == done
+        await app.resume_schedule("poll")
+        await until(lambda: poller.runs >= done + 4)
+    assert poller.most == 2
+    async with app:
+        assert await at_once(app, "poll") == 2
+
+
+async def test_a_run_that_fails_is_followed_after_the_cool_down(url: str) -> None:
+    app, runs = App(url), list[int]()
+
+    @app.task(continuous=Continuous(cool_down=0.3))
+    async def poll(ctx: Context) -> None:
+        runs.append(ctx.attempt)
+        if len(runs) == 3:
+            raise GiveUp("never mind")
+        if len(runs) < 6:
+            raise ValueError("not now")
+
+    async with app, app.worker():
+        await until(lambda: len(runs) >= 8)
+        await app.pause_schedule("poll")
+        moments: list[tuple[datetime, Outcome]] = []
+        for job in await jobs_of(app, "poll"):
+            for one in (await app.history(job.id)).attempts:
+                assert one.started_at is not None
+                moments.append((one.started_at, one.outcome))
+        moments.sort()
+        gaps = [(later - earlier).total_seconds() for (earlier, _), (later, _) in pairwise(moments)]
+        assert [outcome for _, outcome in moments[:6]] == [Outcome.FAILED] * 5 + [Outcome.COMPLETED]
+        assert min(gaps[:5]) >= 0.3
+
+
+async def test_a_continuous_task_leaves_with_its_code_and_comes_back(url: str) -> None:
+    if url.startswith("memory"):
+        return await _within_one_app()
+    poller = Poller(url)
+    async with poller.app, poller.app.worker():
+        await until(lambda: poller.runs >= 2)
+    without = App(url)
+
+    @without.task
+    async def poll() -> None: ...
+
+    async with without, without.worker():
+        await becomes(without, "poll", "retired")
+
+        async def over() -> bool:
+            return not [job for job in await jobs_of(without, "poll") if not job.ended]
+
+        await until(over)
+    again = Poller(url)
+    async with again.app, again.app.worker():
+        await until(lambda: again.runs >= 2)
+        assert (await again.app.get_schedule("poll")).state == "active"
+    return None
+
+
+async def _within_one_app() -> None:
+    poller = Poller("memory://")
+    async with poller.app:
+        async with poller.app.worker():
+            await until(lambda: poller.runs >= 2)
+        # Left by every worker that had it, though the store still knows it.
+        assert (await poller.app.get_schedule("poll")).state == "unserved"
+
+
+async def test_a_worker_that_works_until_nothing_is_left_ends_in_spite_of_it(url: str) -> None:
+    poller = Poller(url)
+    async with poller.app:
+        await poller.app.worker(burst=True).run()
+
+
+async def test_an_explanation_names_the_instance() -> None:
+    poller = Poller("memory://", instances=1)
+    async with poller.app as app, app.worker():
+        await until(lambda: poller.runs >= 1)
+        (job, *_) = await jobs_of(app, "poll", Status.COMPLETED)
+        assert "a run of instance 1 of the continuous schedule 'poll'" in await app.explain(job.id)
+
+
+def test_what_a_continuous_task_cannot_have_is_refused() -> None:
+    app = App("memory://")
+    for options, said in (
+        ({"continuous": True}, "continuous must be a Continuous"),
+        ({"continuous": Continuous(), "schedule": Every(minutes=1)}, "exclude each other"),
+        ({"continuous": Continuous(), "dedup": "x"}, "leave dedup out"),
+        ({"schedule": Continuous()}, "given as continuous="),
+    ):
+        with pytest.raises(ConfigError, match=re.escape(said)):
+
+            @app.task(**options)  # type: ignore[call-overload, untyped-decorator]
+            async def poll() -> None: ...
+
+    with pytest.raises(ConfigError, match="but a must be given"):
+
+        @app.task(continuous=Continuous())
+        async def needs(a: int) -> None: ...
+
+
+def test_a_continuous_task_takes_as_long_as_it_likes_unless_told() -> None:
+    app = App("memory://", defaults={"timeout": 3})
+
+    @app.task(continuous=Continuous())
+    async def endless() -> None: ...
+
+    @app.task(continuous=Continuous(), timeout=60)
+    async def bounded() -> None: ...
+
+    assert (endless.handler.policy.timeout, bounded.handler.policy.timeout) == (None, 60)
+
+
+# Schedules by hand
+
+
+async def test_a_schedule_is_made_shown_previewed_and_changed(url: str) -> None:
+    sums = Sums(url)
+    start = datetime(2030, 3, 1, tzinfo=UTC)
+    async with sums.app as app:
+        rule = Cron("30 1 * * *", tz="America/New_York", start=start, jitter=60, overlap="wait", catch_up="all", cap=5)
+        made = await app.schedule("sums", rule, sums.add.options(queue="q", priority=70).draft(1, b=2))
+        assert made == await app.get_schedule("sums")
+        assert (made.rule, made.queue, made.priority, made.payload) == (rule, "q", 70, {"a": 1, "b": 2})
+        assert (made.state, made.skipped, made.waiting, made.last_job) == ("active", 0, None, None)
+        # Through the turn of 10 March 2030.
+        fires = [datetime(2030, 3, day, hour, 30, tzinfo=UTC) for day, hour in ((9, 6), (10, 6), (11, 5))]
+        assert made.next_fire == datetime(2030, 3, 1, 6, 30, tzinfo=UTC)
+        assert (await app.next_fires("sums", 11))[-3:] == fires
+        assert (await app.next_fires(rule, 11))[-3:] == fires
+        await app.pause_schedule("sums")
+        assert (await app.next_fires("sums", 11))[-3:] == fires  # as if it did not rest
+        with pytest.raises(UnknownSchedule):
+            await app.get_schedule("none")
+        with pytest.raises(UnknownSchedule):
+            await app.next_fires("none")
+
+
+async def test_what_cannot_be_scheduled_is_refused() -> None:
+    sums = Sums()
+    async with sums.app as app:
+        past = app.host.clock.now() - timedelta(days=1)
+        with pytest.raises(ConfigError, match="would never fire"):
+            await app.schedule("x", Every(hours=1, end=past), sums.add.draft(1))
+        with pytest.raises(ConfigError, match="leave dedup out"):
+            await app.schedule("x", Every(hours=1, overlap="skip"), sums.add.options(dedup="k").draft(1))
+        with pytest.raises(ConfigError, match="leave dedup out"):
+            await app.schedule("x", Continuous(), sums.add.options(dedup="k").draft(1))
+        with pytest.raises(ConfigError, match="n must be a whole number"):
+            await app.next_fires(Every(hours=1), 0)
+        with pytest.raises(ConfigError, match="next_fires takes"):
+            await app.next_fires(None)  # type: ignore[arg-type]
+        await app.schedule("run", Continuous(), sums.add.draft(1))
+        with pytest.raises(ConfigError, match="has no fires"):
+            await app.next_fires("run")
+        assert [one.name for one in await app.schedules()] == ["run"]
+
+    with pytest.raises(ConfigError, match="overlap='wait' needs the dedup key"):
+
+        @sums.app.task(schedule=Every(hours=1, overlap="wait"), dedup="one")
+        async def keyed() -> None: ...
+
+
+async def test_a_continuous_schedule_made_by_hand_ends_when_it_is_deleted(url: str) -> None:
+    app, seen = App(url), list[int]()
+
+    @app.task
+    async def poll(source: int) -> None:
+        seen.append(source)
+        if len(seen) > 3:
+            raise ValueError("again after the cool-down")
+
+    async with app, app.worker():
+        await app.schedule("seven", Continuous(cool_down=60), poll.draft(7))
+        await until(lambda: len(seen) == 4)
+
+        async def failed() -> bool:
+            return bool(await jobs_of(app, "seven", Status.RETRYING))
+
+        await until(failed)
+        await app.delete_schedule("seven")
+        assert {job.status for job in await jobs_of(app, "seven")} == {Status.COMPLETED, Status.CANCELLED}
+        assert set(seen) == {7}
+
+
+# Overlap
+
+
+async def test_a_fire_that_waits_is_submitted_when_the_live_job_has_ended(url: str) -> None:
+    app, gate, starts = App(url), asyncio.Event(), list[UUID]()
+
+    @app.task
+    async def slow(ctx: Context) -> None:
+        starts.append(ctx.job_id)
+        await gate.wait()
+
+    async with app, app.worker():
+        await app.schedule("slow", Every(seconds=0.2, overlap="wait"), slow.draft())
+
+        async def waits() -> bool:
+            info = await app.get_schedule("slow")
+            return info.waiting is not None and info.skipped > 2
+
+        await until(waits)
+        assert len(starts) == 1
+        await app.pause_schedule("slow")
+        info = await app.get_schedule("slow")
+        assert info.waiting is not None
+        await app.resume_schedule("slow")
+        await until(waits)
+        gate.set()
+        await until(lambda: len(starts) >= 3)
+        assert len(set(starts)) == len(starts)
+        await app.pause_schedule("slow")
+        assert await at_once(app, "slow") == 1
+
+
+async def test_a_fire_beside_a_live_job_is_skipped_and_counted(url: str) -> None:
+    app, gate, starts = App(url), asyncio.Event(), list[int]()
+
+    @app.task(schedule=Every(seconds=0.1, overlap="skip"))
+    async def slow() -> None:
+        starts.append(1)
+        await gate.wait()
+
+    async with app, app.worker():
+        await becomes(app, "slow", "active")
+
+        async def skipped() -> bool:
+            return (await app.get_schedule("slow")).skipped >= 3
+
+        await until(skipped)
+        assert len(starts) == 1
+        (job,) = await jobs_of(app, "slow")
+        assert (await app.get_schedule("slow")).last_job == job.id
+        assert "The schedule 'slow' submitted it" in await app.explain(job.id)
+        gate.set()
+        await until(lambda: len(starts) >= 2)
+
+
+# Code
+
+
+async def test_a_schedule_leaves_with_its_code_and_comes_back(tmp_path: Path) -> None:
+    url = url_of("sqlite", tmp_path)
+
+    def version(scheduled: bool) -> App:
+        app = App(url)
+
+        @app.task(**({"schedule": Every(hours=1)} if scheduled else {}))  # type: ignore[call-overload, untyped-decorator]
+        async def nightly() -> None: ...
+
+        return app
+
+    for scheduled, state in ((True, "active"), (False, "retired"), (True, "active")):
+        app = version(scheduled)
+        async with app, app.worker():
+            await becomes(app, "nightly", state)
+            assert ((await app.get_schedule("nightly")).next_fire is not None) is scheduled
+    other = App(url)  # the function itself is gone, and so is every worker that had it
+    async with other, other.worker():
+        await becomes(other, "nightly", "unserved")
+        handle = await other.trigger_schedule("nightly")
+        assert handle.status is Status.QUEUED
+
+
+# In a harness
+
+
+async def test_time_that_passes_in_a_harness_fires_as_it_would(tmp_path: Path) -> None:
+    app, ran = App(url_of("sqlite", tmp_path)), list[str]()
+
+    @app.task(schedule=Every(hours=1, jitter=600, overlap="skip"))
+    async def hourly(ctx: Context) -> None:
+        assert ctx.job.fire_at is not None
+        ran.append(f"{ctx.job.fire_at:%H:%M} {ctx.job.started_at == ctx.job.available_at}")
+
+    @app.task
+    async def slow() -> None: ...
+
+    async with harness(app, now=datetime(2026, 1, 1, tzinfo=UTC)) as h:
+        await h.advance(hours=3, minutes=30)
+        assert ran == ["01:00 True", "02:00 True", "03:00 True"]
+        await app.schedule("slow", Every(minutes=10, overlap="wait"), slow.draft())
+        assert await h.advance(minutes=25) == 2
+        assert [f"{at:%H:%M}" for at in await app.next_fires("slow", 2)] == ["04:00", "04:10"]
+
+
+async def test_a_continuous_task_runs_at_each_moment_a_harness_stops_at() -> None:
+    app, ran = App("memory://"), list[int]()
+
+    @app.task(continuous=Continuous(instances=2, cool_down=60))
+    async def poll() -> None:
+        ran.append(1)
+        if len(ran) == 4:
+            raise ValueError("rests")
+
+    async with harness(app, now=datetime(2026, 1, 1, tzinfo=UTC)) as h:
+        assert isinstance(h.clock, FakeClock)
+        await h.advance(0)
+        assert len(ran) == 4
+        await h.advance(seconds=59)
+        before = len(ran)
+        await h.advance(seconds=1)
+        assert len(ran) > before
+        found = await jobs_of(app, "poll")
+        assert sum(not job.ended for job in found) == 2
+        assert max(job.attempt for job in found) == 2
