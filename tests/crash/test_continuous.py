@@ -1,0 +1,76 @@
+"""Worker processes with a continuous task are killed: its instances come back, and are never too many."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from headrace.core.status import Outcome, Status
+from tests.crash.polling import INSTANCES, app
+from tests.support import schemas
+from tests.support.crew import crew
+from tests.support.invariants import all_jobs, check_store
+from tests.support.until import until
+
+pytestmark = pytest.mark.timeout(240)
+
+STORES = [pytest.param(kind, marks=pytest.mark.xdist_group(f"crash {kind}")) for kind in ("sqlite", "postgres")]
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A fresh store."""
+    return schemas.url_of(tmp_path) if request.param == "postgres" else f"sqlite:///{tmp_path / 'jobs.db'}"
+
+
+async def test_instances_outlive_their_workers_and_are_never_too_many(url: str, tmp_path: Path) -> None:
+    seed = random.SystemRandom().getrandbits(32)
+    dice = random.Random(seed)
+    with app.override(url=url), crew(url, tmp_path, "tests.crash.polling:app") as workers:
+        async with app:
+            for _ in range(2):
+                workers.hire("--concurrency", "4")
+            for _ in range(5):
+                done = await completed()
+                await until(lambda done=done: _more(done + 8), within=60, what="runs in all instances")  # type: ignore[misc]
+                workers.kill(dice.choice([one for one in workers.members if one.poll() is None]))
+                workers.hire("--concurrency", "4")
+            done = await completed()
+            await until(lambda: _more(done + 20), within=60)
+            live = [job for job in await all_jobs(app.engine) if not job.ended]
+            assert len({job.dedup for job in live}) == len(live) <= INSTANCES
+            await app.pause_schedule("poll")
+            await until(_none_live, within=60)
+            histories = await check_store(app.engine)
+            attempts = [attempt for history in histories.values() for attempt in history.attempts]
+            assert {one.outcome for one in attempts} <= {Outcome.COMPLETED, Outcome.LOST, Outcome.RELEASED}, (
+                f"seed {seed}"
+            )
+            # By the records of all attempts: a lost one was over when it was taken from its dead worker.
+            marks: list[tuple[datetime, int]] = []
+            for one in attempts:
+                begun = one.started_at or one.assigned_at
+                if begun is not None and one.finished_at is not None:
+                    marks += [(begun, 1), (one.finished_at, -1)]
+            now = most = 0
+            for _, step in sorted(marks):
+                now += step
+                most = max(most, now)
+            assert most == INSTANCES, f"seed {seed}"
+            pids = {job.result for job in await all_jobs(app.engine) if job.status is Status.COMPLETED}
+            assert len(pids) >= 3, f"seed {seed}"
+
+
+async def completed() -> int:
+    return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+
+
+async def _more(n: int) -> bool:
+    return await completed() >= n
+
+
+async def _none_live() -> bool:
+    return (await app.engine.ledger()).live == 0
