@@ -182,7 +182,7 @@ def test_what_a_continuous_task_cannot_have_is_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=re.escape(said)):
 
-            @app.task(**options)  # type: ignore[call-overload, untyped-decorator]
+            @app.task(**options)
             async def poll() -> None: ...
 
     with pytest.raises(ConfigError, match="but a must be given"):

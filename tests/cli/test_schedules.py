@@ -64,6 +64,11 @@ def test_what_is_wrong_is_named(shell: Shell) -> None:
         (["--every", "5m", "--end", "2020-01-01"], "would never fire"),
         (["--every", "5m", "--cap", "0"], "cap must be a whole number"),
         (["--every", "5m", "--start", "soon"], "'soon' is not a moment"),
+        (["--every", "5m", "--cool-down", "5s"], "--cool-down belongs to --continuous, not to --every"),
+        (["--continuous", "2", "--tz", "UTC"], "--tz belongs to --cron, not to --continuous"),
+        (["--continuous", "2", "--jitter", "5s"], "--jitter belongs to a rule with fires, not to --continuous"),
+        (["--continuous", "2", "--every", "5m"], "one of them"),
+        (["--continuous", "0"], "instances must be a whole number from 1"),
     ):
         told = shell("schedules", "create", "x", "add", "a=1", *words, "--app", "quick", code=2)
         assert said in " ".join(told.stderr.split())
@@ -83,3 +88,6 @@ def test_continuous_tasks_stand_among_the_schedules(shell: Shell) -> None:
     assert paused["state"] == "paused"
     assert "runs by itself" in shell("schedules", "trigger", "poll", "--url", shell.url, code=2).stderr
     assert "has no fires" in shell("schedules", "next", "poll", "--url", shell.url, code=2).stderr
+    words = ["schedules", "create", "sums", "add", "a=1", "--continuous", "3", "--cool-down", "1m"]
+    [made] = shell.json(*words, "--app", "quick")
+    assert made["rule"] == {"kind": "continuous", "instances": 3, "cool_down": 60.0}

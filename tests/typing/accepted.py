@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
 
-from headrace import App, Context, Cron, Draft, Every, Job, JobHandle, Retry, Status, Tasks
+from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Tasks
 from headrace.middleware import CallNext, Resource
 from headrace.core.query import Page
 from headrace.task import AsyncTask
@@ -48,6 +48,14 @@ async def nightly() -> None: ...
 
 @app.task(schedule=Every(minutes=5), dedup="often")
 def often(ctx: Context) -> None: ...
+
+
+@app.task(schedule=Every(hours=1, start=datetime(2026, 1, 1, tzinfo=UTC), jitter=timedelta(minutes=1), overlap="wait"))
+async def hourly() -> None: ...
+
+
+@app.task(continuous=Continuous(instances=2, cool_down=timedelta(seconds=5)))
+async def poll() -> None: ...
 
 
 images = app.task(queue="images")
@@ -155,6 +163,10 @@ async def the_app_works_with_anything() -> None:
     assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
     assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])
     assert_type(await app.jobs(status=[Status.FAILED, "cancelled"]), Page[Job])
+    assert_type(poll, AsyncTask[[], None])
+    assert_type(await app.next_fires("nightly", 3), list[datetime])
+    assert_type(await app.next_fires(Cron("0 2 * * *")), list[datetime])
+    assert_type((await app.schedule("poll-7", Continuous(), poll.draft())).skipped, int)
     with app.override(url="memory://") as same:
         assert_type(same, App)
 

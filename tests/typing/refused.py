@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace import App, Context, JobHandle, Retry, Tasks
+from headrace import App, Context, Cron, Every, JobHandle, Retry, Tasks
 
 app = App("memory://")
 
@@ -51,6 +51,9 @@ def options_are_checked() -> None:
     add.options(name="other")  # type: ignore[call-arg]
     app.task(run_in="thread")  # type: ignore[call-overload]
     app.task(colour="red")  # type: ignore[call-overload]
+    app.task(continuous=2)  # type: ignore[call-overload]
+    Cron("0 2 * * *", overlap="never")  # type: ignore[arg-type]
+    Every(minutes=5, jitter="1s")  # type: ignore[arg-type]
     Retry(3, "fixed")  # type: ignore[call-arg]
     Tasks(queue="a")  # type: ignore[call-arg]
     App(defaults={"queue": 1})  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from headrace.cli.state import State
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.core.schedule import Cron, Every
+    from headrace.core.schedule import Continuous, Cron, Every
     from headrace.scheduling import ScheduleInfo
 
 __all__ = ["schedules"]
@@ -54,6 +54,8 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--cron", metavar="EXPR", help="When to fire, as in '0 2 * * *'.")
 @click.option("--every", type=duration, metavar="DURATION", help="Fire again and again after this long.")
+@click.option("--continuous", type=int, metavar="N", help="Run all the time, N at once.")
+@click.option("--cool-down", type=duration, metavar="DURATION", help="How long --continuous rests after a failure.")
 @click.option("--tz", metavar="ZONE", help="The time zone of --cron (default UTC).")
 @click.option("--start", type=moment, metavar="TIME", help="No fire before this moment; --every counts from it.")
 @click.option("--end", type=moment, metavar="TIME", help="No fire after this moment.")
@@ -83,7 +85,7 @@ def create(
     priority: int | None,
     **rule: Any,
 ) -> None:
-    """Submit a job of TASK by a rule: --cron or --every."""
+    """Submit a job of TASK by a rule: --cron, --every or --continuous."""
     body = read_payload(payload, arguments)
     when = _rule(**rule)
     options: dict[str, Any] = {
@@ -99,17 +101,26 @@ def create(
     with_app(state, work, creates=True)
 
 
-def _rule(cron: str | None, every: float | None, tz: str | None, **others: Any) -> Cron | Every:
-    from headrace.core.schedule import Cron, Every
+_KINDS = {"cron": "--cron", "every": "--every", "continuous": "--continuous"}
+_BELONGS = {"tz": "cron", "cool_down": "continuous"}
 
-    extra = {name: value for name, value in others.items() if value is not None}
-    if cron is not None and every is None:
-        return Cron(cron, tz=tz or "UTC", **extra)
-    if every is not None and cron is None:
-        if tz is not None:
-            raise click.UsageError("--tz belongs to --cron: an interval has no time zone")
-        return Every(seconds=every, **extra)
-    raise click.UsageError("say when: --cron EXPR or --every DURATION, one of the two")
+
+def _rule(**given: Any) -> Cron | Every | Continuous:
+    from headrace.core.schedule import Continuous, Cron, Every
+
+    said = {name: value for name, value in given.items() if value is not None}
+    kinds = [kind for kind in _KINDS if kind in said]
+    if len(kinds) != 1:
+        raise click.UsageError("say when: --cron EXPR, --every DURATION or --continuous N, one of them")
+    kind, when = kinds[0], said.pop(kinds[0])
+    for name in said:
+        of = _BELONGS.get(name)
+        if of != kind and (of is not None or kind == "continuous"):
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"{flag} belongs to {_KINDS[of] if of else 'a rule with fires'}, not to --{kind}")
+    if kind == "cron":
+        return Cron(when, **said)
+    return Every(seconds=when, **said) if kind == "every" else Continuous(when, **said)
 
 
 @schedules.command()
