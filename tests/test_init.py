@@ -8,7 +8,7 @@ import pytest
 import headrace
 
 EXPORTS = """
-App Task Tasks Draft Job JobHandle Context Retry Cron Every Continuous JobOptions Status Snooze GiveUp RetryLater
+App Task Tasks Draft Job JobHandle Context Rate Retry Cron Every Continuous JobOptions Status Snooze GiveUp RetryLater
 HeadraceError JobFailed JobCancelled ResultTimeout InvalidPayload Duplicate Stream
 """
 

@@ -7,7 +7,7 @@ import pytest
 
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError
-from headrace.options import JobOptions, check_options, check_template, fill_template, merged
+from headrace.options import JobOptions, check_options, check_templates, fill_templates, merged
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -91,17 +91,18 @@ def test_the_end_must_follow_the_beginning() -> None:
 
 
 def test_templates_are_filled_from_arguments() -> None:
-    check_template("report:{year:04d}:{{x}}", ["year"])
-    assert fill_template("report:{year:04d}:{{x}}", {"year": 26}) == "report:0026:{x}"
+    options = {"dedup_template": "report:{year:04d}:{{x}}"}
+    check_templates(options, ["year"])
+    assert fill_templates(options, lambda: {"year": 26})["dedup"] == "report:0026:{x}"
 
 
 @pytest.mark.parametrize("template", ["{month}", "{", "{year.month}", "{0}", "{}"])
 def test_templates_name_parameters(template: str) -> None:
     with pytest.raises(ConfigError, match="dedup"):
-        check_template(template, ["year"])
+        check_templates({"dedup_template": template}, ["year"])
 
 
 @pytest.mark.parametrize("arguments", [{}, {"year": "text"}])
 def test_a_template_that_cannot_be_filled_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="template"):
-        fill_template("{year:d}", arguments)
+        fill_templates({"dedup_template": "{year:d}"}, lambda: arguments)

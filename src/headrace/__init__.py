@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.core.job import Job
+    from headrace.core.rate import Rate
     from headrace.core.retry import Retry
     from headrace.core.schedule import Continuous, Cron, Every
     from headrace.core.status import Status
@@ -47,6 +48,7 @@ __all__ = [
     "JobHandle",
     "JobOptions",
     "ResultTimeout",
+    "Rate",
     "Retry",
     "RetryLater",
     "Snooze",
@@ -66,6 +68,7 @@ _ELSEWHERE = {
     "Job": "core.job",
     "JobHandle": "handle",
     "JobOptions": "options",
+    "Rate": "core.rate",
     "Retry": "core.retry",
     "Status": "core.status",
     "Stream": "stream",

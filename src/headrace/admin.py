@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from headrace.bus import Hint, Topic
 from headrace.core.query import Ledger
+from headrace.core.rule import QueueRule, queue_rule
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine
-from headrace.errors import ConfigError, Unavailable
 from headrace.handler import Handler
 from headrace.registry import TaskDoc, known_tasks
 from headrace.session import Session
@@ -22,14 +21,11 @@ __all__ = [
     "Stats",
     "TaskInfo",
     "doctor",
-    "edit_queue",
     "prune",
     "queues",
     "stats",
     "tasks",
 ]
-
-_TRIES = 20
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -51,6 +47,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     counts: dict[Status, int]
     oldest: datetime | None
     """Since when its first claimable job waits."""
+    max_concurrency: int | None = None
+    rates: tuple[str, ...] = ()
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
@@ -63,11 +61,6 @@ class TaskInfo(msgspec.Struct, frozen=True):
     schema: dict[str, Any]
     here: bool
     """Whether this App has its function."""
-
-
-class _QueueDoc(msgspec.Struct, frozen=True):
-    priority: int = 0
-    paused: bool = False
 
 
 async def stats(session: Session) -> Stats:
@@ -86,9 +79,7 @@ async def stats(session: Session) -> Stats:
 async def queues(session: Session) -> list[QueueInfo]:
     """Every queue that has jobs or settings, in the order workers serve them."""
     engine, now = session.engine, session.host.clock.now()
-    found: dict[str, _QueueDoc] = {}
-    for setting in await engine.settings("queue:"):
-        found[setting.key.removeprefix("queue:")] = msgspec.json.decode(setting.value, type=_QueueDoc)
+    found = {one.key.removeprefix("queue:"): queue_rule(one.value) for one in await engine.settings("queue:")}
     counts: dict[str, dict[Status, int]] = {}
     oldest: dict[str, datetime] = {}
     for count in await engine.count(now):
@@ -97,29 +88,19 @@ async def queues(session: Session) -> list[QueueInfo]:
             oldest[count.queue] = count.oldest
     infos = []
     for name in {*found, *counts}:
-        doc = found.get(name, _QueueDoc())
-        infos.append(QueueInfo(name, doc.priority, doc.paused, counts.get(name, {}), oldest.get(name)))
+        rule = found.get(name, QueueRule())
+        infos.append(
+            QueueInfo(
+                name,
+                rule.priority,
+                rule.paused,
+                counts.get(name, {}),
+                oldest.get(name),
+                rule.max_concurrency,
+                rule.rates,
+            )
+        )
     return sorted(infos, key=lambda info: (-info.priority, info.name))
-
-
-async def edit_queue(session: Session, name: str, **changes: Any) -> None:
-    """Change a queue's settings."""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"a queue's name is text that is not empty, not {name!r}")
-    engine, key = session.engine, f"queue:{name}"
-    for _ in range(_TRIES):
-        setting = next((one for one in await engine.settings(key) if one.key == key), None)
-        old = msgspec.json.decode(setting.value, type=_QueueDoc) if setting is not None else _QueueDoc()
-        new = msgspec.structs.replace(old, **changes)
-        if new == old:
-            return
-        rev = 0 if setting is None else setting.rev
-        if await engine.put_setting(key, msgspec.json.encode(new).decode(), rev) is not None:
-            engine.bus.send(Hint(Topic.SETTINGS, (key,)))
-            # Workers wait for work, not for settings: a queue that opens, or moves up, is work.
-            engine.bus.send(Hint(Topic.READY, (name,)))
-            return
-    raise Unavailable(f"queue {name!r} was changed by others {_TRIES} times while it was being written")
 
 
 async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:
@@ -180,7 +161,7 @@ async def _orphans(engine: Engine, now: datetime) -> list[Check]:
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
     for setting in await engine.settings("queue:"):
         name = setting.key.removeprefix("queue:")
-        if msgspec.json.decode(setting.value, type=_QueueDoc).paused:
+        if queue_rule(setting.value).paused:
             remedy = f"headrace queues resume {name}"
             found.append(Check("queues", "warn", f"queue {name!r} is paused", remedy))
     return found

@@ -23,6 +23,7 @@ from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
+from headrace.limiting import Limited, LimitInfo, announce_limits
 from headrace.maintenance import services
 from headrace.middleware import Hooked
 from headrace.options import JobOptions
@@ -32,12 +33,12 @@ from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.worker import Worker
 
-__all__ = ["App", "Check", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
+__all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
 
 
-class App(Hooked, Scheduling):
+class App(Hooked, Scheduling, Limited):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -65,6 +66,7 @@ class App(Hooked, Scheduling):
         """What holds for every job unless a task or a submit says otherwise."""
         self._register = Register()
         self._hooks = self._register.hooks
+        self._declared = {}
         self._tasks = Tasks()
         self._tasks.bind(self, self._register)
 
@@ -171,6 +173,7 @@ class App(Hooked, Scheduling):
         session, now = self.session, self.host.clock.now()
         handlers = {task.handler.name: task.handler for task in self._register.tasks.values()}
         await register_tasks(session.engine, handlers.values())
+        await announce_limits(session.engine, self._declared, handlers)
         await announce_schedules(session.engine, self._register.tasks.values(), self._register.tasks, now)
 
     # -- jobs
@@ -223,9 +226,6 @@ class App(Hooked, Scheduling):
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
 
-    async def explain(self, id: UUID | str) -> str:
-        """Why the job stands where it stands; :raises JobNotFound:"""
-        return await jobs.explain(self.session, as_id(id))
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None
     ) -> AsyncGenerator[LogLine, None]:
@@ -235,6 +235,9 @@ class App(Hooked, Scheduling):
         """
         return jobs.logs(self.session, as_id(id), follow, attempt)
 
+    async def explain(self, id: UUID | str) -> str:
+        """Why the job stands where it stands; :raises JobNotFound:"""
+        return await jobs.explain(self.session, as_id(id))
 
     async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
         """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""
@@ -267,20 +270,6 @@ class App(Hooked, Scheduling):
     async def queues(self) -> list[QueueInfo]:
         """Every queue that has jobs or settings, in the order workers serve them."""
         return await admin.queues(self.session)
-
-    async def pause_queue(self, name: str) -> None:
-        """Let nothing more of a queue be started."""
-        await admin.edit_queue(self.session, name, paused=True)
-
-    async def resume_queue(self, name: str) -> None:
-        """Let a queue go on."""
-        await admin.edit_queue(self.session, name, paused=False)
-
-    async def set_queue(self, name: str, *, priority: int) -> None:
-        """Serve a queue before those of lower priority (default 0)."""
-        if isinstance(priority, bool) or not isinstance(priority, int):
-            raise ConfigError(f"a queue's priority must be a whole number, not {priority!r}")
-        await admin.edit_queue(self.session, name, priority=priority)
 
     async def workers(self) -> list[WorkerRow]:
         """Every worker the store knows, oldest first."""

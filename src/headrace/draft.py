@@ -20,7 +20,9 @@ __all__ = ["Draft"]
 
 R_co = TypeVar("R_co", covariant=True)
 
-_SPEC = ("queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup")
+_SPEC = (
+    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "concurrency_key",
+)  # fmt: skip
 _TIMES = ("delay", "not_before", "not_after")
 
 

@@ -14,6 +14,7 @@ import msgspec
 from headrace.core.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
 from headrace.core.job import Job
 from headrace.core.retry import Retry
+from headrace.core.rule import TaskRule
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.core.stream import StreamRef, item_of_parameter, item_of_return
@@ -36,6 +37,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float | None = 1800.0
     dedup: str | None = None
     """A key, or a template of the parameters such as ``report:{year}``."""
+    concurrency_key: str | None = None
+    """A template of the parameters such as ``customer:{customer_id}``."""
+    limits: TaskRule = TaskRule()
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     requires: dict[str, Any] = {}
@@ -173,13 +177,13 @@ class Handler:
 
     def encode_bound(self, arguments: Mapping[str, Any]) -> str:
         """The payload of arguments already bound to their names; raises like ``encode``."""
+        if self.sources:
+            referred = {name: value.reference() for name, value in arguments.items() if hasattr(value, "reference")}
+            arguments = {**arguments, **referred}
         try:
             text = self._payload.encode(arguments)
         except Misfit as error:
             raise InvalidPayload(self.name, error.message, error.path or None) from None
-        if self.sources:
-            referred = {name: value.reference() for name, value in arguments.items() if hasattr(value, "reference")}
-            arguments = {**arguments, **referred}
         return self._sized(text)
 
     def check(self, payload_text: str) -> None:

@@ -15,7 +15,15 @@ from headrace.errors import ConfigError
 from headrace.worker.callbacks import Callback
 from headrace.worker.middleware import Middleware
 
-__all__ = ["JobOptions", "TaskOptions", "check_options", "check_template", "fill_template", "merged"]
+__all__ = [
+    "TEMPLATES",
+    "JobOptions",
+    "TaskOptions",
+    "check_options",
+    "check_templates",
+    "fill_templates",
+    "merged",
+]
 
 
 class JobOptions(TypedDict, total=False):
@@ -47,6 +55,9 @@ class JobOptions(TypedDict, total=False):
     """What a worker must offer to be given the job."""
     customer: str | None
     """On whose behalf it runs."""
+    concurrency_key: str | None
+    """Jobs of a task with the same key take turns with those of others, and at most ``max_per_key`` of them are held at
+    once. As an option of the task, a template of its parameters."""
     connection: Any
     """A connection with a transaction of the caller's: the job exists if and only if that is committed."""
 
@@ -62,6 +73,12 @@ class TaskOptions(JobOptions, total=False):
     """Run the plain function in a process of its own instead of a thread."""
     schedule: Cron | Every
     """When the task submits itself."""
+    max_concurrency: int
+    """At most so many of its jobs are held at once, by all workers together."""
+    max_per_key: int
+    """At most so many of its jobs with the same concurrency key; 1 if there is a key and nothing is said."""
+    rates: Sequence[str]
+    """The rates that it keeps to, by name: see ``app.rate``."""
     continuous: Continuous
     """Run it all the time: each run is followed by another, so many at once across the cluster."""
     middleware: Sequence[Middleware]
@@ -76,8 +93,10 @@ class TaskOptions(JobOptions, total=False):
     """Called with the job when a worker stopped it on request."""
 
 
-TEMPLATE = "dedup_template"
-"""Where a template for the dedup key is kept among checked options."""
+TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_template"}
+"""Keys that may be templates of the parameters, and where a template is kept among checked options."""
+
+_LONGEST_KEY = 200
 
 _METADATA = RecordCodec("metadata", [Parameter("metadata", dict[str, Any], True)])
 
@@ -86,6 +105,14 @@ def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise ConfigError(f"{name} must be text that is not empty, not {value!r}")
     return value
+
+
+def _turn_key(value: Any, name: str) -> str | None:
+    if value is None:
+        return None
+    if len(_text(value, name)) > _LONGEST_KEY:
+        raise ConfigError(f"{name} must have at most {_LONGEST_KEY} characters, not {len(value)}")
+    return str(value)
 
 
 def _priority(value: Any, name: str) -> int:
@@ -160,12 +187,13 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "metadata": _json,
     "requires": _json,
     "customer": _maybe(_text),
+    "concurrency_key": _turn_key,
     "connection": lambda value, name: value,
 }
 
 
 def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
-    """The options in the form they are used in; ``template``: a dedup key is one of the parameters.
+    """The options in the form they are used in; ``template``: keys are templates of the parameters.
 
     :raises ConfigError: naming the option
     """
@@ -179,16 +207,22 @@ def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict
         checked[name] = check(value, name)
     if "delay" in checked and checked.get("not_before") is not None:
         raise ConfigError("delay and not_before exclude each other: give one of them")
-    if template and checked.get("dedup") is not None:
-        checked[TEMPLATE] = checked.pop("dedup")
+    if template:
+        for name, place in TEMPLATES.items():
+            if checked.get(name) is not None:
+                checked[place] = checked.pop(name)
     return checked
+
+
+_PAIRS = [("delay", "not_before"), *TEMPLATES.items()]
+_EXCLUSIVE = [*_PAIRS, *((other, mine) for mine, other in _PAIRS)]
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Checked options, later ones over earlier ones; of two that exclude each other the later stays."""
     whole: dict[str, Any] = {}
     for layer in layers:
-        for mine, other in (("delay", "not_before"), ("not_before", "delay"), ("dedup", TEMPLATE), (TEMPLATE, "dedup")):
+        for mine, other in _EXCLUSIVE:
             if mine in layer:
                 whole.pop(other, None)
         whole |= layer
@@ -198,7 +232,17 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def check_template(template: str, parameters: Sequence[str]) -> None:
+def check_templates(options: Mapping[str, Any], parameters: Sequence[str]) -> None:
+    """Refuse templates that name what is no parameter.
+
+    :raises ConfigError:
+    """
+    for name, place in TEMPLATES.items():
+        if place in options:
+            _check_template(name, options[place], parameters)
+
+
+def _check_template(key: str, template: str, parameters: Sequence[str]) -> None:
     """Refuse a template that names what is no parameter.
 
     :raises ConfigError:
@@ -206,21 +250,31 @@ def check_template(template: str, parameters: Sequence[str]) -> None:
     try:
         names = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
     except ValueError as error:
-        raise ConfigError(f"dedup is not a template: {template!r} ({error})") from None
+        raise ConfigError(f"{key} is not a template: {template!r} ({error})") from None
     for name in names:
         if name not in parameters:
             there = f"the parameters are {', '.join(parameters)}" if parameters else "it has no parameters"
-            raise ConfigError(f"dedup template {template!r} names {name!r}, no parameter of the task; {there}")
+            raise ConfigError(f"{key} template {template!r} names {name!r}, no parameter of the task; {there}")
 
 
-def fill_template(template: str, arguments: Mapping[str, Any]) -> str:
-    """The key of these arguments, which are JSON values.
+def fill_templates(options: Mapping[str, Any], arguments: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The options with the keys of these arguments, which are JSON values, in place of templates.
 
     :raises ConfigError: a parameter has no value here, or not one the format fits
     """
+    places = [(name, place) for name, place in TEMPLATES.items() if place in options]
+    if not places:
+        return options
+    values = arguments()
+    filled = {name: _fill_template(name, options[place], values) for name, place in places}
+    return {**options, **filled}
+
+
+def _fill_template(key: str, template: str, arguments: Mapping[str, Any]) -> str | None:
     try:
-        return template.format_map(arguments)
+        text = template.format_map(arguments)
     except KeyError as error:
-        raise ConfigError(f"dedup template {template!r}: {error.args[0]!r} was not passed and has no default") from None
+        raise ConfigError(f"{key} template {template!r}: {error.args[0]!r} was not passed and has no default") from None
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise ConfigError(f"dedup template {template!r}: {error}") from None
+        raise ConfigError(f"{key} template {template!r}: {error}") from None
+    return _turn_key(text, key) if key == "concurrency_key" else text

@@ -14,6 +14,7 @@ from headrace.core.retry import Retry
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
 from headrace.handler import Handler
+from headrace.options import TEMPLATES
 
 __all__ = ["PREFIX", "TaskDoc", "UnregisteredTask", "check_payload", "find_task", "known_tasks", "register_tasks"]
 
@@ -36,6 +37,8 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = 1800.0
     dedup: str | None = None
     """A template of the parameters."""
+    concurrency_key: str | None = None
+    """A template of the parameters."""
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     requires: dict[str, Any] = {}
@@ -50,11 +53,12 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def to_options(self) -> dict[str, Any]:
         """The policy as checked options."""
-        options = {name: getattr(self, name) for name in _POLICY if name != "dedup"}
-        return options | ({"dedup_template": self.dedup} if self.dedup is not None else {})
+        options = {name: getattr(self, name) for name in _POLICY if name not in TEMPLATES}
+        templates = {place: getattr(self, name) for name, place in TEMPLATES.items()}
+        return options | {place: template for place, template in templates.items() if template is not None}
 
 
-_POLICY = ("queue", "priority", "retry", "timeout", "dedup", "tags", "metadata", "requires")
+_POLICY = ("queue", "priority", "retry", "timeout", *TEMPLATES, "tags", "metadata", "requires")
 
 
 def _read(setting: Setting) -> TaskDoc | None:

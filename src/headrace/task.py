@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import functools
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 from uuid import UUID
@@ -14,8 +15,8 @@ import msgspec
 
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
-from headrace.draft import Draft
 from headrace.core.stream import StreamRef
+from headrace.draft import Draft
 from headrace.errors import (
     ConfigError,
     EngineError,
@@ -41,6 +42,7 @@ __all__ = ["AsyncTask", "PlainTask", "StreamTask", "Task"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Task(Generic[P, R_co]):
@@ -125,10 +127,8 @@ class Task(Generic[P, R_co]):
         options = self._resolved
         if options is None:
             options = self._resolved = merged(app.defaults, self._options)
-        if TEMPLATE in options:
-            values = handler.defaults | msgspec.json.decode(text, type=dict[str, Any])
-            options = options | {"dedup": fill_template(options[TEMPLATE], values)}
-        return Draft(app, app.new_id(now), handler.name, text, options, handler)
+        filled = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
+        return Draft(app, app.new_id(now), handler.name, text, filled, handler)
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
         """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.core.rule import TaskRule
 from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError, DuplicateTask, NotBound
 from headrace.handler import Handler, Policy
 from headrace.host import Host
+from headrace.limiting import check_limits
 from headrace.middleware import HOOKS, Hooks, own_hooks
 from headrace.options import TEMPLATES, JobOptions, TaskOptions, check_options, check_templates, merged
 from headrace.task import AsyncTask, PlainTask, StreamTask, Task
@@ -24,7 +26,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_OWN = ("name", "aliases", "run_in", "schedule", "continuous", *HOOKS)
+_LIMITS = ("max_concurrency", "max_per_key", "rates")
+_OWN = ("name", "aliases", "run_in", "schedule", "continuous", *_LIMITS, *HOOKS)
 _POLICY = ("queue", "priority", "retry", "timeout", "tags", "metadata", "requires")
 
 
@@ -42,9 +45,6 @@ class Decorator:
     # A coroutine function is a function too: the first that fits is meant, as the checkers themselves choose.
     @overload
     def __call__(  # type: ignore[overload-overlap]
-        self, fn: Callable[Concatenate[_Probe, ...], Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[..., R]: ...
-    def __call__(  # type: ignore[overload-overlap]
         self, fn: Callable[Concatenate[_Probe, ...], AsyncIterator[R]], /
     ) -> StreamTask[..., R]: ...
     @overload
@@ -56,6 +56,9 @@ class Decorator:
         self, fn: Callable[P, AsyncIterator[R]], /
     ) -> StreamTask[P, R]: ...
     @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, fn: Callable[Concatenate[_Probe, ...], Coroutine[Any, Any, R]], /
+    ) -> AsyncTask[..., R]: ...
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, fn: Callable[Concatenate[Context, P], Coroutine[Any, Any, R]], /
@@ -172,6 +175,7 @@ class Tasks:
             raise ConfigError(f"{fn!r} is a task already")
         if not callable(fn) or isinstance(fn, type):
             raise ConfigError(f"a task is made of a function, not of {fn!r}")
+        hooks = own_hooks(options)
         job = {name: value for name, value in options.items() if name not in _OWN}
         checked = merged(self._defaults, check_options(job, template=True))
         if "connection" in checked:
@@ -182,7 +186,7 @@ class Tasks:
             name=f"{self.prefix}{name}" if name and isinstance(name, str) and name != "<lambda>" else name,
             aliases=options.get("aliases", ()),
             run_in=options.get("run_in"),
-            policy=Policy(schedule=_rule(options)),
+            policy=Policy(schedule=_rule(options), limits=_limits(options, checked)),
         )
         _check_schedule(handler, checked)
         if isinstance(handler.policy.schedule, Continuous):
@@ -201,7 +205,7 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
     :raises ConfigError: naming the option
     """
     checked = check_options(defaults or {})
-    for name in ("dedup", "connection"):
+    for name in (*TEMPLATES, "connection"):
         if name in checked:
             raise ConfigError(f"{name} cannot be a default of many tasks: say it at the task or at the submit")
     return checked
@@ -211,7 +215,18 @@ def _set_policy(task: Task[Any, Any], defaults: Mapping[str, Any]) -> None:
     """Let the handler say what its jobs get unless a submit says otherwise."""
     options = merged(defaults, task.own_options)
     fields = {name: options[name] for name in _POLICY if name in options}
-    task.handler.policy = Policy(**fields, dedup=options.get(TEMPLATE), schedule=task.handler.policy.schedule)
+    templates: dict[str, Any] = {name: options.get(place) for name, place in TEMPLATES.items()}
+    old = task.handler.policy
+    task.handler.policy = Policy(**fields, **templates, schedule=old.schedule, limits=old.limits)
+
+
+def _limits(options: Mapping[str, Any], checked: Mapping[str, Any]) -> TaskRule:
+    """How many of its jobs there may be at once and in a span of time."""
+    given = {name: options[name] for name in _LIMITS if options.get(name) is not None}
+    keyed = TEMPLATES["concurrency_key"] in checked
+    if keyed:
+        given = {"max_per_key": 1} | given
+    return check_limits(given)
 
 
 def _rule(options: Mapping[str, Any]) -> Any:
@@ -241,6 +256,6 @@ def _check_schedule(handler: Handler, options: Mapping[str, Any]) -> None:
     needed = ", ".join(one.name for one in handler.parameters if one.required)
     if needed:
         raise ConfigError(f"task {handler.name!r}: a schedule passes no arguments, but {needed} must be given")
-    if not isinstance(schedule, Continuous) and schedule.overlap != "allow" and TEMPLATE in options:
+    if not isinstance(schedule, Continuous) and schedule.overlap != "allow" and TEMPLATES["dedup"] in options:
         message = f"overlap={schedule.overlap!r} needs the dedup key of its jobs for itself; leave dedup out"
         raise ConfigError(f"task {handler.name!r}: {message}")

@@ -53,7 +53,8 @@ def test_a_bucket_fills_evenly_and_saves_up_no_more_than_its_limit() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_next_permit_is_there_when_it_is_said_and_not_before(kind: Any) -> None:
-    rate, spent = Rate(4, per=10, kind=kind), ()
+    rate = Rate(4, per=10, kind=kind)
+    spent: Spent = ()
     for _ in range(4):
         spent = spend(rate, spent, at(3))
     assert permits(rate, spent, at(3)) == 0
@@ -66,7 +67,8 @@ def test_the_next_permit_is_there_when_it_is_said_and_not_before(kind: Any) -> N
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_clock_that_is_set_back_holds_nobody_up_for_longer_than_a_window(kind: Any) -> None:
-    rate, spent = Rate(2, per=60, kind=kind), ()
+    rate = Rate(2, per=60, kind=kind)
+    spent: Spent = ()
     for _ in range(2):
         spent = spend(rate, spent, at(0))
     assert next_permit(rate, spent, at(-86400)) <= at(-86400 + 62)
@@ -94,7 +96,8 @@ def test_no_span_has_more_than_the_limit(limit: int, per: float, steps: list[flo
 
 @given(kind=st.sampled_from(KINDS), limit=st.integers(1, 50), gaps=st.lists(st.floats(0, 30), max_size=30))
 def test_what_is_kept_stays_small(kind: Any, limit: int, gaps: list[float]) -> None:
-    rate, spent, now = Rate(limit, per=60, kind=kind), (), 0.0
+    rate, now = Rate(limit, per=60, kind=kind), 0.0
+    spent: Spent = ()
     for gap in gaps:
         now += gap
         if permits(rate, spent, at(now)):

@@ -1,4 +1,4 @@
-"""``queues``: list, pause, resume, set."""
+"""``queues``: list, pause, resume, set, reset."""
 
 from __future__ import annotations
 
@@ -72,13 +72,33 @@ def resume(state: State, name: str) -> None:
 
 @queues.command("set")
 @click.argument("name")
-@click.option("--priority", type=int, required=True, help="Queues with a higher one are served first (default 0).")
+@click.option("--priority", type=int, help="Queues with a higher one are served first (default 0).")
+@click.option("--max-concurrency", type=int, help="At most so many of its jobs are held at once, by all workers.")
+@click.option("--rate", "rates", multiple=True, help="A rate it keeps to, by name; may be given more than once.")
 @common
-def set_(state: State, name: str, priority: int) -> None:
-    """Change a queue's settings."""
+def set_(state: State, name: str, priority: int | None, max_concurrency: int | None, rates: tuple[str, ...]) -> None:
+    """Change a queue's settings; they go before what the code says."""
+    if priority is None and max_concurrency is None and not rates:
+        raise click.UsageError("nothing to set: give --priority, --max-concurrency or --rate")
 
     async def work(app: App) -> None:
-        await app.set_queue(name, priority=priority)
-        await _one(app, name, state, f"has priority {priority}")
+        await app.set_queue(name, priority=priority, max_concurrency=max_concurrency, rates=rates or None)
+        said = [f"priority {priority}"] if priority is not None else []
+        said += [f"at most {max_concurrency} at once"] if max_concurrency is not None else []
+        said += [f"the rates {', '.join(rates)}"] if rates else []
+        await _one(app, name, state, f"has {', '.join(said)}")
+
+    with_app(state, work, creates=True)
+
+
+@queues.command()
+@click.argument("name")
+@common
+def reset(state: State, name: str) -> None:
+    """Forget what was set while running, a pause as well: the code speaks again."""
+
+    async def work(app: App) -> None:
+        await app.reset_queue(name)
+        await _one(app, name, state, "is as the code says")
 
     with_app(state, work, creates=True)

@@ -11,12 +11,14 @@ import pytest
 from headrace.conformance.lab import Choices, Lab, Part
 from headrace.core import lifecycle
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Released, Snoozed
+from headrace.core.outcome import Completed, Ending, Released, Snoozed
 from headrace.core.rate import Rate
 from headrace.core.status import Cause, Status
 from headrace.engine import Claimed
 
 __all__ = ["Limiting"]
+
+_ENDINGS: tuple[Ending, ...] = (Completed(), Released(), Snoozed(1.0))
 
 
 async def rule(lab: Lab, key: str, **document: Any) -> None:
@@ -196,6 +198,18 @@ class Limiting(Part):
         await free(lab, first[1])
         assert keys(await lab.claim(worker, 1)) == ["late"]
 
+    async def test_a_turn_is_remembered_when_its_job_is_done(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        await fill(lab, 5, concurrency_key="noisy")
+        await fill(lab, 2, concurrency_key="quiet")
+        turns = []
+        for _ in range(4):
+            lab.later(1)
+            [job] = await lab.claim(worker, 1)
+            turns.append(job.concurrency_key)
+            await free(lab, job)
+        assert turns == ["noisy", "quiet", "noisy", "quiet"]
+
     async def test_urgent_jobs_go_first_whosever_turn_it_is(self, lab: Lab) -> None:
         await rule(lab, "limit:work", max_per_key=3)
         worker = await lab.worker()
@@ -312,6 +326,6 @@ class Limiting(Part):
             for id in list(held):
                 if choose(True, False, False):
                     job = held.pop(id)
-                    ending = choose(Completed(), Released(), Snoozed(1.0))
+                    ending = choose(*_ENDINGS)
                     await lab.do(lab.end(await lab.start(job), ending))
         assert given > 30

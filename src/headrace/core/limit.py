@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import msgspec
 
@@ -17,7 +17,7 @@ from headrace.core.rate import Spent, next_permit, permits, spend
 from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 
-__all__ = ["Dealt", "Entry", "Usage", "deal"]
+__all__ = ["Dealt", "Entry", "Usage", "deal", "lapses", "remembered", "turn_of"]
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -36,12 +36,31 @@ class Usage(msgspec.Struct):
 
     held: dict[Bound, int] = {}
     """How many jobs of a bound are held."""
-    last: dict[Bound, datetime] = {}
-    """When the last job of a key that is still held was given away."""
+    spent: dict[Bound, Spent] = {}
+    """What was used of a rate; and when a key last had its turn."""
     turns: dict[Bound, int] = {}
     """How many jobs of a key were given away just now."""
-    spent: dict[Bound, Spent] = {}
-    """What was used of a rate."""
+
+
+_REMEMBERED = timedelta(hours=1)
+"""How long a key's turn is remembered: who has waited for longer is first anyway."""
+
+
+def turn_of(group: Group) -> Bound | None:
+    """What the last turn of a key is remembered by."""
+    return None if group.key is None else ("turn", group.task, group.key)
+
+
+def remembered(group: Group, limits: Limits) -> list[Bound]:
+    """What must be known of the past before jobs of the group are dealt."""
+    turn = turn_of(group)
+    return [*limits.paced(group), *([] if turn is None else [turn])]
+
+
+def lapses(bound: Bound, spent: Spent) -> datetime:
+    """From when on it says nothing, and may be forgotten."""
+    last = max(until for until, _ in spent)
+    return last + _REMEMBERED if bound[0] == "turn" else last
 
 
 class Dealt(msgspec.Struct):
@@ -49,7 +68,7 @@ class Dealt(msgspec.Struct):
 
     taken: list[Entry]
     spent: dict[Bound, Spent]
-    """What has to be written of rates."""
+    """What has to be remembered of rates and turns."""
     next_permit: datetime | None = None
     """When a rate that kept somebody waiting has a permit again."""
     full: dict[Bound, int] = {}
@@ -63,15 +82,15 @@ class _Hand:
         self.entries, self.place = entries, -limits.queue(group.queue).priority
         self.concurrency, self.paced = limits.concurrency(group), limits.paced(group)
         self.limited = limits.bounded(group.queue, group.task)
-        self.key: Bound | None = None if group.key is None else ("key", group.task, group.key)
+        self.turn = turn_of(group)
         self.head: Entry | None = next(entries, None)
 
     def order(self, usage: Usage) -> tuple[int, int, datetime, int, int]:
         """A key that has been given to lately goes behind what arrived before that: keys take turns."""
         assert self.head is not None
         arrived, turn = self.head.arrived_at, 0
-        if self.key is not None and (last := usage.last.get(self.key)) is not None and last > arrived:
-            arrived, turn = last, usage.turns.get(self.key, 0)
+        if self.turn is not None and (last := usage.spent.get(self.turn)) and last[0][0] > arrived:
+            arrived, turn = last[0][0], usage.turns.get(self.turn, 0)
         return (self.place, self.head.rank, arrived, turn, self.head.seq)
 
 
@@ -126,6 +145,6 @@ def _take(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> None:
         usage.held[bound] = usage.held.get(bound, 0) + 1
     for bound, rate in hand.paced.items():
         usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
-    if hand.key is not None:
-        usage.last[hand.key] = now
-        usage.turns[hand.key] = usage.turns.get(hand.key, 0) + 1
+    if hand.turn is not None:
+        usage.spent[hand.turn] = dealt.spent[hand.turn] = ((now, 0),)
+        usage.turns[hand.turn] = usage.turns.get(hand.turn, 0) + 1

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Attempt, ErrorInfo, Job, Streak
-from headrace.core.limit import Usage
+from headrace.core.limit import Usage, lapses
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound
 from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
@@ -39,6 +39,7 @@ __all__ = [
     "place_of",
     "rows_of_spent",
     "sort_out",
+    "spent_of",
     "stage_of",
     "stages_of",
     "state_of",
@@ -302,20 +303,23 @@ _spent = msgspec.json.Decoder(Spent).decode
 _bound = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
-def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]]) -> Usage:
-    """What is in use: of what is held, queue, task, key, how many and when the last one was given; of what was spent,
-    name and data."""
+def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]] = ()) -> Usage:
+    """What is in use: of what is held, queue, task, key and how many; of what was spent, name and data."""
     usage = Usage(spent={_bound(name): _spent(data) for name, data in spent})
-    for queue, task, key, jobs, last in held:
+    for queue, task, key, jobs in held:
         bounds: list[Bound] = [("queue", queue), ("task", task)]
         if key is not None:
-            bounds.append(turn := ("key", task, key))
-            usage.last[turn] = max(usage.last.get(turn, moment(last)), moment(last))
+            bounds.append(("key", task, key))
         for bound in bounds:
             usage.held[bound] = usage.held.get(bound, 0) + jobs
     return usage
 
 
+def spent_of(data: str) -> Spent:
+    """What was used, as it is kept."""
+    return _spent(data)
+
+
 def rows_of_spent(spent: Mapping[Bound, Spent]) -> list[tuple[str, str, int]]:
-    """What was used of rates as it is kept: name, data, and from when on it says nothing."""
-    return [(encode(bound), encode(one), micros(max(until for until, _ in one))) for bound, one in spent.items()]
+    """What is to be remembered as it is kept: name, data, and from when on it says nothing."""
+    return [(encode(bound), encode(one), micros(lapses(bound, one))) for bound, one in spent.items()]

@@ -138,9 +138,7 @@ class Jobs:
                 job = self.records[id]
                 bounds: list[Bound] = [("queue", job.queue), ("task", job.task)]
                 if job.concurrency_key is not None:
-                    key: Bound = ("key", job.task, job.concurrency_key)
-                    bounds.append(key)
-                    usage.last[key] = max(usage.last.get(key, job.arrived_at), job.assigned_at or job.updated_at)
+                    bounds.append(("key", job.task, job.concurrency_key))
                 for bound in bounds:
                     usage.held[bound] = usage.held.get(bound, 0) + 1
         return usage

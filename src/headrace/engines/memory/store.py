@@ -12,7 +12,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.limit import Entry, deal
+from headrace.core.limit import Entry, deal, lapses
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound, Limits, limits_of
 from headrace.core.rules import Rules
@@ -128,7 +128,7 @@ class Store:
 
         lines = [(group, entries(line)) for group, line in jobs.served(ask, limits)]
         dealt = deal(lines, ask, now, self.rules, limits, jobs.usage(self._spent))
-        self._spent |= dealt.spent
+        self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(bound, one) > now}
         return [found[entry.seq] for entry in dealt.taken], dealt.next_permit
 
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:

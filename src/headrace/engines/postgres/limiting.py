@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
 from headrace.core.job import Job
-from headrace.core.limit import Dealt, Entry, deal
+from headrace.core.limit import Dealt, Entry, deal, remembered
 from headrace.core.rule import Group, Limits
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
@@ -16,7 +16,7 @@ from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import micros, moment, rows_of_spent, usage_of
+from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 
 __all__ = ["Limiting"]
 
@@ -77,12 +77,13 @@ class Limiting:
         return self._claimed(head, jobs, min(soon, default=None))
 
     async def _deal(self, connection: Connection, ask: Ask, serving: Serving, now: datetime) -> Dealt:
-        spent: list[Any] = await connection.fetch(f"SELECT name, data FROM {self._schema}.spent")
         held: list[Any] = await connection.fetch(sql("usage", self._schema))
         depth = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10))
         while True:
             lines = await self._lines(connection, ask, serving, depth, now)
             groups = [(_group(serving, line), entries) for line, entries in lines.items()]
+            past = {encode(bound) for group, _ in groups for bound in remembered(group, serving.limits)}
+            spent: list[Any] = await connection.fetch(sql("spent", self._schema), list(past)) if past else []
             dealt = deal(groups, ask, now, self._rules, serving.limits, usage_of(held, spent))
             taken = {entry.seq for entry in dealt.taken}
             # Of a line that was read in part, all may be wanted: then what is behind it matters, too.

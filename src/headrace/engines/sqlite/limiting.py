@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.limit import Dealt, Entry, Usage, deal
+from headrace.core.limit import Dealt, Entry, Usage, deal, remembered
 from headrace.core.rule import Group, Limits, limits_of
 from headrace.core.rules import Rules
-from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
+from headrace.engines.record import encode, micros, moment, rows_of_spent, spent_of, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["Limiting"]
@@ -30,8 +30,8 @@ _SERVED = """
 SELECT l.id, l.queue, p.task
 FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = ?"""
 _HELD = """
-SELECT l.queue, p.task, h.turn_key, h.jobs, h.last
-FROM (SELECT line, turn_key, count(*) AS jobs, max(assigned_at) AS last FROM jobs WHERE stage = 3 GROUP BY 1, 2) h
+SELECT l.queue, p.task, h.turn_key, h.jobs
+FROM (SELECT line, turn_key, count(*) AS jobs FROM jobs WHERE stage = 3 GROUP BY 1, 2) h
 CROSS JOIN lines l ON l.id = h.line CROSS JOIN profiles p ON p.id = l.profile"""
 _GIVE = """
 UPDATE jobs
@@ -46,6 +46,7 @@ SELECT j.seq FROM jobs j CROSS JOIN lines l ON l.id = j.line LEFT JOIN queues q 
 WHERE j.worker = ? AND j.claim = ? AND j.stage = 3 AND j.status <> 'running'
 ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq"""
 _SPEND = "INSERT OR REPLACE INTO spent (name, data, until) VALUES (?, ?, ?)"
+_SPENT = "SELECT data FROM spent WHERE name = ?"
 _PROMOTED = 10_000
 
 
@@ -108,12 +109,22 @@ class _Table:
         for line, queue, task in served:
             if limits.queue(queue).paused:
                 continue
-            yield Group(queue, task), self._entries(_IN_LINE, line)
+            yield self._known(Group(queue, task), limits, usage), self._entries(_IN_LINE, line)
             most, key = limits.task(task).max_per_key, self._connection.execute(_FIRST_KEY, (line,)).get
             while key is not None:
                 if most is None or usage.held.get(("key", task, key), 0) < most:
-                    yield Group(queue, task, key), self._entries(_OF_KEY, line, key)
+                    yield self._known(Group(queue, task, key), limits, usage), self._entries(_OF_KEY, line, key)
                 key = self._connection.execute(_NEXT_KEY, (line, key)).get
+
+    def _known(self, group: Group, limits: Limits, usage: Usage) -> Group:
+        """The group, once what must be known of its past is."""
+        for bound in remembered(group, limits):
+            if (
+                bound not in usage.spent
+                and (data := self._connection.execute(_SPENT, (encode(bound),)).get) is not None
+            ):
+                usage.spent[bound] = spent_of(data)
+        return group
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
         cursor = self._connection.execute(text, terms)
@@ -129,9 +140,8 @@ class _Table:
 
 
 def _usage(connection: apsw.Connection) -> Usage:
-    spent: list[Any] = connection.execute("SELECT name, data FROM spent").fetchall()
     held: list[Any] = connection.execute(_HELD).fetchall()
-    return usage_of(held, spent)
+    return usage_of(held)
 
 
 def _spend(connection: apsw.Connection, dealt: Dealt, now: int) -> None:

@@ -145,7 +145,7 @@ CREATE TABLE {schema}.queues (
 -- What a claim of limited jobs holds while it looks at what is in use: task:NAME, queue:NAME, rate:NAME.
 CREATE TABLE {schema}.gates (name text PRIMARY KEY);
 
--- What was used of rates: a name is a JSON array.
+-- What was used of rates, and when keys had their turn: a name is a JSON array.
 CREATE TABLE {schema}.spent (
   name  text PRIMARY KEY,
   data  text NOT NULL,    -- [JSON], core.rate.Spent

@@ -126,7 +126,7 @@ CREATE TABLE queues (
   paused   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What was used of rates: a name is a JSON array.
+-- What was used of rates, and when keys had their turn: a name is a JSON array.
 CREATE TABLE spent (
   name  TEXT PRIMARY KEY,
   data  TEXT NOT NULL,     -- [JSON], core.rate.Spent

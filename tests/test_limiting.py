@@ -1,0 +1,259 @@
+"""Queues and limits through an App and its workers, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import App, Context, Rate, Status
+from headrace.core.job import Job
+from headrace.errors import ConfigError
+from headrace.handle import JobHandle
+from headrace.testing import harness
+from tests.support.apps import ENGINES, url_of
+from tests.support.until import until
+
+
+@pytest.fixture(params=ENGINES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request.param, tmp_path)
+
+
+async def at_once(app: App, ids: list[JobHandle[Any]], of: Callable[[Job], object] = lambda job: 0) -> int:
+    """How many attempts were under way at the same moment, at most, by their records; of jobs that are alike."""
+    marks: dict[object, list[tuple[datetime, int]]] = {}
+    for handle in ids:
+        job = await handle.refresh()
+        for attempt in (await app.history(job.id)).attempts:
+            assert attempt.assigned_at is not None
+            assert attempt.finished_at is not None
+            marks.setdefault(of(job), []).extend([(attempt.assigned_at, 1), (attempt.finished_at, -1)])
+    most = 0
+    for steps in marks.values():
+        now = 0
+        for _, step in sorted(steps):  # of what ends and begins at one moment, the end comes first
+            now += step
+            most = max(most, now)
+    return most
+
+
+async def test_code_limits_tasks_and_queues_across_workers(url: str) -> None:
+    app = App(url)
+    app.queue("mail", max_concurrency=3)
+
+    @app.task(queue="mail", max_concurrency=2)
+    async def send(n: int) -> int:
+        await asyncio.sleep(0.02)
+        return n
+
+    @app.task(queue="mail")
+    async def sort(n: int) -> int:
+        await asyncio.sleep(0.02)
+        return n
+
+    async with app:
+        await app.announce()
+        sends = await send.map([(n,) for n in range(12)])
+        sorts = await sort.map([(n,) for n in range(12)])
+        async with app.worker(concurrency=5), app.worker(concurrency=5):
+            for handle in (*sends, *sorts):
+                await handle.result(timeout=30)
+        assert await at_once(app, sends) == 2
+        assert await at_once(app, [*sends, *sorts]) == 3
+
+
+async def test_a_key_is_made_of_the_arguments_and_limits_its_own_jobs(url: str) -> None:
+    app = App(url)
+
+    @app.task(concurrency_key="customer:{customer_id}", max_per_key=1)
+    async def charge(customer_id: int, cents: int = 5) -> None:
+        await asyncio.sleep(0.01)
+
+    async with app:
+        await app.announce()
+        handles = await charge.map([(n % 3,) for n in range(18)])
+        assert (await handles[0].refresh()).concurrency_key == "customer:0"
+        by_name = await app.submit("charge", {"customer_id": 0})
+        own = await charge.options(concurrency_key="special").submit(0)
+        assert (await own.refresh()).concurrency_key == "special"
+        async with app.worker(concurrency=10):
+            for handle in (*handles, by_name, own):
+                await handle.result(timeout=30)
+        assert await at_once(app, [*handles, by_name, own], lambda job: job.concurrency_key) == 1
+        assert await at_once(app, [*handles, by_name, own]) > 1
+
+
+async def test_a_noisy_key_does_not_keep_others_from_their_turn(url: str) -> None:
+    app = App(url)
+    ran: list[str] = []
+
+    @app.task(concurrency_key="{who}", max_per_key=5)
+    async def work(who: str) -> None:
+        ran.append(who)
+
+    async with app:
+        await app.announce()
+        await work.map([("noisy",)] * 40)
+        handles = await work.map([("b",), ("c",), ("b",), ("c",)])
+        async with app.worker(concurrency=1):
+            for handle in handles:
+                await handle.result(timeout=30)
+        assert Counter(ran)["noisy"] < 15, ran
+
+
+async def test_a_rate_keeps_jobs_waiting_not_failing() -> None:
+    app = App("memory://")
+    app.rate("stripe", Rate(2, per=60))
+
+    @app.task(rates=["stripe"])
+    async def charge() -> None: ...
+
+    async with harness(app) as h:
+        await app.announce()
+        await charge.map([()] * 5)
+        await h.drain()
+        assert (await app.stats()).statuses == {Status.COMPLETED: 2, Status.QUEUED: 3}
+        await h.advance(minutes=1)
+        assert (await app.stats()).statuses == {Status.COMPLETED: 4, Status.QUEUED: 1}
+
+
+async def test_a_worker_waits_for_the_next_permit(url: str) -> None:
+    app = App(url)
+    app.rate("slow", Rate(2, per=timedelta(seconds=0.6), kind="bucket"))
+
+    @app.task(rates=["slow"])
+    async def work() -> None: ...
+
+    async with app:
+        await app.announce()
+        handles = await work.map([()] * 4)
+        async with app.worker():
+            for handle in handles:
+                await handle.result(timeout=30)
+        starts = sorted([(await handle.refresh()).assigned_at for handle in handles], key=str)
+        assert starts[0] is not None
+        assert starts[3] is not None
+        assert starts[3] - starts[0] >= timedelta(seconds=0.59)
+
+
+async def test_what_is_set_while_running_goes_first_until_it_is_reset(url: str) -> None:
+    app = App(url)
+    app.queue("mail", priority=10, max_concurrency=2)
+    app.rate("api", Rate(5, per=60))
+
+    @app.task(queue="mail", max_concurrency=4, rates=["api"])
+    async def send() -> None: ...
+
+    async with app:
+        await app.announce()
+        (queue,) = await app.queues()
+        assert (queue.name, queue.priority, queue.max_concurrency, queue.paused) == ("mail", 10, 2, False)
+        (limit,) = await app.limits()
+        assert (limit.task, limit.max_concurrency, limit.rates, limit.live) == ("send", 4, ("api",), False)
+        assert await app.rates() == {"api": Rate(5, per=60)}
+
+        await app.set_queue("mail", max_concurrency=7)
+        await app.set_limit("send", max_per_key=3)
+        await app.set_rate("api", Rate(9, per=1))
+        await app.pause_queue("mail")
+        await app.announce()  # another worker starts: what the code says does not undo it
+        (queue,) = await app.queues()
+        assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 7, True)
+        (limit,) = await app.limits()
+        assert (limit.max_concurrency, limit.max_per_key, limit.live) == (4, 3, True)
+        assert await app.rates() == {"api": Rate(9, per=1)}
+
+        await app.reset_queue("mail")
+        await app.reset_limit("send")
+        await app.reset_rate("api")
+        (queue,) = await app.queues()
+        assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 2, False)
+        (limit,) = await app.limits()
+        assert (limit.max_concurrency, limit.max_per_key, limit.live) == (4, None, False)
+        assert await app.rates() == {"api": Rate(5, per=60)}
+
+
+async def test_a_limit_that_leaves_the_code_is_gone(url: str) -> None:
+    first = App(url)
+    first.task(name="work", max_concurrency=1)(_work)
+    async with first:
+        await first.announce()
+        assert [limit.task for limit in await first.limits()] == ["work"]
+        second = App(url) if not url.startswith("memory") else first
+        if second is first:
+            return  # a memory store belongs to one App
+        second.task(name="work")(_work)
+        async with second:
+            await second.announce()
+            assert await second.limits() == []
+
+
+async def _work() -> None: ...
+
+
+async def test_a_raised_limit_takes_effect_without_a_restart(url: str) -> None:
+    app = App(url)
+    gate = asyncio.Event()
+
+    @app.task(max_concurrency=1)
+    async def wait(ctx: Context) -> None:
+        await gate.wait()
+
+    async with app:
+        await app.announce()
+        handles = await wait.map([()] * 3)
+        async with app.worker(concurrency=5) as worker:
+            await until(lambda: worker.stats.busy == 1)
+            await app.set_limit("wait", max_concurrency=3)
+            await until(lambda: worker.stats.busy == 3)
+            gate.set()
+            for handle in handles:
+                await handle.result(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_concurrency": 0}, "max_concurrency"),
+        ({"max_concurrency": "5"}, "max_concurrency"),
+        ({"max_per_key": -1}, "max_per_key"),
+        ({"rates": "stripe"}, "rates"),
+        ({"rates": [""]}, "rates"),
+        ({"concurrency_key": "{nobody}"}, "concurrency_key"),
+        ({"concurrency_key": ""}, "concurrency_key"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_decoration(options: dict[str, Any], named: str) -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigError, match=named):
+        app.task(**options)(_work)
+
+
+def test_queues_and_rates_are_checked_where_they_are_said() -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigError, match="max_concurrency"):
+        app.queue("mail", max_concurrency=0)
+    with pytest.raises(ConfigError, match="priority"):
+        app.queue("mail", priority=True)
+    with pytest.raises(ConfigError, match="name"):
+        app.queue("")
+    with pytest.raises(ConfigError, match="Rate"):
+        app.rate("api", 5)  # type: ignore[arg-type]
+
+
+async def test_a_key_that_is_too_long_is_refused(url: str) -> None:
+    app = App(url)
+
+    @app.task(concurrency_key="{who}")
+    async def work(who: str) -> None: ...
+
+    async with app:
+        with pytest.raises(ConfigError, match="200"):
+            await work.submit("x" * 201)
+        await work.submit("x" * 200)
