@@ -31,9 +31,8 @@ async def at_once(app: App, ids: list[JobHandle[Any]], of: Callable[[Job], objec
     for handle in ids:
         job = await handle.refresh()
         for attempt in (await app.history(job.id)).attempts:
-            assert attempt.assigned_at is not None
-            assert attempt.finished_at is not None
-            marks.setdefault(of(job), []).extend([(attempt.assigned_at, 1), (attempt.finished_at, -1)])
+            assert attempt.started_at is not None
+            marks.setdefault(of(job), []).extend([(attempt.started_at, 1), (attempt.finished_at, -1)])
     most = 0
     for steps in marks.values():
         now = 0

@@ -45,3 +45,9 @@ async def waits_for(ctx: Context, path: str, note: str) -> int:
     _add(note, f"{ctx.attempt} {os.getpid()}\n")
     await until(Path(path).exists, within=120)
     return ctx.attempt
+
+
+@app.task(retry=QUICK, concurrency_key="{key}", max_per_key=2, max_concurrency=6)
+async def limited(key: str, seconds: float) -> None:
+    """Take a moment, with few of its kind."""
+    await asyncio.sleep(seconds)
