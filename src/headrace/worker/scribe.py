@@ -43,7 +43,7 @@ class Scribe:
         self._bytes = 0
         self._writing: asyncio.Task[None] | None = None
         self._moved = asyncio.Event()
-        """Set whenever a write was answered."""
+        """Set whenever there may be room again."""
         self._error: HeadraceError | None = None
         """Why nothing more is written."""
         self.position = 0
@@ -134,7 +134,6 @@ class Scribe:
                     or not await self.lanes.append(Append(job.id, job.worker, job.epoch, entries))
                 ):
                     self._error = Stopped("lost")
-                self._moved.set()
         except HeadraceError as error:
             self._error = error
         except Exception as error:  # a fault of ours: whoever waits must hear of it
@@ -155,4 +154,5 @@ class Scribe:
             size += len(entry.data)
             entries.append(entry)
         self._bytes -= size
+        self._moved.set()  # more may come while these are being written
         return tuple(entries)

@@ -1,0 +1,218 @@
+"""Durable steps: done once, whatever becomes of the attempt."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from headrace.core.entry import Kind
+from headrace.core.job import Spec
+from headrace.core.lifecycle import lose, submit
+from headrace.core.status import Cause, Reason, Status
+from headrace.errors import ConfigError, InvalidResult, Stopped
+from headrace.host import Host
+from headrace.worker.context import Context
+from tests.support.shop import Shop
+
+
+@dataclass
+class Receipt:
+    """What a step returns."""
+
+    number: int
+    lines: list[str]
+
+
+class Bank:
+    """Counts what was asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    async def charge(self, customer: int, cents: int) -> Receipt:
+        self.calls.append("charge")
+        return Receipt(len(self.calls), [f"{customer}: {cents}"])
+
+    def mail(self, to: str) -> int:
+        self.calls.append("mail")
+        return threading.get_ident()
+
+    async def broken(self) -> int:
+        self.calls.append("broken")
+        raise ValueError("down")
+
+
+async def test_a_step_is_not_run_again(shop: Shop) -> None:
+    bank, receipts = Bank(), list[Any]()
+
+    async def order(ctx: Context, customer: int) -> int:
+        receipt = await ctx.step("charge", bank.charge, customer, cents=500)
+        receipts.append(receipt)
+        await ctx.step("mail", bank.mail, "a@b.c")
+        if ctx.attempt < 3:
+            raise ValueError("after the steps")
+        return receipt.number
+
+    shop.task(order)
+    async with shop.worker():
+        job = await shop.ended(await shop.submit("order", payload={"customer": 7}))
+    assert (job.status, job.result, job.attempt) == (Status.COMPLETED, 1, 3)
+    assert bank.calls == ["charge", "mail"]
+    assert receipts == [Receipt(1, ["7: 500"])] * 3, "the same in every attempt, in its own type"
+
+
+async def test_a_plain_function_is_called_in_a_thread(shop: Shop) -> None:
+    bank = Bank()
+
+    async def order(ctx: Context) -> bool:
+        return await ctx.step("mail", bank.mail, "a@b.c") != threading.get_ident()
+
+    shop.task(order)
+    async with shop.worker():
+        assert (await shop.ended(await shop.submit("order"))).result is True
+
+
+async def test_a_plain_handler_has_steps_too(shop: Shop) -> None:
+    bank, here = Bank(), list[bool]()
+
+    def order(ctx: Context) -> str:
+        here.append(ctx.step_sync("mail", bank.mail, "a@b.c") == threading.get_ident())
+        if ctx.attempt == 1:
+            raise ValueError
+        return "done"
+
+    shop.task(order)
+    async with shop.worker():
+        assert (await shop.ended(await shop.submit("order"))).result == "done"
+    assert bank.calls == ["mail"]
+    assert here[0], "on the thread of the handler"
+
+
+async def test_a_step_that_raised_is_tried_again(shop: Shop) -> None:
+    bank = Bank()
+
+    async def order(ctx: Context) -> str:
+        for _ in range(2):
+            with pytest.raises(ValueError, match="down"):
+                await ctx.step("broken", bank.broken)
+        if ctx.attempt == 1:
+            raise ValueError
+        return "done"
+
+    shop.task(order)
+    async with shop.worker():
+        assert (await shop.ended(await shop.submit("order"))).result == "done"
+    assert bank.calls == ["broken"] * 4
+
+
+async def test_the_result_is_durable_before_the_next_line(shop: Shop) -> None:
+    bank, stepped, go_on = Bank(), asyncio.Event(), asyncio.Event()
+
+    async def order(ctx: Context) -> str:
+        await ctx.step("charge", bank.charge, 1, 2)
+        if ctx.attempt == 1:
+            stepped.set()
+            await go_on.wait()
+        return "done"
+
+    shop.task(order)
+    async with shop.worker(concurrency=2):
+        id = await shop.submit("order")
+        await asyncio.wait_for(stepped.wait(), 20)
+        assert (await shop.get(id)).status is Status.RUNNING, "its start was on record first"
+        rules, now = shop.engine.rules, shop.host.clock.now()
+        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        assert (await shop.ended(id)).result == "done"
+        go_on.set()
+    assert bank.calls == ["charge"]
+
+
+async def test_a_step_of_a_worker_that_lost_the_job_is_refused(shop: Shop) -> None:
+    bank, began, go_on = Bank(), asyncio.Event(), asyncio.Event()
+    told: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    async def order(ctx: Context) -> int:
+        if ctx.attempt > 1:
+            return (await ctx.step("charge", bank.charge, 2, 2)).number
+        await ctx.flush()
+        began.set()
+        try:
+            await asyncio.shield(go_on.wait())
+            await ctx.step("charge", bank.charge, 1, 1)
+        except BaseException as error:
+            told.set_result(error)
+            raise
+        return 0
+
+    shop.task(order)
+    async with shop.worker(concurrency=2):
+        id = await shop.submit("order")
+        await asyncio.wait_for(began.wait(), 20)
+        rules, now = shop.engine.rules, shop.host.clock.now()
+        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        await shop.ended(id)
+        go_on.set()
+        assert isinstance(await asyncio.wait_for(told, 20), Stopped | asyncio.CancelledError)
+    assert (await shop.get(id)).result in (1, 2)
+    kept = await shop.engine.tail(id, Kind.STEP)
+    assert [(entry.attempt, entry.name) for entry in kept] == [(2, "charge")]
+
+
+async def test_a_name_is_used_once_in_an_attempt(shop: Shop) -> None:
+    bank = Bank()
+
+    async def order(ctx: Context) -> str:
+        await ctx.step("charge", bank.charge, 1, 2)
+        with pytest.raises(ConfigError, match="charge"):
+            await ctx.step("charge", bank.charge, 1, 2)
+        with pytest.raises(ConfigError, match="name"):
+            await ctx.step("", bank.charge, 1, 2)
+        return "done"
+
+    shop.task(order)
+    async with shop.worker():
+        assert (await shop.ended(await shop.submit("order"))).result == "done"
+    assert bank.calls == ["charge"]
+
+
+async def test_a_result_that_cannot_be_kept_fails_the_attempt(shop: Shop) -> None:
+    async def wrong() -> int:
+        return "one"  # type: ignore[return-value]
+
+    async def order(ctx: Context) -> None:
+        with pytest.raises(InvalidResult, match="step 'wrong'"):
+            await ctx.step("wrong", wrong)
+        await ctx.step("wrong", wrong)
+
+    shop.task(order)
+    async with shop.worker():
+        job = await shop.ended(await shop.submit("order"))
+    assert (job.status, job.reason) == (Status.FAILED, Reason.INVALID_RESULT)
+
+
+async def test_steps_side_by_side(shop: Shop) -> None:
+    async def double(n: int) -> int:
+        await asyncio.sleep(0)
+        return n * 2
+
+    async def order(ctx: Context) -> int:
+        doubled = await asyncio.gather(*(ctx.step(f"double {n}", double, n) for n in range(50)))
+        if ctx.attempt == 1:
+            raise ValueError
+        return sum(doubled)
+
+    shop.task(order)
+    async with shop.worker():
+        assert (await shop.ended(await shop.submit("order"))).result == 2450
+
+
+async def test_a_direct_call_keeps_nothing() -> None:
+    bank, now = Bank(), Host().clock.now()
+    ctx = Context.detached(submit(Host().dice.new_id(now), Spec(task="order", created_at=now), "{}", now))
+    assert await ctx.step("charge", bank.charge, 1, 2) == Receipt(1, ["1: 2"])
+    assert await ctx.step("charge", bank.charge, 1, 2) == Receipt(2, ["1: 2"])
+    assert ctx.step_sync("mail", bank.mail, "x") == threading.get_ident()
