@@ -134,9 +134,10 @@ class Scheduling(Lifetime):
         return JobHandle(cast("App", self), job.id, last=job)
 
     async def delete_schedule(self, name: str) -> None:
-        """Remove a schedule; its jobs stay; :raises UnknownSchedule:"""
+        """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
         await schedules.delete_schedule(self.engine, name)
-        await hush(self.engine, self.lanes, self.host, name)  # what is continuous would try again and again
+        # What fails would be tried again and again, and nobody would be left to end that.
+        await hush(self.engine, self.lanes, self.host, name, running=True)
 
     async def _told(self, doc: ScheduleDoc) -> ScheduleInfo:
         return ScheduleInfo.of(doc, await _served(self.engine))

@@ -13,7 +13,7 @@ from headrace.core.job import ErrorInfo, Job, Spec
 from headrace.core.lifecycle import finish
 from headrace.core.outcome import Failed
 from headrace.core.query import Filter
-from headrace.core.schedule import Continuous, ScheduleDoc, new_schedule
+from headrace.core.schedule import Continuous, Every, ScheduleDoc, new_schedule
 from headrace.core.status import LIVE, Reason, Status
 from headrace.errors import ConfigError
 from headrace.maintenance import Follower, Planner, Sweeper
@@ -218,6 +218,7 @@ async def test_a_rest_ends_what_waits_and_lets_runs_end() -> None:
             assert {job.id for job in (await live(w)).values()} == {one.id, other.id}
             await player.complete(one)
             await followed(w)
+            assert {job.id for job in (await live(w)).values()} == {other.id}
             await p.tick()
             assert {job.id for job in (await live(w)).values()} == {other.id}
             await fail(w, other)  # it would be tried again after its rest
@@ -278,6 +279,20 @@ async def test_fewer_instances_end_the_surplus_and_more_are_begun() -> None:
             await create_schedule(w.engine, doc(w, 2))
             await p.tick()
             assert sorted(await live(w)) == [0, 1]
+
+
+async def test_what_is_given_fires_instead_is_continuous_no_more() -> None:
+    async with world(now=START) as w:
+        p, player = planner(w), await w.worker()
+        await create_schedule(w.engine, doc(w, 2))
+        await p.tick()
+        (job,) = await running(player, 1)
+        await create_schedule(w.engine, replace(doc(w), rule=Every(hours=1)))
+        await p.tick()
+        assert [one.id for one in (await live(w)).values()] == [job.id]
+        await fail(w, job)
+        await p.tick()
+        assert await live(w) == {}
 
 
 async def test_a_change_of_the_options_holds_from_the_next_run() -> None:

@@ -46,12 +46,17 @@ async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, 
     return {number: answer.job for number, answer in zip(ended, answers, strict=True)}
 
 
-async def hush(engine: Engine, lanes: Lanes, host: Host, name: str, instances: int = 0) -> bool:
-    """Cancel the jobs of instances beyond so many that no worker has; whether none is left with a worker either."""
+async def hush(
+    engine: Engine, lanes: Lanes, host: Host, name: str, instances: int = 0, *, running: bool = False
+) -> bool:
+    """Cancel the jobs of instances beyond so many that no worker has; whether none is left with a worker either.
+
+    With ``running`` those in the hands of workers are cancelled as well.
+    """
     rules, quiet = engine.rules, True
 
     def decide(job: Job, now: datetime) -> Change | None:
-        return None if job.held or job.ended else acts.cancel(job, now, rules, by="schedule")
+        return None if job.ended or (job.held and not running) else acts.cancel(job, now, rules, by="schedule")
 
     page = await engine.find(Filter(schedule=name, status=LIVE), host.clock.now(), MAX_BATCH)
     for job in page.items:
@@ -77,14 +82,17 @@ class Tender:
 
     async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> None:
         """Bring the jobs in line with the schedule; ``served`` tells which tasks live workers have."""
-        if not isinstance(doc.rule, Continuous):
-            return
-        instances = doc.rule.instances if doc.active else 0
+        rule = doc.rule
+        continuous = isinstance(rule, Continuous)
+        if not continuous and doc.generation == 1:
+            return  # it never was continuous, so there is nothing left of that
+        instances = rule.instances if isinstance(rule, Continuous) and doc.active else 0
         # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
-        if self._quiet.get(setting.key) != setting.rev and await hush(
+        version = setting.rev if continuous else -doc.generation
+        if self._quiet.get(setting.key) != version and await hush(
             self.engine, self.lanes, self.host, doc.name, instances
         ):
-            self._quiet[setting.key] = setting.rev
+            self._quiet[setting.key] = version
         ended = await self._ended(doc.name, instances)
         if not ended or (doc.source == "code" and doc.task not in await served()):
             return

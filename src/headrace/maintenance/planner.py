@@ -97,8 +97,8 @@ class Planner(Duty):
 
     async def _serve(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, datetime | None]:
         """How many fires got their job, and when the next one is due."""
+        await self._tender.tend(setting, doc, self._served)
         if isinstance(doc.rule, Continuous):
-            await self._tender.tend(setting, doc, self._served)
             self._waiting |= doc.active
             return 0, None
         if not doc.active:
