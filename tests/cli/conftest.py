@@ -16,6 +16,7 @@ from headrace.cli import cli
 
 QUICK = """
 import asyncio
+import logging
 from headrace import App, Context, Retry, Snooze
 
 app = App("sqlite:///jobs.db")
@@ -33,6 +34,13 @@ async def resize(ctx: Context, image: str, width: int = 800) -> dict[str, str | 
 @app.task(retry=Retry(max_retries=1, backoff=[0.01], jitter=False))
 async def boom(what: str = "boom") -> None:
     raise ValueError(what)
+
+@app.task(retry=Retry(max_retries=1, backoff=[0.01], jitter=False))
+async def chatty(ctx: Context, lines: int = 2) -> None:
+    for number in range(lines):
+        logging.getLogger("shop").warning("line %d of attempt %d \\x1b[31m", number, ctx.attempt)
+    if ctx.attempt == 1:
+        raise ValueError("once more")
 
 @app.task
 async def slow(seconds: float = 60.0) -> str:

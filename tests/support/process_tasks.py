@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import time
@@ -21,6 +22,13 @@ def square(ctx: Context, n: int) -> dict[str, int]:
     """The square, and who computed it."""
     ctx.progress(50, "half")
     return {"square": n * n, "pid": os.getpid()}
+
+
+@tasks.task(run_in="process")
+def says(ctx: Context, text: str) -> None:
+    """Log a line, and try to keep a step."""
+    logging.getLogger("child").warning("%s in attempt %d", text, ctx.attempt)
+    ctx.step_sync("never", int)
 
 
 @tasks.task(run_in="process")

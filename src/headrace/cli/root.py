@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "jobs": ("jobs", "List jobs."),
     "show": ("jobs", "Show one job and its timeline."),
     "watch": ("jobs", "Follow a job until it ends."),
+    "logs": ("logs", "Show what a job's handler said to logging."),
     "explain": ("jobs", "Say why a job is where it is."),
     "cancel": ("acts", "Cancel jobs."),
     "retry": ("acts", "Give failed or cancelled jobs another go."),

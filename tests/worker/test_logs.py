@@ -1,0 +1,198 @@
+"""What handlers say to ``logging`` is kept with their jobs, and nothing else about logging changes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from uuid import UUID
+
+import pytest
+
+from headrace.core.entry import Kind, LogLine
+from headrace.core.retry import Retry
+from headrace.core.status import Status
+from headrace.worker.context import Context
+from headrace.worker.logs import MOST_CHARACTERS, caught_logs
+from headrace.worker.scribe import MOST_LINES
+from tests.support.process_tasks import says
+from tests.support.shop import Shop
+
+shop_log = logging.getLogger("shop.till")
+
+
+@pytest.fixture(autouse=True)
+def _talkative() -> Iterator[None]:
+    shop_log.setLevel(logging.DEBUG)
+    yield
+    shop_log.setLevel(logging.NOTSET)
+
+
+async def lines(shop: Shop, id: UUID) -> list[LogLine]:
+    """The log of a job."""
+    found, after = list[LogLine](), (0, -1)
+    while page := await shop.engine.tail(id, Kind.LOG, after):
+        found += [LogLine.of(entry) for entry in page]
+        after = page[-1].cursor
+    return found
+
+
+async def test_lines_are_kept_with_their_job_and_attempt(shop: Shop) -> None:
+    async def sell(ctx: Context, what: str) -> None:
+        shop_log.info("selling %s", what)
+        await asyncio.sleep(0)
+        if ctx.attempt == 1:
+            try:
+                raise ValueError("no till")
+            except ValueError:
+                shop_log.exception("trouble")
+                raise
+
+    shop.task(sell)
+    async with shop.worker(concurrency=5):
+        ids = [await shop.submit("sell", payload={"what": what}) for what in ("tea", "jam")]
+        await shop.all_ended(ids)
+    for id, what in zip(ids, ("tea", "jam"), strict=True):
+        said = await lines(shop, id)
+        assert [(one.attempt, one.number, one.level, one.logger) for one in said] == [
+            (1, 1, "INFO", "shop.till"),
+            (1, 2, "ERROR", "shop.till"),
+            (2, 1, "INFO", "shop.till"),
+        ]
+        assert said[0].message == said[2].message == f"selling {what}"
+        assert said[1].message.startswith("trouble\nTraceback")
+        assert said[1].message.endswith("ValueError: no till")
+        assert said[0].at <= said[1].at <= said[2].at
+
+
+async def test_threads_and_tasks_of_a_handler_speak_for_it(shop: Shop) -> None:
+    def plain() -> str:
+        shop_log.debug("from %s", "a thread")
+        return threading.current_thread().name
+
+    async def spawns() -> None:
+        async def inner() -> None:
+            shop_log.info("inner")
+
+        await asyncio.create_task(inner())
+        await asyncio.to_thread(shop_log.info, "thread")
+
+    shop.task(plain)
+    shop.task(spawns)
+    async with shop.worker():
+        one, two = await shop.submit("plain"), await shop.submit("spawns")
+        await shop.all_ended([one, two])
+    assert [line.message for line in await lines(shop, one)] == ["from a thread"]
+    assert [line.message for line in await lines(shop, two)] == ["inner", "thread"]
+
+
+async def test_a_child_process_is_heard(shop: Shop) -> None:
+    shop.handlers["says"] = says.handler
+    async with shop.worker():
+        id = await shop.submit("says", payload={"text": "hello"}, retry=Retry(0))
+        job = await shop.ended(id, within=50)
+    assert [(line.level, line.logger, line.message) for line in await lines(shop, id)] == [
+        ("WARNING", "child", "hello in attempt 1")
+    ]
+    assert job.status is Status.FAILED
+    assert job.error is not None
+    assert "run_in" in job.error.message, "a step cannot be kept from there"
+
+
+async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None:
+    async def floods() -> None:
+        for number in range(MOST_LINES + 7):
+            shop_log.info("%d", number)
+        shop_log.info("x" * (MOST_CHARACTERS + 1))
+
+    shop.task(floods)
+    async with shop.worker():
+        id = await shop.submit("floods")
+        await shop.ended(id)
+    said = await lines(shop, id)
+    assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
+    assert said[-1].message.startswith("8 more lines were not kept")
+
+
+async def test_a_long_line_is_cut_and_a_wrong_one_is_kept_raw(shop: Shop) -> None:
+    quiet = logging.getLogger("shop.quiet")  # which also shows that it need not reach the root
+    quiet.propagate = False
+    quiet.addHandler(logging.NullHandler())
+
+    async def odd() -> None:
+        quiet.warning("x" * 10 * MOST_CHARACTERS)
+        quiet.warning("%d", "no number")
+        quiet.warning("half \ud800 and \0")
+
+    shop.task(odd)
+    async with shop.worker():
+        id = await shop.submit("odd")
+        assert (await shop.ended(id)).status is Status.COMPLETED
+    said = [line.message for line in await lines(shop, id)]
+    assert said[0].startswith("x" * MOST_CHARACTERS + " … ")
+    assert len(said[0]) < MOST_CHARACTERS + 50
+    assert said[1:] == ["%d", "half ? and \0"]
+
+
+async def test_what_is_said_outside_a_handler_is_nobodys(shop: Shop) -> None:
+    late = asyncio.Event()
+
+    async def leaves() -> None:
+        async def after() -> None:
+            await late.wait()
+            shop_log.info("too late")
+
+        tasks.append(asyncio.create_task(after()))
+
+    tasks: list[asyncio.Task[None]] = []
+    shop.task(leaves)
+    async with shop.worker():
+        shop_log.info("before")
+        id = await shop.submit("leaves")
+        await shop.ended(id)
+        late.set()
+        await tasks[0]
+    assert await lines(shop, id) == []
+
+
+def test_everything_is_as_it_was_afterwards() -> None:
+    before = logging.getLogRecordFactory()
+    handlers = list(logging.getLogger().handlers)
+    with caught_logs():
+        with caught_logs():
+            assert logging.getLogRecordFactory() is not before
+            assert logging.getLogger().handlers == handlers
+        assert logging.getLogRecordFactory() is not before
+    assert logging.getLogRecordFactory() is before
+
+
+def test_a_record_factory_of_the_users_is_kept_whoever_comes_first() -> None:
+    plain, made = logging.getLogRecordFactory(), list[str]()
+
+    def theirs(name: str, *args: object, **kwargs: object) -> logging.LogRecord:
+        made.append(name)
+        return plain(name, *args, **kwargs)  # type: ignore[arg-type]
+
+    try:
+        logging.setLogRecordFactory(theirs)
+        with caught_logs():
+            shop_log.info("x")
+        assert logging.getLogRecordFactory() is theirs
+        logging.setLogRecordFactory(plain)
+        with caught_logs():
+            ours = logging.getLogRecordFactory()
+
+            def in_front(name: str, *args: object, **kwargs: object) -> logging.LogRecord:
+                made.append(f"front {name}")
+                return ours(name, *args, **kwargs)  # type: ignore[arg-type]
+
+            logging.setLogRecordFactory(in_front)
+        assert logging.getLogRecordFactory() is in_front
+        shop_log.info("x")
+        with caught_logs():
+            shop_log.info("x")
+    finally:
+        with caught_logs():
+            logging.setLogRecordFactory(logging.getLogRecordFactory())
+    assert made == ["shop.till", "front shop.till", "front shop.till"]
