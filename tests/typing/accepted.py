@@ -9,9 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 from uuid import UUID
 
-from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Tasks
+from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Stream, Tasks
 from headrace.middleware import CallNext, Resource
+from headrace.core.entry import LogLine
 from headrace.core.query import Page
+from headrace.handle import StreamHandle
+from headrace.stream import StreamItem
 from headrace.task import AsyncTask
 
 app = App("memory://", defaults={"queue": "all", "timeout": None})
@@ -71,6 +74,26 @@ def urgent(image: str) -> str:
     return image
 
 
+@app.task
+async def lines(path: str, *, encoding: str = "utf-8") -> AsyncIterator[str]:
+    yield path
+
+
+@app.task(queue="files")
+async def numbers(ctx: Context, n: int) -> AsyncIterator[int]:
+    for number in range(ctx.stream_position, n):
+        yield number
+
+
+@app.task
+async def count(rows: Stream[str], limit: int = 10) -> int:
+    found = 0
+    async for row in rows:
+        assert_type(row, str)
+        found += 1
+    return found
+
+
 tasks = Tasks(prefix="billing.")
 
 
@@ -120,6 +143,40 @@ async def results_have_the_functions_type() -> None:
     assert_type(add.submit_sync(1, 2), JobHandle[int])
     assert_type(app.wait(add.submit(1, 2)), JobHandle[int])
     assert_type(app.wait(add.run(1, 2)), int)
+
+
+async def streams_have_the_type_of_their_items() -> None:
+    source = await lines.submit("a.csv", encoding="ascii")
+    assert_type(source, StreamHandle[str])
+    assert_type(source.stream(), Stream[str])
+    assert_type(await source.result(), int)
+    assert_type(await numbers.run(3), int)
+    assert_type(numbers.draft(3), Draft[int])
+    assert_type(await count.run(source.stream(start=3)), int)
+    async for line in lines.options(priority=1).stream("a.csv"):
+        assert_type(line, str)
+    async for item in numbers.stream(3).items():
+        assert_type(item, StreamItem[int])
+        assert_type(item.value, int)
+    async for number in numbers(3):
+        assert_type(number, int)
+    assert_type(lines.handle("01a1de66-1cb8-7001-8872-ef106e39d070").stream(), Stream[str])
+    async for line_of_log in source.logs(follow=True):
+        assert_type(line_of_log, LogLine)
+
+
+async def pay(customer: int, cents: int = 0) -> bytes:
+    return b""
+
+
+def stamp(text: str) -> int:
+    return len(text)
+
+
+async def steps_have_the_type_of_their_function(ctx: Context) -> None:
+    assert_type(await ctx.step("pay", pay, 1, cents=2), bytes)
+    assert_type(await ctx.step("stamp", stamp, "a"), int)
+    assert_type(ctx.step_sync("stamp", stamp, text="a"), int)
 
 
 async def options_keep_the_type() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from headrace import App, Context, Cron, Every, JobHandle, Retry, Tasks
+from collections.abc import AsyncIterator
+
+from headrace import App, Context, Cron, Every, JobHandle, Retry, Stream, Tasks
 
 app = App("memory://")
 
@@ -15,6 +17,29 @@ async def resize(ctx: Context, image: str, width: int = 800) -> str:
 @app.task
 def add(a: int, b: int) -> int:
     return a + b
+
+
+@app.task
+async def lines(path: str) -> AsyncIterator[str]:
+    yield path
+
+
+@app.task
+async def total(numbers: Stream[int]) -> int:
+    return 0
+
+
+def stamp(text: str) -> int:
+    return len(text)
+
+
+async def streams_and_steps_are_checked(ctx: Context) -> None:
+    lines.stream(1)  # type: ignore[arg-type]
+    number: int = await anext(aiter(lines.stream("a")))  # type: ignore[arg-type]
+    await total.submit((await lines.submit("a")).stream())  # type: ignore[arg-type]
+    await total.submit([number])  # type: ignore[arg-type]
+    await ctx.step("stamp", stamp, 1)  # type: ignore[call-overload]
+    ctx.step_sync("stamp", stamp)  # type: ignore[call-arg]
 
 
 async def arguments_are_checked(ctx: Context) -> None:

@@ -14,7 +14,7 @@ from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.worker.context import Context
-from headrace.worker.logs import MOST_CHARACTERS, caught_logs
+from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
 from headrace.worker.scribe import MOST_LINES
 from tests.support.process_tasks import says
 from tests.support.shop import Shop
@@ -115,15 +115,10 @@ async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None
     assert said[-1].message.startswith("8 more lines were not kept")
 
 
-async def test_a_long_line_is_cut_and_a_wrong_one_is_kept_raw(shop: Shop) -> None:
-    quiet = logging.getLogger("shop.quiet")  # which also shows that it need not reach the root
-    quiet.propagate = False
-    quiet.addHandler(logging.NullHandler())
-
+async def test_a_long_line_is_cut_and_half_characters_are_replaced(shop: Shop) -> None:
     async def odd() -> None:
-        quiet.warning("x" * 10 * MOST_CHARACTERS)
-        quiet.warning("%d", "no number")
-        quiet.warning("half \ud800 and \0")
+        shop_log.info("x" * 2 * MOST_CHARACTERS)
+        shop_log.info("half \ud800 and \0")
 
     shop.task(odd)
     async with shop.worker():
@@ -132,7 +127,29 @@ async def test_a_long_line_is_cut_and_a_wrong_one_is_kept_raw(shop: Shop) -> Non
     said = [line.message for line in await lines(shop, id)]
     assert said[0].startswith("x" * MOST_CHARACTERS + " … ")
     assert len(said[0]) < MOST_CHARACTERS + 50
-    assert said[1:] == ["%d", "half ? and \0"]
+    assert said[1:] == ["half ? and \0"]
+
+
+async def test_what_a_filter_took_away_is_not_kept(shop: Shop) -> None:
+    class Discreet(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            record.msg = str(record.msg).replace("secret", "***")
+            return "never" not in record.msg
+
+    async def sell() -> None:
+        shop_log.info("the secret")
+        shop_log.info("never")
+
+    discreet = Discreet()
+    shop_log.addFilter(discreet)
+    try:
+        shop.task(sell)
+        async with shop.worker():
+            id = await shop.submit("sell")
+            await shop.ended(id)
+    finally:
+        shop_log.removeFilter(discreet)
+    assert [line.message for line in await lines(shop, id)] == ["the ***"]
 
 
 async def test_what_is_said_outside_a_handler_is_nobodys(shop: Shop) -> None:
@@ -157,42 +174,38 @@ async def test_what_is_said_outside_a_handler_is_nobodys(shop: Shop) -> None:
 
 
 def test_everything_is_as_it_was_afterwards() -> None:
-    before = logging.getLogRecordFactory()
-    handlers = list(logging.getLogger().handlers)
+    before, handlers = logging.Logger.callHandlers, list(logging.getLogger().handlers)
     with caught_logs():
         with caught_logs():
-            assert logging.getLogRecordFactory() is not before
+            assert logging.Logger.callHandlers is not before
             assert logging.getLogger().handlers == handlers
-        assert logging.getLogRecordFactory() is not before
-    assert logging.getLogRecordFactory() is before
+        assert logging.Logger.callHandlers is not before
+    assert logging.Logger.callHandlers is before
 
 
-def test_a_record_factory_of_the_users_is_kept_whoever_comes_first() -> None:
-    plain, made = logging.getLogRecordFactory(), list[str]()
+def test_what_others_put_in_front_stays_in_front(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    before = logging.Logger.callHandlers
+    with caught_logs():
+        ours = logging.Logger.callHandlers
 
-    def theirs(name: str, *args: object, **kwargs: object) -> logging.LogRecord:
-        made.append(name)
-        return plain(name, *args, **kwargs)  # type: ignore[arg-type]
+        def theirs(self: logging.Logger, record: logging.LogRecord) -> None:
+            seen.append(record.getMessage())
+            ours(self, record)
 
-    try:
-        logging.setLogRecordFactory(theirs)
-        with caught_logs():
-            shop_log.info("x")
-        assert logging.getLogRecordFactory() is theirs
-        logging.setLogRecordFactory(plain)
-        with caught_logs():
-            ours = logging.getLogRecordFactory()
+        monkeypatch.setattr(logging.Logger, "callHandlers", theirs)
+    assert logging.Logger.callHandlers is theirs
+    shop_log.info("one")
+    with caught_logs():
+        shop_log.info("two")
+    assert seen == ["one", "two"]
+    monkeypatch.undo()  # theirs is gone, ours is there
+    with caught_logs():
+        shop_log.info("three")
+    assert logging.Logger.callHandlers is before
+    assert seen == ["one", "two"]
 
-            def in_front(name: str, *args: object, **kwargs: object) -> logging.LogRecord:
-                made.append(f"front {name}")
-                return ours(name, *args, **kwargs)  # type: ignore[arg-type]
 
-            logging.setLogRecordFactory(in_front)
-        assert logging.getLogRecordFactory() is in_front
-        shop_log.info("x")
-        with caught_logs():
-            shop_log.info("x")
-    finally:
-        with caught_logs():
-            logging.setLogRecordFactory(logging.getLogRecordFactory())
-    assert made == ["shop.till", "front shop.till", "front shop.till"]
+def test_a_line_whose_arguments_do_not_fit_is_kept_raw() -> None:
+    record = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
+    assert _text(record) == "%d"

@@ -1,7 +1,7 @@
 """Catches what handlers say to ``logging``, without getting in the way of what else is done with it.
 
-Records are seen as they are made: a handler on the root logger would keep ``logging.basicConfig`` from doing anything,
-be removed by ``dictConfig``, and miss loggers that do not propagate.
+Records are seen where a logger hands them to its handlers, after its filters. One more handler on the root logger would
+keep ``logging.basicConfig`` from doing anything, be removed by ``dictConfig``, and miss loggers that do not propagate.
 """
 
 from __future__ import annotations
@@ -12,48 +12,53 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from headrace.core.entry import log_data
 from headrace.worker.context import Context
 
 __all__ = ["caught_logs"]
 
+_CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
+
 MOST_CHARACTERS = 8192
 """Of one line; what is longer is cut."""
 
 
 class _Catcher:
-    """Stands where ``logging`` makes its records, for as long as any worker of this process runs."""
+    """Stands between loggers and their handlers, for as long as any worker of this process runs."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._workers = 0
-        self._before: Callable[..., logging.LogRecord] | None = None
-        """What makes the records, while this stands in front of it."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
-        record = (self._before or logging.LogRecord)(*args, **kwargs)
-        ctx = Context.current_or_none()
-        if ctx is not None and self._workers and isinstance(record.name, str) and not _is_ours(record.name):
-            with contextlib.suppress(Exception):  # never the user's trouble
-                ctx.voice.log(log_data(record.levelname, record.name, _text(record)))
-        return record
+        self._pass_on: _CallHandlers | None = None
+        """What a logger does with a record, while this stands in front of it."""
 
     def begin(self) -> None:
         with self._lock:
             self._workers += 1
-            if self._before is None:
-                self._before = logging.getLogRecordFactory()
-                logging.setLogRecordFactory(self)
+            if self._pass_on is None:
+                self._pass_on = logging.Logger.callHandlers
+                logging.Logger.callHandlers = _seen  # type: ignore[method-assign]
 
     def end(self) -> None:
         with self._lock:
             self._workers -= 1
             # If somebody has put theirs in front meanwhile, it calls this one: stay, and pass everything on.
-            if not self._workers and logging.getLogRecordFactory() is self and self._before is not None:
-                logging.setLogRecordFactory(self._before)
-                self._before = None
+            if not self._workers and logging.Logger.callHandlers is _seen and self._pass_on is not None:
+                logging.Logger.callHandlers = self._pass_on  # type: ignore[method-assign, assignment]
+                self._pass_on = None
+
+    def see(self, logger: logging.Logger, record: logging.LogRecord) -> None:
+        ctx = Context.current_or_none()
+        if ctx is not None and self._workers and not _is_ours(record.name):
+            with contextlib.suppress(Exception):  # never the user's trouble
+                ctx.voice.log(log_data(record.levelname, record.name, _text(record)))
+        if (pass_on := self._pass_on) is not None:
+            pass_on(logger, record)
+
+
+def _seen(self: logging.Logger, record: logging.LogRecord) -> None:
+    _catcher.see(self, record)
 
 
 _catcher = _Catcher()
