@@ -11,6 +11,7 @@ from uuid import UUID
 from headrace.bus import Bus
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rules import Rules
@@ -40,8 +41,8 @@ from headrace.engines.postgres.claiming import Claiming
 from headrace.engines.postgres.connection import Connection, check_schema, raise_meaning
 from headrace.engines.postgres.documents import Documents
 from headrace.engines.postgres.drivers import enlist
-from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.entries import Entries
+from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.reading import Reading
 from headrace.engines.postgres.workers import Workers
@@ -104,8 +105,8 @@ class PostgresEngine:
         self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus, self._host)
         self._claiming = Claiming(self._hot, self._schema, self.rules)
         self._applying = Applying(self._warm, self._cold, self._schema)
-        self._reading = Reading(self._hot, self._cold, self._search, self._schema)
         self._entries = Entries(self._hot, self._schema)
+        self._reading = Reading(self._hot, self._cold, self._search, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
         self._documents = Documents(self._hot, self._cold, self._schema)
 
@@ -218,7 +219,6 @@ class PostgresEngine:
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         return await self._reading.delete(before, limit)
 
-    # -- in the user's own transaction
     # -- what runs add to their jobs
 
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
@@ -229,6 +229,7 @@ class PostgresEngine:
     ) -> list[Entry]:
         return await self._entries.tail(job, kind, after, limit, newest)
 
+    # -- in the user's own transaction
 
     def enlist(self, connection: Any) -> Enlisted:
         return enlist(connection)
