@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job, Spec
-from headrace.core.limit import Entry, Usage, deal, lapses, remembered
+from headrace.core.limit import Entry, Usage, deal, lapses
 from headrace.core.rate import Rate
 from headrace.core.rule import Group, Limits, QueueRule, TaskRule, layered, limits_of
 from headrace.core.rules import Rules
@@ -87,14 +87,17 @@ def test_it_tells_what_was_full_and_when_the_next_permit_is() -> None:
     assert set(dealt.spent) == {("rate", "api")}
 
 
-def test_what_is_remembered_lapses() -> None:
+def test_what_was_used_lapses() -> None:
+    assert lapses(((NOON, 3), (NOON + timedelta(seconds=5), 1))) == NOON + timedelta(seconds=5)
+
+
+def test_a_keyed_rate_is_counted_by_task_and_key() -> None:
     limits = Limits(
-        tasks={"a": TaskRule(rates=("api", "own"))}, rates={"api": Rate(1, per=1), "own": Rate(1, per=1, keyed=True)}
+        tasks={"a": TaskRule(rates=("api", "own", "gone"))},
+        rates={"api": Rate(1, per=1), "own": Rate(1, per=1, keyed=True)},
     )
-    group = Group("q", "a", "k")
-    assert remembered(group, limits) == [("rate", "api"), ("rate", "own", "a", "k"), ("turn", "a", "k")]
-    assert lapses(("turn", "a", "k"), ((NOON, 0),)) == NOON + timedelta(hours=1)
-    assert lapses(("rate", "api"), ((NOON, 3),)) == NOON
+    assert set(limits.paced(Group("q", "a", "k"))) == {("rate", "api"), ("rate", "own", "a", "k")}
+    assert set(limits.paced(Group("q", "a"))) == {("rate", "api")}
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 30)), max_size=8), st.integers(1, 40))

@@ -13,11 +13,17 @@ from datetime import datetime, timedelta
 import msgspec
 
 from headrace.core.claim import Ask, stops
-from headrace.core.rate import Spent, next_permit, permits, spend
+from headrace.core.rate import Rate, Spent, next_permit, permits, spend
 from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 
-__all__ = ["Dealt", "Entry", "Usage", "deal", "lapses", "remembered", "turn_of"]
+__all__ = ["REMEMBERED", "Dealt", "Entry", "Turn", "Usage", "deal", "lapses"]
+
+Turn = tuple[str, str]
+"""A task and a key, whose turn is remembered."""
+
+REMEMBERED = timedelta(hours=1)
+"""How long a turn is remembered at least: a key that has waited for longer is first anyway."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -37,30 +43,9 @@ class Usage(msgspec.Struct):
     held: dict[Bound, int] = {}
     """How many jobs of a bound are held."""
     spent: dict[Bound, Spent] = {}
-    """What was used of a rate; and when a key last had its turn."""
-    turns: dict[Bound, int] = {}
-    """How many jobs of a key were given away just now."""
-
-
-_REMEMBERED = timedelta(hours=1)
-"""How long a key's turn is remembered: who has waited for longer is first anyway."""
-
-
-def turn_of(group: Group) -> Bound | None:
-    """What the last turn of a key is remembered by."""
-    return None if group.key is None else ("turn", group.task, group.key)
-
-
-def remembered(group: Group, limits: Limits) -> list[Bound]:
-    """What must be known of the past before jobs of the group are dealt."""
-    turn = turn_of(group)
-    return [*limits.paced(group), *([] if turn is None else [turn])]
-
-
-def lapses(bound: Bound, spent: Spent) -> datetime:
-    """From when on it says nothing, and may be forgotten."""
-    last = max(until for until, _ in spent)
-    return last + _REMEMBERED if bound[0] == "turn" else last
+    """What was used of a rate."""
+    last: dict[Turn, datetime] = {}
+    """When a key last had its turn."""
 
 
 class Dealt(msgspec.Struct):
@@ -68,30 +53,61 @@ class Dealt(msgspec.Struct):
 
     taken: list[Entry]
     spent: dict[Bound, Spent]
-    """What has to be remembered of rates and turns."""
+    """What has to be remembered of rates."""
+    turned: dict[Turn, int]
+    """The keys that had a turn now, and how many jobs they were given."""
     next_permit: datetime | None = None
     """When a rate that kept somebody waiting has a permit again."""
     full: dict[Bound, int] = {}
     """Bounds that kept somebody waiting, and how many are held of each."""
 
 
+def lapses(spent: Spent) -> datetime:
+    """From when on it says nothing, and may be forgotten."""
+    return max(until for until, _ in spent)
+
+
+class _Kind:
+    """What jobs of one queue and one task are bound by, whatever their keys."""
+
+    __slots__ = ("concurrency", "limited", "max_per_key", "paced", "paced_by_key", "place", "task")
+
+    def __init__(self, group: Group, limits: Limits) -> None:
+        plain = Group(group.queue, group.task)
+        self.task, self.place = group.task, -limits.queue(group.queue).priority
+        self.limited = limits.bounded(group.queue, group.task)
+        self.max_per_key = limits.task(group.task).max_per_key
+        self.concurrency = list(limits.concurrency(plain).items())
+        self.paced = list(limits.paced(plain).items())
+        self.paced_by_key = [rate for rate in limits.named(plain).values() if rate.keyed]
+
+
 class _Hand:
     """One group on the table: the next of its jobs, and what it is bound by."""
 
-    def __init__(self, group: Group, entries: Iterator[Entry], limits: Limits) -> None:
-        self.entries, self.place = entries, -limits.queue(group.queue).priority
-        self.concurrency, self.paced = limits.concurrency(group), limits.paced(group)
-        self.limited = limits.bounded(group.queue, group.task)
-        self.turn = turn_of(group)
-        self.head: Entry | None = next(entries, None)
+    __slots__ = ("concurrency", "entries", "head", "kind", "paced", "turn")
 
-    def order(self, usage: Usage) -> tuple[int, int, datetime, int, int]:
+    def __init__(self, group: Group, entries: Iterator[Entry], kind: _Kind, limits: Limits) -> None:
+        self.kind, self.entries = kind, entries
+        self.head: Entry | None = next(entries, None)
+        self.concurrency: list[tuple[Bound, int]] = kind.concurrency
+        self.paced: list[tuple[Bound, Rate]] = kind.paced
+        self.turn: Turn | None = None
+        if group.key is not None:
+            self.turn = (kind.task, group.key)
+            if kind.max_per_key is not None:
+                self.concurrency = [*kind.concurrency, (("key", kind.task, group.key), kind.max_per_key)]
+            if kind.paced_by_key:
+                self.paced = list(limits.paced(group).items())
+
+    def order(self, usage: Usage, dealt: Dealt) -> tuple[int, int, datetime, int, int]:
         """A key that has been given to lately goes behind what arrived before that: keys take turns."""
-        assert self.head is not None
-        arrived, turn = self.head.arrived_at, 0
-        if self.turn is not None and (last := usage.spent.get(self.turn)) and last[0][0] > arrived:
-            arrived, turn = last[0][0], usage.turns.get(self.turn, 0)
-        return (self.place, self.head.rank, arrived, turn, self.head.seq)
+        head = self.head
+        assert head is not None
+        arrived, turn = head.arrived_at, 0
+        if self.turn is not None and (last := usage.last.get(self.turn)) is not None and last > arrived:
+            arrived, turn = last, dealt.turned.get(self.turn, 0)
+        return (self.kind.place, head.rank, arrived, turn, head.seq)
 
 
 def deal(
@@ -104,16 +120,22 @@ def deal(
 ) -> Dealt:
     """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
     beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies."""
-    dealt = Dealt([], {}, None, {})
-    hands = [_Hand(group, iter(entries), limits) for group, entries in lines]
-    table = [(hand.order(usage), number) for number, hand in enumerate(hands) if hand.head is not None]
+    dealt = Dealt([], {}, {}, None, {})
+    kinds: dict[tuple[str, str], _Kind] = {}
+    hands: list[_Hand] = []
+    for group, entries in lines:
+        kind = kinds.get((group.queue, group.task))
+        if kind is None:
+            kind = kinds[group.queue, group.task] = _Kind(group, limits)
+        hands.append(_Hand(group, iter(entries), kind, limits))
+    table = [(hand.order(usage, dealt), number) for number, hand in enumerate(hands) if hand.head is not None]
     heapq.heapify(table)
     while table and len(dealt.taken) < ask.n:
         _, number = heapq.heappop(table)
         hand = hands[number]
         entry = hand.head
         assert entry is not None
-        if hand.limited and (len(dealt.taken) >= ask.free or not _room(hand, usage, now, dealt)):
+        if hand.kind.limited and (len(dealt.taken) >= ask.free or not _room(hand, usage, now, dealt)):
             continue  # none behind it can be given either: they share its limits
         if stops(len(dealt.taken), entry.unstarted_losses, ask, rules):
             break
@@ -122,16 +144,16 @@ def deal(
             _take(hand, usage, now, dealt)
         hand.head = next(hand.entries, None)
         if hand.head is not None:
-            heapq.heappush(table, (hand.order(usage), number))
+            heapq.heappush(table, (hand.order(usage, dealt), number))
     return dealt
 
 
 def _room(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> bool:
-    for bound, most in hand.concurrency.items():
+    for bound, most in hand.concurrency:
         if usage.held.get(bound, 0) >= most:
             dealt.full[bound] = usage.held.get(bound, 0)
             return False
-    for bound, rate in hand.paced.items():
+    for bound, rate in hand.paced:
         spent = usage.spent.get(bound, ())
         if permits(rate, spent, now) < 1:
             soon = next_permit(rate, spent, now)
@@ -141,10 +163,10 @@ def _room(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> bool:
 
 
 def _take(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> None:
-    for bound in hand.concurrency:
+    for bound, _ in hand.concurrency:
         usage.held[bound] = usage.held.get(bound, 0) + 1
-    for bound, rate in hand.paced.items():
+    for bound, rate in hand.paced:
         usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
     if hand.turn is not None:
-        usage.spent[hand.turn] = dealt.spent[hand.turn] = ((now, 0),)
-        usage.turns[hand.turn] = usage.turns.get(hand.turn, 0) + 1
+        usage.last[hand.turn] = now
+        dealt.turned[hand.turn] = dealt.turned.get(hand.turn, 0) + 1

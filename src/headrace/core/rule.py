@@ -78,15 +78,19 @@ class Limits(msgspec.Struct, frozen=True):
             found["key", group.task, group.key] = task.max_per_key
         return found
 
-    def paced(self, group: Group) -> dict[Bound, Rate]:
-        """The rates of the group; a name that no rate has limits nothing."""
+    def named(self, group: Group) -> dict[str, Rate]:
+        """The rates of the group by name; a name that no rate has limits nothing."""
         names = (*self.queue(group.queue).rates, *self.task(group.task).rates)
+        return {name: self.rates[name] for name in names if name in self.rates}
+
+    def paced(self, group: Group) -> dict[Bound, Rate]:
+        """What the rates of the group are counted by."""
         found: dict[Bound, Rate] = {}
-        for name in names:
-            rate = self.rates.get(name)
-            if rate is None or (rate.keyed and group.key is None):
-                continue
-            found[("rate", name, group.task, group.key or "") if rate.keyed else ("rate", name)] = rate
+        for name, rate in self.named(group).items():
+            if not rate.keyed:
+                found["rate", name] = rate
+            elif group.key is not None:
+                found["rate", name, group.task, group.key] = rate
         return found
 
     def bounded(self, queue: str, task: str) -> bool:

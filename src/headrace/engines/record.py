@@ -39,7 +39,6 @@ __all__ = [
     "place_of",
     "rows_of_spent",
     "sort_out",
-    "spent_of",
     "stage_of",
     "stages_of",
     "state_of",
@@ -315,11 +314,6 @@ def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]] = ())
     return usage
 
 
-def spent_of(data: str) -> Spent:
-    """What was used, as it is kept."""
-    return _spent(data)
-
-
 def rows_of_spent(spent: Mapping[Bound, Spent]) -> list[tuple[str, str, int]]:
-    """What is to be remembered as it is kept: name, data, and from when on it says nothing."""
-    return [(encode(bound), encode(one), micros(lapses(bound, one))) for bound, one in spent.items()]
+    """What was used of rates as it is kept: name, data, and from when on it says nothing."""
+    return [(encode(bound), encode(one), micros(lapses(one))) for bound, one in spent.items()]

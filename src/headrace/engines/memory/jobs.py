@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from headrace.core.change import Change, Key
 from headrace.core.claim import Ask, order
 from headrace.core.job import Attempt, Event, History, Job
-from headrace.core.limit import Usage
+from headrace.core.limit import Turn, Usage
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.rate import Spent
@@ -130,9 +130,9 @@ class Jobs:
             if asked and not limits.queue(queue).paused:
                 yield Group(queue, tasks[profile], key), line
 
-    def usage(self, spent: Mapping[Bound, Spent]) -> Usage:
+    def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, datetime]) -> Usage:
         """What is in use now."""
-        usage = Usage(spent=dict(spent))
+        usage = Usage(spent=dict(spent), last=dict(last))
         for worker in self.held.values():
             for id in worker:
                 job = self.records[id]

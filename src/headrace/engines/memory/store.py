@@ -12,7 +12,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.limit import Entry, deal, lapses
+from headrace.core.limit import REMEMBERED, Entry, Turn, deal, lapses
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound, Limits, limits_of
 from headrace.core.rules import Rules
@@ -41,6 +41,7 @@ __all__ = ["Store"]
 
 _UNSTARTED = frozenset({Status.ASSIGNED, Status.ACCEPTED})
 _UNNAMED = 2
+_TURNS = 10_000
 
 
 class _Worker:
@@ -71,6 +72,7 @@ class Store:
         self._leases: dict[str, _Lease] = {}
         self._known = (0, Limits())
         self._spent: dict[Bound, Spent] = {}
+        self._last: dict[Turn, datetime] = {}
 
     # -- jobs
 
@@ -127,8 +129,11 @@ class Store:
                 yield Entry(job.seq, -job.priority, job.arrived_at, job.unstarted_losses, expired(job, now))
 
         lines = [(group, entries(line)) for group, line in jobs.served(ask, limits)]
-        dealt = deal(lines, ask, now, self.rules, limits, jobs.usage(self._spent))
-        self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(bound, one) > now}
+        dealt = deal(lines, ask, now, self.rules, limits, jobs.usage(self._spent, self._last))
+        self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(one) > now}
+        self._last |= dict.fromkeys(dealt.turned, now)
+        if len(self._last) > _TURNS:
+            self._last = {turn: last for turn, last in self._last.items() if last + REMEMBERED > now}
         return [found[entry.seq] for entry in dealt.taken], dealt.next_permit
 
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
 from headrace.core.job import Job
-from headrace.core.limit import Dealt, Entry, deal, remembered
+from headrace.core.limit import Dealt, Entry, Turn, deal
 from headrace.core.rule import Group, Limits
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
@@ -68,7 +68,7 @@ class Limiting:
         reader = Reader()
         jobs = [reader.claimed(row, given) for row in await self._give(connection, given, list(places))]
         jobs.sort(key=lambda job: places[job.seq])
-        await self._spend(connection, dealt, now)
+        await self._remember(connection, dealt, now)
         soon: list[int] = [] if due is None else [due]
         if dealt.next_permit is not None:
             soon.append(micros(dealt.next_permit))
@@ -80,11 +80,13 @@ class Limiting:
         held: list[Any] = await connection.fetch(sql("usage", self._schema))
         depth = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10))
         while True:
-            lines = await self._lines(connection, ask, serving, depth, now)
+            lines, last = await self._lines(connection, serving, depth, now)
             groups = [(_group(serving, line), entries) for line, entries in lines.items()]
-            past = {encode(bound) for group, _ in groups for bound in remembered(group, serving.limits)}
-            spent: list[Any] = await connection.fetch(sql("spent", self._schema), list(past)) if past else []
-            dealt = deal(groups, ask, now, self._rules, serving.limits, usage_of(held, spent))
+            paced = {encode(bound) for group, _ in groups for bound in serving.limits.paced(group)}
+            spent: list[Any] = await connection.fetch(sql("spent", self._schema), list(paced)) if paced else []
+            usage = usage_of(held, spent)
+            usage.last = last
+            dealt = deal(groups, ask, now, self._rules, serving.limits, usage)
             taken = {entry.seq for entry in dealt.taken}
             # Of a line that was read in part, all may be wanted: then what is behind it matters, too.
             cut = any(len(one) == depth and all(entry.seq in taken for entry in one) for one in lines.values())
@@ -93,17 +95,21 @@ class Limiting:
             depth = min(depth * 8, ask.n)
 
     async def _lines(
-        self, connection: Connection, ask: Ask, serving: Serving, depth: int, now: datetime
-    ) -> dict[_Line, list[Entry]]:
-        """What is in line, up to so many of each line and each key."""
-        most = [min(serving.limits.task(group.task).max_per_key or depth, depth) for group in serving.groups]
-        rows = await connection.fetch(sql("in_line", self._schema), serving.lines, depth, most)
+        self, connection: Connection, serving: Serving, depth: int, now: datetime
+    ) -> tuple[dict[_Line, list[Entry]], dict[Turn, datetime]]:
+        """What is in line, up to so many of each line and each key; and when keys last had their turn."""
+        tasks = [group.task for group in serving.groups]
+        most = [min(serving.limits.task(task).max_per_key or depth, depth) for task in tasks]
+        rows: list[Any] = await connection.fetch(sql("in_line", self._schema), serving.lines, depth, most, tasks)
         lines: dict[_Line, list[Entry]] = {}
+        last: dict[Turn, datetime] = {}
         at = micros(now)
-        for place, key, seq, rank, arrived_at, losses, act_by in rows:
+        for place, key, turned, seq, rank, arrived_at, losses, act_by in rows:
+            if turned is not None:
+                last[tasks[place - 1], key] = moment(turned)
             entry = Entry(seq, rank, moment(arrived_at), losses, act_by is not None and act_by <= at)
             lines.setdefault((place - 1, key), []).append(entry)
-        return lines
+        return lines, last
 
     async def _give(self, connection: Connection, given: Grant, seqs: list[int]) -> list[Any]:
         if not seqs:
@@ -113,11 +119,13 @@ class Limiting:
         text = sql("give", self._schema)
         return await connection.fetch(text, seqs, given.worker, given.claim, given.status.value, *times)
 
-    async def _spend(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
-        if not dealt.spent:
-            return
-        names, data, until = map(list, zip(*rows_of_spent(dealt.spent), strict=True))
-        await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
+    async def _remember(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
+        if dealt.spent:
+            names, data, until = map(list, zip(*rows_of_spent(dealt.spent), strict=True))
+            await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
+        if dealt.turned:
+            tasks, keys = map(list, zip(*dealt.turned, strict=True))
+            await connection.execute(sql("turn", self._schema), tasks, keys, micros(now))
 
     @staticmethod
     def _claimed(head: Any, jobs: list[Job], due: int | None) -> Claimed:

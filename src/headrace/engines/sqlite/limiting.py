@@ -10,10 +10,10 @@ from typing import Any
 import apsw
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.limit import Dealt, Entry, Usage, deal, remembered
-from headrace.core.rule import Group, Limits, limits_of
+from headrace.core.limit import Dealt, Entry, Turn, Usage, deal
+from headrace.core.rule import Bound, Group, Limits, limits_of
 from headrace.core.rules import Rules
-from headrace.engines.record import encode, micros, moment, rows_of_spent, spent_of, usage_of
+from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["Limiting"]
@@ -21,11 +21,24 @@ __all__ = ["Limiting"]
 _IN_LINE = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
 WHERE stage = 2 AND line = ? ORDER BY rank, arrived_at, seq"""
-_OF_KEY = """
+_REST_OF_KEY = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = -1 AND line = ? AND turn_key = ? ORDER BY rank, arrived_at, seq"""
-_FIRST_KEY = "SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = ?"
-_NEXT_KEY = f"{_FIRST_KEY} AND turn_key > ?"
+WHERE stage = -1 AND line = ?1 AND turn_key = ?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
+ORDER BY rank, arrived_at, seq"""
+# From key to key by the index: what stands behind a key's first job costs nothing.
+_KEYS = """
+WITH RECURSIVE keys (line, key) AS (
+  SELECT s.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = s.line) FROM served s WHERE s.ask = ?1
+  UNION ALL
+  SELECT k.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
+  FROM keys k WHERE k.key IS NOT NULL
+)
+SELECT k.line, l.queue, p.task, k.key, t.last, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
+FROM keys k CROSS JOIN lines l ON l.id = k.line CROSS JOIN profiles p ON p.id = l.profile
+CROSS JOIN jobs j ON j.seq = (
+  SELECT seq FROM jobs WHERE stage = -1 AND line = k.line AND turn_key = k.key ORDER BY rank, arrived_at, seq LIMIT 1)
+LEFT JOIN turns_taken t ON t.task = p.task AND t.key = k.key
+WHERE k.key IS NOT NULL"""
 _SERVED = """
 SELECT l.id, l.queue, p.task
 FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = ?"""
@@ -46,7 +59,8 @@ SELECT j.seq FROM jobs j CROSS JOIN lines l ON l.id = j.line LEFT JOIN queues q 
 WHERE j.worker = ? AND j.claim = ? AND j.stage = 3 AND j.status <> 'running'
 ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq"""
 _SPEND = "INSERT OR REPLACE INTO spent (name, data, until) VALUES (?, ?, ?)"
-_SPENT = "SELECT data FROM spent WHERE name = ?"
+_SPENT = "SELECT name, data FROM spent WHERE name IN (SELECT value FROM json_each(?))"
+_TURN = "INSERT OR REPLACE INTO turns_taken (task, key, last) VALUES (?, ?, ?)"
 _PROMOTED = 10_000
 
 
@@ -84,7 +98,9 @@ class Limiting:
             return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
         table = _Table(connection, micros(now))
         try:
-            lines = table.lines(number, limits, usage := _usage(connection))
+            lines = table.lines(number, limits)
+            usage = _usage(connection, {bound for group, _ in lines for bound in limits.paced(group)})
+            usage.last = table.last
             dealt = deal(lines, ask, now, self._rules, limits, usage)
         finally:
             table.close()
@@ -92,7 +108,7 @@ class Limiting:
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
         connection.execute(_GIVE, (seqs, given.status.value, given.worker.bytes, given.claim, *times))
-        _spend(connection, dealt, micros(now))
+        _remember(connection, dealt, micros(now))
         return connection.execute(_GIVEN, (seqs,)).get, dealt.next_permit
 
 
@@ -102,36 +118,40 @@ class _Table:
     def __init__(self, connection: apsw.Connection, now: int) -> None:
         self._connection, self._now = connection, now
         self._open: list[apsw.Cursor] = []
+        self.last: dict[Turn, datetime] = {}
+        """When the keys in line last had their turn."""
 
-    def lines(self, number: int, limits: Limits, usage: Usage) -> Iterator[tuple[Group, Iterator[Entry]]]:
-        """The lines of an ask, and those of each key that is not full; none of paused queues."""
+    def lines(self, number: int, limits: Limits) -> list[tuple[Group, Iterator[Entry]]]:
+        """The lines of an ask, and those of each key in them; none of paused queues."""
         served: list[Any] = self._connection.execute(_SERVED, (number,)).fetchall()
-        for line, queue, task in served:
+        found = [
+            (Group(queue, task), self._entries(_IN_LINE, line))
+            for line, queue, task in served
+            if not limits.queue(queue).paused
+        ]
+        keys: list[Any] = self._connection.execute(_KEYS, (number,)).fetchall()
+        for line, queue, task, key, last, *row in keys:
             if limits.queue(queue).paused:
                 continue
-            yield self._known(Group(queue, task), limits, usage), self._entries(_IN_LINE, line)
-            most, key = limits.task(task).max_per_key, self._connection.execute(_FIRST_KEY, (line,)).get
-            while key is not None:
-                if most is None or usage.held.get(("key", task, key), 0) < most:
-                    yield self._known(Group(queue, task, key), limits, usage), self._entries(_OF_KEY, line, key)
-                key = self._connection.execute(_NEXT_KEY, (line, key)).get
+            if last is not None:
+                self.last[task, key] = moment(last)
+            found.append((Group(queue, task, key), self._of_key(line, key, *row)))
+        return found
 
-    def _known(self, group: Group, limits: Limits, usage: Usage) -> Group:
-        """The group, once what must be known of its past is."""
-        for bound in remembered(group, limits):
-            if (
-                bound not in usage.spent
-                and (data := self._connection.execute(_SPENT, (encode(bound),)).get) is not None
-            ):
-                usage.spent[bound] = spent_of(data)
-        return group
+    def _of_key(self, line: int, key: str, seq: int, rank: int, arrived_at: int, *rest: Any) -> Iterator[Entry]:
+        """The first of a key, which was read; the others only if they are wanted."""
+        yield self._entry(seq, rank, arrived_at, *rest)
+        yield from self._entries(_REST_OF_KEY, line, key, rank, arrived_at, seq)
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
         cursor = self._connection.execute(text, terms)
         self._open.append(cursor)
         rows: Iterator[Any] = cursor
-        for seq, rank, arrived_at, losses, act_by in rows:
-            yield Entry(seq, rank, moment(arrived_at), losses, act_by is not None and act_by <= self._now)
+        for row in rows:
+            yield self._entry(*row)
+
+    def _entry(self, seq: int, rank: int, arrived_at: int, losses: int, act_by: int | None) -> Entry:
+        return Entry(seq, rank, moment(arrived_at), losses, act_by is not None and act_by <= self._now)
 
     def close(self) -> None:
         """Let go of what was not read to its end."""
@@ -139,12 +159,16 @@ class _Table:
             cursor.close(True)
 
 
-def _usage(connection: apsw.Connection) -> Usage:
+def _usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
     held: list[Any] = connection.execute(_HELD).fetchall()
-    return usage_of(held)
+    spent: list[Any] = (
+        connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []
+    )
+    return usage_of(held, spent)
 
 
-def _spend(connection: apsw.Connection, dealt: Dealt, now: int) -> None:
+def _remember(connection: apsw.Connection, dealt: Dealt, now: int) -> None:
     if dealt.spent:
         connection.executemany(_SPEND, rows_of_spent(dealt.spent))
         connection.execute("DELETE FROM spent WHERE until <= ?", (now,))
+    connection.executemany(_TURN, [(task, key, now) for task, key in dealt.turned])

@@ -145,13 +145,21 @@ CREATE TABLE {schema}.queues (
 -- What a claim of limited jobs holds while it looks at what is in use: task:NAME, queue:NAME, rate:NAME.
 CREATE TABLE {schema}.gates (name text PRIMARY KEY);
 
--- What was used of rates, and when keys had their turn: a name is a JSON array.
+-- What was used of rates: a name is a JSON array.
 CREATE TABLE {schema}.spent (
   name  text PRIMARY KEY,
   data  text NOT NULL,    -- [JSON], core.rate.Spent
   until bigint NOT NULL   -- from when on it says nothing
 );
 CREATE INDEX spent_until ON {schema}.spent (until);
+
+-- When the concurrency keys of a task last had their turn. No index but the key, and room on the page.
+CREATE TABLE {schema}.turns_taken (
+  task text NOT NULL,
+  key  text COLLATE "C" NOT NULL,
+  last bigint NOT NULL,
+  PRIMARY KEY (task, key)
+) WITH (fillfactor = 60);
 
 CREATE TABLE {schema}.leases (
   name   text PRIMARY KEY,

@@ -8,6 +8,7 @@ WITH old AS MATERIALIZED (
   ) o
   LIMIT $3
 ),
+turns AS (DELETE FROM {schema}.turns_taken WHERE last <= (SELECT max(before) FROM unnest($2::text::bigint[]) AS t (before))),
 jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING seq),
 bodies AS (DELETE FROM {schema}.bodies WHERE id = ANY (ARRAY(SELECT id FROM old))),
 attempts AS (DELETE FROM {schema}.attempts WHERE seq = ANY (ARRAY(SELECT seq FROM old))),

@@ -1,2 +1,2 @@
--- What is remembered of rates and turns. $1 names
+-- What was used of rates. $1 names
 SELECT name, data FROM {schema}.spent WHERE name = ANY ($1::text[])

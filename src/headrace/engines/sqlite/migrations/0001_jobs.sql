@@ -126,13 +126,21 @@ CREATE TABLE queues (
   paused   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What was used of rates, and when keys had their turn: a name is a JSON array.
+-- What was used of rates: a name is a JSON array.
 CREATE TABLE spent (
   name  TEXT PRIMARY KEY,
   data  TEXT NOT NULL,     -- [JSON], core.rate.Spent
   until INTEGER NOT NULL   -- from when on it says nothing
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spent_until ON spent (until);
+
+-- When the concurrency keys of a task last had their turn.
+CREATE TABLE turns_taken (
+  task TEXT NOT NULL,
+  key  TEXT NOT NULL,
+  last INTEGER NOT NULL,
+  PRIMARY KEY (task, key)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE leases (
   name   TEXT PRIMARY KEY,

@@ -14,6 +14,7 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM labels WHERE seq IN (SELECT seq FROM old);
   DELETE FROM entries WHERE seq IN (SELECT seq FROM old);
   DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM turns_taken WHERE last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before));
   UPDATE books SET pruned = pruned + (SELECT count(*) FROM old);
 END;
 -- ask
