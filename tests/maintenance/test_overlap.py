@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from headrace.core.fires import fire_id, jittered
@@ -12,6 +13,7 @@ from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
 from headrace.core.schedule import Cron, Every, Overlap, Rule, ScheduleDoc, new_schedule
 from headrace.core.status import Status
+from headrace.engine import Setting
 from headrace.maintenance import Planner
 from headrace.maintenance.schedules import (
     create_schedule,
@@ -271,3 +273,32 @@ async def test_what_was_made_by_hand_fires_without_a_worker() -> None:
     async with world(now=START) as w:
         await scheduled(w, Cron("*/10 * * * *"))
         assert await later(w, planner(w)) == 1
+
+
+# Cost
+
+
+async def test_a_schedule_that_is_not_due_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with world(now=START) as w:
+        p, reads = planner(w), list[str]()
+        readable = p._readable
+
+        def noted(setting: Setting) -> ScheduleDoc | None:
+            reads.append(setting.key)
+            return readable(setting)
+
+        monkeypatch.setattr(p, "_readable", noted)
+        await scheduled(w, every("allow"))
+        for _ in range(50):
+            await later(w, p, 0.1)
+        assert reads == ["schedule:tick"]
+        await later(w, p, 5)
+        assert await fires(w) == [10]
+        await pause_schedule(w.engine, "tick")
+        for _ in range(50):
+            await later(w, p, 1)
+        assert len(reads) == 3  # before its fire, at its fire, and when it was changed
+        await resume_schedule(w.engine, "tick", w.now)
+        assert p.next_due is None
+        await p.tick()
+        assert p.next_due == START + timedelta(minutes=70)

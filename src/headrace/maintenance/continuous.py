@@ -80,12 +80,15 @@ class Tender:
         self._quiet: dict[str, int] = {}
         """The versions of schedules that nothing runs beyond."""
 
-    async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> None:
-        """Bring the jobs in line with the schedule; ``served`` tells which tasks live workers have."""
+    async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> bool:
+        """Bring the jobs in line with the schedule; whether that is all until it changes, as when it has fires.
+
+        ``served`` tells which tasks live workers have.
+        """
         rule = doc.rule
         continuous = isinstance(rule, Continuous)
         if not continuous and doc.generation == 1:
-            return  # it never was continuous, so there is nothing left of that
+            return True  # it never was continuous, so there is nothing left of that
         instances = rule.instances if isinstance(rule, Continuous) and doc.active else 0
         # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
         version = setting.rev if continuous else -doc.generation
@@ -94,10 +97,10 @@ class Tender:
         ):
             self._quiet[setting.key] = version
         ended = await self._ended(doc.name, instances)
-        if not ended or (doc.source == "code" and doc.task not in await served()):
-            return
-        for number, job in (await begin(self.lanes, self.host, doc, ended)).items():
-            self._runs[Instance(doc.name, number)] = job.id
+        if ended and (doc.source == "dynamic" or doc.task in await served()):
+            for number, job in (await begin(self.lanes, self.host, doc, ended)).items():
+                self._runs[Instance(doc.name, number)] = job.id
+        return not instances and self._quiet.get(setting.key) == version
 
     async def _ended(self, name: str, instances: int) -> dict[int, Job | None]:
         """The instances that are not known to run, with their last job if that is known."""

@@ -52,6 +52,8 @@ class Planner(Duty):
         self._waiting = False
         self._tasks: frozenset[str] | None = None
         """What live workers can run, as of this tick, once it was asked for."""
+        self._settled: dict[str, tuple[int, datetime | None]] = {}
+        """The versions of schedules that need no look before their next fire, and when that is."""
         self._complained: dict[str, int] = {}
 
     async def main(self) -> None:
@@ -75,9 +77,15 @@ class Planner(Duty):
 
     async def tick(self) -> int:
         """Make the jobs of every fire that is due; how many were submitted. Continuous tasks are tended as well."""
-        total, upcoming = 0, list[datetime]()
+        total, upcoming = 0, list[datetime | None]()
         self._waiting, self._tasks = False, None
+        before, self._settled = self._settled, {}
         for setting in await self.engine.settings(PREFIX):
+            known = before.get(setting.key)
+            if known is not None and known[0] == setting.rev and not self._is_due(known[1]):
+                self._settled[setting.key] = known
+                upcoming.append(known[1])
+                continue
             doc = self._readable(setting)
             if doc is None:
                 continue
@@ -90,27 +98,28 @@ class Planner(Duty):
                 self._complain(setting, f"schedule {doc.name!r} could not submit its job: {error!r}")
                 continue
             total += made
-            if following is not None:
-                upcoming.append(following)
-        self.next_due = min(upcoming, default=None)
+            upcoming.append(following)
+        self.next_due = min((at for at in upcoming if at is not None), default=None)
         return total
+
+    def _is_due(self, at: datetime | None) -> bool:
+        return at is not None and at <= self.host.clock.now()
 
     async def _serve(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, datetime | None]:
         """How many fires got their job, and when the next one is due."""
-        await self._tender.tend(setting, doc, self._served)
+        settled = await self._tender.tend(setting, doc, self._served)
         if isinstance(doc.rule, Continuous):
             self._waiting |= doc.active
             return 0, None
-        if not doc.active:
-            return 0, None
-        now = self.host.clock.now()
-        newest = latest_fires(doc.rule, doc.cursor, now, doc.anchor, 1)
-        if not newest and doc.waiting is None:
-            return 0, doc.next_fire
+        following = doc.next_fire
+        if not doc.active or (doc.waiting is None and not self._is_due(following)):
+            if settled:
+                self._settled[setting.key] = setting.rev, following
+            return 0, following
         if doc.source == "code" and doc.task not in await self._served():
             # Its code may be gone: jobs that nobody will run must not pile up. If it comes back, this is catching up.
             return 0, None
-        made, doc = await self._fire(setting, doc, newest[0] if newest else doc.cursor)
+        made, doc = await self._fire(setting, doc)
         self._waiting |= doc.waiting is not None
         return made, doc.next_fire
 
@@ -120,8 +129,9 @@ class Planner(Duty):
             self._tasks = frozenset(task for row in rows if row.alive for task in row.info.tasks)
         return self._tasks
 
-    async def _fire(self, setting: Setting, doc: ScheduleDoc, cursor: datetime) -> tuple[int, ScheduleDoc]:
+    async def _fire(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, ScheduleDoc]:
         now = self.host.clock.now()
+        newest = latest_fires(doc.rule, doc.cursor, now, doc.anchor, 1)
         due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self.horizon, self._cap)
         if doc.waiting is not None:
             due = [doc.waiting, *due]
@@ -129,7 +139,7 @@ class Planner(Duty):
         done = dict(zip(due, (isinstance(answer, Inserted) for answer in answers), strict=True))
         made, held = [at for at in due if done[at]], [at for at in due if not done[at]]
         # Only after the jobs are durable: whoever dies in between makes the same jobs again, under the same ids.
-        moved = fired(doc, cursor, made, held)
+        moved = fired(doc, newest[-1] if newest else doc.cursor, made, held)
         if moved.skipped > doc.skipped or (moved.waiting is not None and moved.waiting != doc.waiting):
             _log.info("schedule %s: a job of an earlier fire is still live", doc.name)
         if moved != doc and await self.engine.put_setting(setting.key, moved.to_text(), setting.rev) is None:
