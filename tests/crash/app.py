@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from headrace import App, Context, Retry
@@ -51,3 +52,27 @@ async def waits_for(ctx: Context, path: str, note: str) -> int:
 async def limited(key: str, seconds: float) -> None:
     """Take a moment, with few of its kind."""
     await asyncio.sleep(seconds)
+
+
+@app.task(retry=QUICK)
+async def counts(ctx: Context, n: int, note: str) -> AsyncIterator[int]:
+    """Yield numbers, at the pace of the store; go on behind what is kept."""
+    _add(note, f"{ctx.attempt}\n")
+    for number in range(ctx.stream_position + 1, n + 1):
+        yield number
+        if number % 50 == 0:
+            await asyncio.sleep(0.01)
+
+
+async def _paid(note: str) -> int:
+    _add(note, "paid\n")
+    return os.getpid()
+
+
+@app.task(retry=QUICK)
+async def pays_once(ctx: Context, path: str, note: str) -> int:
+    """A step, and then a wait for a file to appear."""
+    pid = await ctx.step("pay", _paid, note)
+    _add(note, "stepped\n")
+    await until(Path(path).exists, within=120)
+    return pid

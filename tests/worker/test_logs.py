@@ -13,6 +13,7 @@ import pytest
 from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
 from headrace.core.status import Status
+from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
 from headrace.worker.scribe import MOST_LINES
@@ -209,3 +210,22 @@ def test_what_others_put_in_front_stays_in_front(monkeypatch: pytest.MonkeyPatch
 def test_a_line_whose_arguments_do_not_fit_is_kept_raw() -> None:
     record = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
     assert _text(record) == "%d"
+
+
+async def test_what_is_said_before_a_transaction_that_completes_the_job_is_kept(shop: Shop) -> None:
+    if TRANSACTION not in shop.engine.capabilities:
+        return
+
+    async def sell(ctx: Context) -> str:
+        for number in range(3):
+            shop_log.info("before %d", number)
+        async with ctx.transaction() as tx:
+            tx.complete("sold")
+        return "ignored"
+
+    shop.task(sell)
+    async with shop.worker():
+        id = await shop.submit("sell")
+        job = await shop.ended(id)
+    assert job.result == "sold"
+    assert [line.message for line in await lines(shop, id)] == [f"before {number}" for number in range(3)]

@@ -89,6 +89,8 @@ class Completing:
     async def transaction(self, ctx: Context) -> AsyncIterator[Transaction]:
         """A transaction of the engine's own, whose last statement is the completion, if there is one."""
         self._check(ctx)
+        if self._flush is not None:  # while it is begun, some stores take no other write
+            await self._flush()
         tx = Transaction(lambda result: self._encoded(ctx, result))
         committed = False
         self._busy += 1
