@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job, Spec
 from headrace.core.limit import Entry, Usage, deal, lapses
-from headrace.core.rate import Rate
+from headrace.core.rate import Rate, micros
 from headrace.core.rule import Group, Limits, QueueRule, TaskRule, layered, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import Status
@@ -22,7 +22,7 @@ RULES = Rules()
 
 
 def entries(count: int, first: int = 1, rank: int = -50) -> list[Entry]:
-    return [Entry(seq, rank, NOON + timedelta(seconds=seq)) for seq in range(first, first + count)]
+    return [Entry(seq, rank, micros(NOON + timedelta(seconds=seq))) for seq in range(first, first + count)]
 
 
 def ask(n: int = 100, free: int = 100) -> Ask:
@@ -68,7 +68,7 @@ def test_without_limits_it_is_what_a_claim_picks(
     expected = [job.seq for job in pick(made, wish, NOON, RULES)]
     lines: dict[Group, list[Entry]] = {}
     for job in made:
-        entry = Entry(job.seq, -job.priority, job.arrived_at, job.unstarted_losses, job.not_after is not None)
+        entry = Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, job.not_after is not None)
         lines.setdefault(Group(job.queue, job.task), []).append(entry)
     dealt = deal(lines.items(), wish, NOON, RULES, limits, Usage())
     assert [entry.seq for entry in dealt.taken] == expected

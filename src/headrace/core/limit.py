@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from headrace.core.claim import Ask, stops
-from headrace.core.rate import Rate, Spent, next_permit, permits, spend
+from headrace.core.rate import Rate, Spent, micros, next_permit, permits, spend
 from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 
@@ -32,7 +32,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     seq: int
     rank: int
     """Smaller goes first."""
-    arrived_at: datetime
+    arrived_at: int
+    """In microseconds since 1970, as stores keep it."""
     unstarted_losses: int = 0
     expired: bool = False
 
@@ -44,8 +45,8 @@ class Usage(msgspec.Struct):
     """How many jobs of a bound are held."""
     spent: dict[Bound, Spent] = {}
     """What was used of a rate."""
-    last: dict[Turn, datetime] = {}
-    """When a key last had its turn."""
+    last: dict[Turn, int] = {}
+    """When a key last had its turn, in microseconds since 1970."""
 
 
 class Dealt(msgspec.Struct):
@@ -100,7 +101,7 @@ class _Hand:
             if kind.paced_by_key:
                 self.paced = list(limits.paced(group).items())
 
-    def order(self, usage: Usage, dealt: Dealt) -> tuple[int, int, datetime, int, int]:
+    def order(self, usage: Usage, dealt: Dealt) -> tuple[int, int, int, int, int]:
         """A key that has been given to lately goes behind what arrived before that: keys take turns."""
         head = self.head
         assert head is not None
@@ -120,7 +121,7 @@ def deal(
 ) -> Dealt:
     """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
     beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies."""
-    dealt = Dealt([], {}, {}, None, {})
+    dealt, at = Dealt([], {}, {}, None, {}), micros(now)
     kinds: dict[tuple[str, str], _Kind] = {}
     hands: list[_Hand] = []
     for group, entries in lines:
@@ -141,7 +142,9 @@ def deal(
             break
         if not entry.expired:
             dealt.taken.append(entry)
-            _take(hand, usage, now, dealt)
+            _take(hand, usage, now, at, dealt)
+            if hand.kind.limited and not _room(hand, usage, now, dealt):
+                continue  # who is next need not even be looked up
         hand.head = next(hand.entries, None)
         if hand.head is not None:
             heapq.heappush(table, (hand.order(usage, dealt), number))
@@ -162,11 +165,11 @@ def _room(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> bool:
     return True
 
 
-def _take(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> None:
+def _take(hand: _Hand, usage: Usage, now: datetime, at: int, dealt: Dealt) -> None:
     for bound, _ in hand.concurrency:
         usage.held[bound] = usage.held.get(bound, 0) + 1
     for bound, rate in hand.paced:
         usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
     if hand.turn is not None:
-        usage.last[hand.turn] = now
+        usage.last[hand.turn] = at
         dealt.turned[hand.turn] = dealt.turned.get(hand.turn, 0) + 1

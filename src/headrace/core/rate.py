@@ -9,7 +9,7 @@ from typing import Literal
 from headrace.core.retry import Seconds, seconds
 from headrace.errors import ConfigError
 
-__all__ = ["Rate", "Spent", "next_permit", "permits", "spend"]
+__all__ = ["Rate", "Spent", "micros", "next_permit", "permits", "spend"]
 
 Spent = tuple[tuple[datetime, int], ...]
 """Permits that were used: until when, and how many. Of a bucket: when it will be full again."""
@@ -53,7 +53,8 @@ class Rate:
             object.__setattr__(self, name, value)
 
 
-def _micros(moment: datetime) -> int:
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970."""
     return (moment - _EPOCH) // _MICRO
 
 
@@ -77,18 +78,18 @@ def _freed(rate: Rate, now: int) -> int:
 def _kept(rate: Rate, spent: Spent, now: int) -> list[tuple[int, int]]:
     """What still counts. Nothing counts for longer than if it had been used now: the clock may have been set back."""
     last = _freed(rate, now)
-    return [(min(_micros(until), last), count) for until, count in spent if _micros(until) > now]
+    return [(min(micros(until), last), count) for until, count in spent if micros(until) > now]
 
 
 def _full(rate: Rate, spent: Spent, now: int) -> int:
     """When a bucket is full again."""
-    at = _micros(spent[0][0]) if spent else now
+    at = micros(spent[0][0]) if spent else now
     return min(max(at, now), now + _span(rate))
 
 
 def permits(rate: Rate, spent: Spent, now: datetime) -> int:
     """How many may be begun now."""
-    at = _micros(now)
+    at = micros(now)
     if rate.kind == "bucket":
         span = _span(rate)
         return (at + span - _full(rate, spent, at)) * rate.limit // span
@@ -97,7 +98,7 @@ def permits(rate: Rate, spent: Spent, now: datetime) -> int:
 
 def spend(rate: Rate, spent: Spent, now: datetime, count: int = 1) -> Spent:
     """What is used after so many were begun."""
-    at = _micros(now)
+    at = micros(now)
     if rate.kind == "bucket":
         step = -(-count * _span(rate) // rate.limit)
         return ((_moment(_full(rate, spent, at) + step), 0),)
@@ -109,7 +110,7 @@ def spend(rate: Rate, spent: Spent, now: datetime, count: int = 1) -> Spent:
 
 def next_permit(rate: Rate, spent: Spent, now: datetime) -> datetime:
     """When one may be begun, if nobody else does: now, or the moment from which on there is a permit."""
-    at = _micros(now)
+    at = micros(now)
     if permits(rate, spent, now) > 0:
         return now
     if rate.kind == "bucket":

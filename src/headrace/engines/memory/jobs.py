@@ -130,7 +130,7 @@ class Jobs:
             if asked and not limits.queue(queue).paused:
                 yield Group(queue, tasks[profile], key), line
 
-    def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, datetime]) -> Usage:
+    def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, int]) -> Usage:
         """What is in use now."""
         usage = Usage(spent=dict(spent), last=dict(last))
         for worker in self.held.values():

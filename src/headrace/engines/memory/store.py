@@ -13,7 +13,7 @@ from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.limit import REMEMBERED, Entry, Turn, deal, lapses
-from headrace.core.rate import Spent
+from headrace.core.rate import Spent, micros
 from headrace.core.rule import Bound, Limits, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import Status
@@ -72,7 +72,7 @@ class Store:
         self._leases: dict[str, _Lease] = {}
         self._known = (0, Limits())
         self._spent: dict[Bound, Spent] = {}
-        self._last: dict[Turn, datetime] = {}
+        self._last: dict[Turn, int] = {}
 
     # -- jobs
 
@@ -126,14 +126,15 @@ class Store:
             for _, id in line:
                 job = jobs.records[id]
                 found[job.seq] = job
-                yield Entry(job.seq, -job.priority, job.arrived_at, job.unstarted_losses, expired(job, now))
+                yield Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
 
         lines = [(group, entries(line)) for group, line in jobs.served(ask, limits)]
         dealt = deal(lines, ask, now, self.rules, limits, jobs.usage(self._spent, self._last))
         self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(one) > now}
-        self._last |= dict.fromkeys(dealt.turned, now)
+        self._last |= dict.fromkeys(dealt.turned, micros(now))
         if len(self._last) > _TURNS:
-            self._last = {turn: last for turn, last in self._last.items() if last + REMEMBERED > now}
+            old = micros(now - REMEMBERED)
+            self._last = {turn: last for turn, last in self._last.items() if last > old}
         return [found[entry.seq] for entry in dealt.taken], dealt.next_permit
 
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:

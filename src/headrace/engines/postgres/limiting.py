@@ -66,9 +66,9 @@ class Limiting:
         dealt = await self._deal(connection, ask, serving, now)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()
-        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, list(places))]
+        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt)]
         jobs.sort(key=lambda job: places[job.seq])
-        await self._remember(connection, dealt, now)
+        await self._spend(connection, dealt, now)
         soon: list[int] = [] if due is None else [due]
         if dealt.next_permit is not None:
             soon.append(micros(dealt.next_permit))
@@ -96,36 +96,34 @@ class Limiting:
 
     async def _lines(
         self, connection: Connection, serving: Serving, depth: int, now: datetime
-    ) -> tuple[dict[_Line, list[Entry]], dict[Turn, datetime]]:
+    ) -> tuple[dict[_Line, list[Entry]], dict[Turn, int]]:
         """What is in line, up to so many of each line and each key; and when keys last had their turn."""
         tasks = [group.task for group in serving.groups]
         most = [min(serving.limits.task(task).max_per_key or depth, depth) for task in tasks]
         rows: list[Any] = await connection.fetch(sql("in_line", self._schema), serving.lines, depth, most, tasks)
         lines: dict[_Line, list[Entry]] = {}
-        last: dict[Turn, datetime] = {}
+        last: dict[Turn, int] = {}
         at = micros(now)
         for place, key, turned, seq, rank, arrived_at, losses, act_by in rows:
             if turned is not None:
-                last[tasks[place - 1], key] = moment(turned)
-            entry = Entry(seq, rank, moment(arrived_at), losses, act_by is not None and act_by <= at)
+                last[tasks[place - 1], key] = turned
+            entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= at)
             lines.setdefault((place - 1, key), []).append(entry)
         return lines, last
 
-    async def _give(self, connection: Connection, given: Grant, seqs: list[int]) -> list[Any]:
-        if not seqs:
+    async def _give(self, connection: Connection, given: Grant, dealt: Dealt) -> list[Any]:
+        if not dealt.taken:
             return []
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
-        text = sql("give", self._schema)
-        return await connection.fetch(text, seqs, given.worker, given.claim, given.status.value, *times)
+        turns = [task for task, _ in dealt.turned], [key for _, key in dealt.turned]
+        terms = (given.worker, given.claim, given.status.value, *times, *turns)
+        return await connection.fetch(sql("give", self._schema), [entry.seq for entry in dealt.taken], *terms)
 
-    async def _remember(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
+    async def _spend(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
         if dealt.spent:
             names, data, until = map(list, zip(*rows_of_spent(dealt.spent), strict=True))
             await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
-        if dealt.turned:
-            tasks, keys = map(list, zip(*dealt.turned, strict=True))
-            await connection.execute(sql("turn", self._schema), tasks, keys, micros(now))
 
     @staticmethod
     def _claimed(head: Any, jobs: list[Job], due: int | None) -> Claimed:

@@ -13,7 +13,7 @@ from headrace.core.claim import Ask, Grant
 from headrace.core.limit import Dealt, Entry, Turn, Usage, deal
 from headrace.core.rule import Bound, Group, Limits, limits_of
 from headrace.core.rules import Rules
-from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
+from headrace.engines.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["Limiting"]
@@ -118,7 +118,7 @@ class _Table:
     def __init__(self, connection: apsw.Connection, now: int) -> None:
         self._connection, self._now = connection, now
         self._open: list[apsw.Cursor] = []
-        self.last: dict[Turn, datetime] = {}
+        self.last: dict[Turn, int] = {}
         """When the keys in line last had their turn."""
 
     def lines(self, number: int, limits: Limits) -> list[tuple[Group, Iterator[Entry]]]:
@@ -134,7 +134,7 @@ class _Table:
             if limits.queue(queue).paused:
                 continue
             if last is not None:
-                self.last[task, key] = moment(last)
+                self.last[task, key] = last
             found.append((Group(queue, task, key), self._of_key(line, key, *row)))
         return found
 
@@ -151,7 +151,7 @@ class _Table:
             yield self._entry(*row)
 
     def _entry(self, seq: int, rank: int, arrived_at: int, losses: int, act_by: int | None) -> Entry:
-        return Entry(seq, rank, moment(arrived_at), losses, act_by is not None and act_by <= self._now)
+        return Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= self._now)
 
     def close(self) -> None:
         """Let go of what was not read to its end."""

@@ -1,5 +1,5 @@
--- Give these jobs, unless others are just taking them. $1 seqs, $2 worker, $3 request, $4 status, $5 the moment, $6
--- accepted_at, $7 act_by
+-- Give these jobs, unless others are just taking them, and remember that these keys had their turn. $1 seqs, $2 worker, $3
+-- request, $4 status, $5 the moment, $6 accepted_at, $7 act_by, $8 and $9 tasks and keys
 WITH picked AS MATERIALIZED (
   SELECT ctid FROM {schema}.jobs WHERE seq = ANY ($1::bigint[]) AND stage IN (2, -1) ORDER BY seq FOR UPDATE SKIP LOCKED
 ),
@@ -10,6 +10,11 @@ given AS (
   WHERE j.ctid = ANY (ARRAY(SELECT ctid FROM picked))
   RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
     j.error
+),
+turned AS (
+  INSERT INTO {schema}.turns_taken (task, key, last)
+  SELECT task, key, $5 FROM unnest($8::text[], $9::text[]) AS t (task, key) ORDER BY task, key
+  ON CONFLICT (task, key) DO UPDATE SET last = greatest(turns_taken.last, excluded.last)
 )
 SELECT j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, b.payload, b.spec,
   j.result, j.error
