@@ -12,6 +12,7 @@ from uuid import UUID
 
 from headrace import admin, jobs
 from headrace.admin import QueueInfo, Stats, TaskInfo
+from headrace.bulk import BulkDecorator
 from headrace.clock import Clock
 from headrace.core.entry import LogLine
 from headrace.core.job import ErrorInfo, History, Job
@@ -26,7 +27,7 @@ from headrace.handler import Handler
 from headrace.limiting import Limited, LimitInfo, announce_limits
 from headrace.maintenance import services
 from headrace.middleware import Hooked
-from headrace.options import JobOptions
+from headrace.options import JobOptions, TaskOptions
 from headrace.registry import register_tasks
 from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.task import Task
@@ -76,6 +77,17 @@ class App(Hooked, Scheduling, Limited):
     def task(self) -> Decorator:
         """Registers the decorated function: ``@app.task`` or ``@app.task(queue="images")``."""
         return self._tasks.task
+
+    def bulk(self, *, size: int = 100, wait: Seconds = 0.05, **options: Unpack[TaskOptions]) -> BulkDecorator:
+        """Registers a coroutine function that does many jobs in one call: ``async def index(docs: list[Doc])``.
+
+        Each job has one item (``index.submit(doc)``). A worker collects up to ``size`` of them, or as many as come
+        within ``wait`` seconds after the first. The i-th of the returned list is the result of the i-th item, or an
+        Exception.
+
+        :raises ConfigError: naming what cannot be used
+        """
+        return self._tasks.bulk(size=size, wait=wait, **options)
 
     def include(self, tasks: Tasks) -> None:
         """Take in a collection of tasks, with what is in it and what is still to come.

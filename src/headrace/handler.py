@@ -21,7 +21,7 @@ from headrace.core.stream import StreamRef, item_of_parameter, item_of_return
 from headrace.core.value import decode_value, encode_value
 from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
 
-__all__ = ["Handler", "Mode", "Policy", "return_codec"]
+__all__ = ["Bulk", "Handler", "Mode", "Policy", "return_codec"]
 
 Mode = Literal["async", "thread", "process"]
 
@@ -45,6 +45,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     requires: dict[str, Any] = {}
     schedule: Any = None
     """A ``Cron``, ``Every`` or ``Continuous``, when the task submits itself."""
+
+
+class Bulk(msgspec.Struct, frozen=True):
+    """A function that does many jobs in one call, and how they are collected."""
+
+    fn: Callable[..., Awaitable[Sequence[Any]]]
+    takes_context: bool
+    size: int
+    """How many at most."""
+    wait: float
+    """Seconds after the first that others are waited for."""
 
 
 class Handler:
@@ -71,15 +82,17 @@ class Handler:
         """What is called around it, the outermost first."""
         self.callbacks: Mapping[Status, tuple[Callable[[Job], object], ...]] | None = None
         """What is called when the store has accepted that an attempt left its job in a status."""
+        self.bulk: Bulk | None = None
+        """How its jobs are done many at a time."""
         self.streams = inspect.isasyncgenfunction(fn)
         """Whether it yields items; its result is then how many."""
         self.sources: dict[str, Codec] = {}
         """The parameters that are streams of other jobs, and the codec of their items."""
-        hints = _hints(fn)
+        hints = read_hints(fn)
         parameters = list(inspect.signature(fn).parameters.values())
         if parameters and parameters[0].name in ("self", "cls") and parameters[0].name not in hints:
             raise ConfigError(f"task {self.name!r} is a method: a worker has no {parameters[0].name!r} to call it on")
-        self.takes_context = bool(parameters) and _is_context(parameters[0], hints)
+        self.takes_context = bool(parameters) and is_context(parameters[0], hints)
         self.parameters = tuple(self._parameter(one, hints) for one in parameters[self.takes_context :])
         self._signature = inspect.Signature(parameters[self.takes_context :])
         self._positional = [one.name for one in parameters[self.takes_context :] if one.kind is not one.KEYWORD_ONLY]
@@ -105,7 +118,7 @@ class Handler:
     @property
     def place(self) -> str:
         """Where the function stands, as file:line."""
-        code = getattr(inspect.unwrap(self.fn), "__code__", None)
+        code = getattr(inspect.unwrap(self.fn if self.bulk is None else self.bulk.fn), "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else repr(self.fn)
 
     def _parameter(self, one: inspect.Parameter, hints: Mapping[str, Any]) -> Parameter:
@@ -117,7 +130,7 @@ class Handler:
         if why := refused.get(one.kind):
             message = "a payload is keyed by parameter name, so every parameter must be given by its own"
             raise ConfigError(f"task {self.name!r}: parameter {str(one)!r} {why}; {message}")
-        if _is_context(one, hints):
+        if is_context(one, hints):
             raise ConfigError(f"task {self.name!r}: the Context must be the first parameter, not {one.name!r}")
         hint = _hint(hints, one.name)
         if (item := item_of_parameter(hint)) is not None:
@@ -245,7 +258,7 @@ class Handler:
 def return_codec(fn: Callable[..., Any]) -> Codec:
     """The codec of what a function returns, by its annotation; :raises ConfigError: that has no JSON form"""
     try:
-        return Codec(_hint(_hints(fn), "return"))
+        return Codec(_hint(read_hints(fn), "return"))
     except Unsupported as error:
         raise ConfigError(f"{getattr(fn, '__qualname__', fn)!r}: return annotation: {error}") from None
 
@@ -286,7 +299,7 @@ class _Unresolved(str):
     __slots__ = ()
 
 
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
+def read_hints(fn: Callable[..., Any]) -> dict[str, Any]:
     """The annotations as types, each resolved on its own if they cannot be together."""
     plain: Any = inspect.unwrap(fn)
     while isinstance(plain, functools.partial):
@@ -315,7 +328,8 @@ def _hint(hints: Mapping[str, Any], name: str) -> Any:
     return Any if hint is object or isinstance(hint, _Unresolved) else hint
 
 
-def _is_context(one: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+def is_context(one: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    """Whether the parameter is annotated as the Context of the run."""
     hint = hints.get(one.name)
     if isinstance(hint, _Unresolved):
         return hint.strip("'\"").rpartition(".")[2] == "Context"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.bulk import BulkDecorator, BulkTask, make_handler
+from headrace.core.retry import Seconds
 from headrace.core.rule import TaskRule
 from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError, DuplicateTask, NotBound
@@ -27,7 +29,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 _LIMITS = ("max_concurrency", "max_per_key", "rates")
-_OWN = ("name", "aliases", "run_in", "schedule", "continuous", *_LIMITS, *HOOKS)
+_OWN = ("name", "aliases", "run_in", "schedule", "continuous", "bulk", *_LIMITS, *HOOKS)
 _POLICY = ("queue", "priority", "retry", "timeout", "tags", "metadata", "requires")
 
 
@@ -131,6 +133,10 @@ class Tasks:
         """Registers the decorated function: ``@tasks.task`` or ``@tasks.task(queue="mail")``."""
         return Decorator(self, {})
 
+    def bulk(self, *, size: int = 100, wait: Seconds = 0.05, **options: Unpack[TaskOptions]) -> BulkDecorator:
+        """Like ``app.bulk``, for the App that will include these tasks."""
+        return BulkDecorator(self, size, wait, options)
+
     def resource(self, fn: Maker[T]) -> Resource[T]:
         """Like ``app.resource``, for the App that will include these tasks."""
         resource: Resource[T] = Resource(fn)
@@ -181,8 +187,9 @@ class Tasks:
         if "connection" in checked:
             raise ConfigError("connection belongs to one submit: task.options(connection=...)")
         name = options.get("name", getattr(fn, "__name__", ""))
-        handler = Handler(
+        handler = make_handler(
             fn,
+            options.get("bulk"),
             name=f"{self.prefix}{name}" if name and isinstance(name, str) and name != "<lambda>" else name,
             aliases=options.get("aliases", ()),
             run_in=options.get("run_in"),
@@ -192,7 +199,8 @@ class Tasks:
         if isinstance(handler.policy.schedule, Continuous):
             checked = {"timeout": None} | checked  # a run may take as long as it likes, unless it is told otherwise
         check_templates(checked, [one.name for one in handler.parameters])
-        kind = StreamTask if handler.streams else AsyncTask if handler.mode == "async" else PlainTask
+        kind: type[Task[Any, Any]] = AsyncTask if handler.mode == "async" else PlainTask
+        kind = StreamTask if handler.streams else BulkTask if handler.bulk is not None else kind
         task: Task[Any, Any] = kind(self, handler, checked, hooks)
         _set_policy(task, {} if self._app is None else self._app.defaults)
         self._register.add(task)

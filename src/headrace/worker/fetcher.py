@@ -29,7 +29,10 @@ _MOST = 1000
 class Kitchen(Protocol):
     """What the fetcher needs of its worker."""
 
-    id: UUID
+    @property
+    def id(self) -> UUID:
+        """In whose name to claim."""
+        ...
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""

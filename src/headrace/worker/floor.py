@@ -17,6 +17,7 @@ from headrace.runtime.lanes import Lanes
 from headrace.worker.buffer import Buffer, Pace
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
+from headrace.worker.collecting import Collector, begin_calls
 from headrace.worker.hold import Hold
 from headrace.worker.pools import ThreadPool
 from headrace.worker.resources import Resources
@@ -70,12 +71,17 @@ class Floor:
         self._unacknowledged = 0
         self._ahead = 0
         self._stuck_since: dict[Run, float] = {}
+        self.calls = self.members = 0
+        """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
+        self.called_last = False
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
         self._slots: set[asyncio.Task[None]] = set()
-        self._context = copy_context()
+        self.variables = copy_context()
         """What a handler finds: nothing of those that ran before it."""
-        self.reactions = Reactions(self.threads, self._context, self._reacted)
+        bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
+        self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
+        self.reactions = Reactions(self.threads, self.variables, self._reacted)
         self._stop_patience = min(STOP_PATIENCE, lanes.engine.rules.beat)
 
     @property
@@ -101,7 +107,7 @@ class Floor:
         if not self._may_start():
             return 0, 0
         buffered = len(self.buffer)
-        free = max(0, self.concurrency - len(self.runs) - buffered)
+        free = max(0, self.concurrency - self._busy - buffered)
         open_end = self._unacknowledged < UNACKNOWLEDGED_MOST
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
@@ -111,6 +117,12 @@ class Floor:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Buffer what was claimed and start what there is room for."""
+        claimed = self.hold(jobs)
+        self.buffer.add(claimed, lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
+        self.dispatch()
+
+    def hold(self, jobs: Sequence[Job]) -> list[Hold]:
+        """Take what was claimed into our hands."""
         claimed = []
         for job in jobs:
             number = job.id.int
@@ -118,12 +130,12 @@ class Floor:
                 self._supersede(self.holds[number])
             hold = self.holds[number] = Hold(job, self._handlers[job.spec.task], self._lanes)
             claimed.append(hold)
-        self.buffer.add(claimed, lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
-        self.dispatch()
+        return claimed
 
     def _supersede(self, old: Hold) -> None:
         """The store gave us a job anew that it had taken from us: what we had of it is over."""
-        self.buffer.remove(old.job.id)
+        for line in self._lines():
+            line.remove(old.job.id)
         if old in self.runs:
             self.runs[old].stop("lost")
 
@@ -137,12 +149,48 @@ class Floor:
 
     def dispatch(self) -> None:
         """See to it that what is buffered finds a slot."""
-        while len(self._slots) < self.concurrency and len(self._slots) - len(self.runs) < len(self.buffer):
-            if not self._may_begin():
+        if self.collectors and not (self.called_last and len(self.buffer)):
+            begin_calls(self)  # else it is the others' turn
+        while self.has_slot and len(self._slots) - len(self.runs) + self.members < len(self.buffer):
+            if not self.may_begin():
                 break
-            self._slots.add(asyncio.create_task(self._slot(), name="headrace-job", context=self._context.copy()))
+            self.called_last = False
+            self._slots.add(asyncio.create_task(self._slot(), name="headrace-job", context=self.variables.copy()))
+        if self.collectors:
+            begin_calls(self)
 
-    def _may_begin(self) -> bool:
+    def called(self, seconds: float) -> None:
+        """A call of a bulk handler is over after so long; there is a free slot."""
+        self.calls -= 1
+        self._pace.ran(seconds)
+        self._hungry()
+        self.dispatch()
+
+    @property
+    def turns_over(self) -> bool:
+        """Whether a slot is likely to come free soon."""
+        return self._pace.ahead(self._busy_since()) > 0
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether one more could be started."""
+        return len(self._slots) + self.calls < self.concurrency
+
+    @property
+    def _busy(self) -> int:
+        """How many slots are at work."""
+        return len(self.runs) - self.members + self.calls
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are in our hands and not begun."""
+        return sum(len(line) for line in self._lines())
+
+    def _lines(self) -> list[Buffer]:
+        return [self.buffer, *(collector.waiting for collector in self.collectors)]
+
+    def may_begin(self) -> bool:
+        """Whether anything may be started now."""
         pressed = max(self._unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
         return not pressed and self._may_start()
 
@@ -152,7 +200,9 @@ class Floor:
         task, clock = asyncio.current_task(), self.host.clock
         assert task is not None
         try:
-            while self._may_begin():
+            while self.may_begin():
+                if self.collectors and not self.has_slot and any(one.ready for one in self.collectors):
+                    return  # a call waits for a slot, and none would come free while there are other jobs
                 now, self._moment = clock.now(), clock.monotonic()
                 turn = self._moment + TURN
                 while self._moment < turn:
@@ -161,7 +211,7 @@ class Floor:
                         return
                     run = self.runs[hold] = Run(hold, self, task, now, self._moment)
                     await run.go()
-                    if run.told_to_stop or task.cancelling() or copy_context() != self._context:
+                    if run.told_to_stop or task.cancelling() or copy_context() != self.variables:
                         return
                     now = run.now  # the next begins when this one is done
                 await asyncio.sleep(0)
@@ -195,10 +245,13 @@ class Floor:
                 run.hold.write_start()
         self._stuck_since = {run: self._stuck_since.get(run, monotonic) for run in self.runs.values() if run.stuck}
         oldest = self.buffer.oldest()
-        if oldest is not None and len(self.runs) >= self.concurrency:
+        for collector in self.collectors:
+            if collector.gives_up():
+                self._hand_back_all(collector.waiting)
+        if oldest is not None and self._busy >= self.concurrency:
             waited = (now - (oldest.job.assigned_at or now)).total_seconds()
             if waited > BUFFERED_TOO_LONG:  # the slots have turned slow: let others have these jobs
-                self.hand_back_buffer()
+                self._hand_back_all(self.buffer)
         self.dispatch()
 
     # -- out
@@ -247,12 +300,16 @@ class Floor:
 
     def hand_back_buffer(self) -> None:
         """Give back what was claimed ahead."""
-        for hold in self.buffer.empty():
+        for line in self._lines():
+            self._hand_back_all(line)
+
+    def _hand_back_all(self, line: Buffer) -> None:
+        for hold in line.empty():
             self._hand_back(hold)
 
     def drop_buffer(self) -> list[Hold]:
         """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
-        holds = self.buffer.empty()
+        holds = [hold for line in self._lines() for hold in line.empty()]
         for hold in holds:
             self.holds.pop(hold.job.id.int, None)
         return holds
@@ -271,11 +328,13 @@ class Floor:
         if hold is not None and hold in self.runs:
             self.runs[hold].stop("cancelled")
             return
-        for hold in self.buffer.remove(id):
+        for hold in [hold for line in self._lines() for hold in line.remove(id)]:
             self._hand_back(hold)  # decided again from the stored job, this ends it cancelled
 
     def close(self) -> None:
         """Let go of threads and child processes."""
         self.reactions.cancel()
+        for collector in self.collectors:
+            collector.close()
         self.threads.close()
         self.children.close()

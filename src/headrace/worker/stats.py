@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from uuid import UUID
+
 import msgspec
 
+from headrace.engine import Beat
 from headrace.worker.floor import Floor
 
 __all__ = ["WorkerStats"]
@@ -33,11 +37,22 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             state=state,
             busy=len(floor.runs),
-            buffered=len(floor.buffer),
+            buffered=floor.waiting,
             done=floor.done,
             failed=floor.failed,
             released=floor.released,
             stale=floor.stale,
             stuck_threads=floor.stuck,
             silence=silence,
+        )
+
+    def to_beat(self, held: Iterable[UUID], blocked: bool) -> Beat:
+        """What to tell the store of it."""
+        return Beat(
+            held=tuple(held),
+            state="blocked" if blocked else self.state,
+            busy=self.busy,
+            buffered=self.buffered,
+            stuck_threads=self.stuck_threads,
+            done=self.done + self.failed,
         )

@@ -18,10 +18,11 @@ from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
-from headrace.worker.fetcher import Fetcher
+from headrace.worker.fetcher import Fetcher, Kitchen
 from headrace.worker.floor import Floor
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.hold import Hold
+from headrace.worker.joining import join
 from headrace.worker.logs import caught_logs
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.stats import WorkerStats
@@ -70,7 +71,8 @@ class Worker(Service):
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
-        self._fetcher: Fetcher | None = None
+        self._fetchers: list[Fetcher] = []
+        self._idle = set[object]()
 
     # -- from outside
 
@@ -134,16 +136,12 @@ class Worker(Service):
 
     async def _serve(self) -> None:
         self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
-        self._fetcher = Fetcher(
-            self,
-            self.engine,
-            self.host,
-            tasks=frozenset(self.handlers),
-            queues=self._queues,
-            offers=self._offers,
-            died=self._died,
-        )
-        services = [*self._make_services(self.id), self._fetcher]
+        plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
+        self._fetchers, self._idle = [self._new_fetcher(self, plain)], set()
+        for collector in self._floor.collectors:
+            collector.owner = self
+            self._fetchers.append(self._new_fetcher(collector, collector.names))
+        services = [*self._make_services(self.id), *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
         ticker, self._state = asyncio.create_task(self._tick(), name="headrace-tick"), "running"
@@ -154,13 +152,18 @@ class Worker(Service):
         finally:
             self._state = "draining"
             try:
-                await self._fetcher.end()
+                for fetcher in self._fetchers:
+                    await fetcher.end()
                 await self._drain()
             finally:
                 unlisten()
-                for service in services[:-1]:
+                for service in services[: -len(self._fetchers)]:
                     await service.end()
                 ticker.cancel()
+
+    def _new_fetcher(self, kitchen: Kitchen, tasks: frozenset[str]) -> Fetcher:
+        means, offers, died = (kitchen, self.engine, self.host), self._offers, self._died
+        return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died)
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
         """Until asked to stop, or until a part broke down: a worker that only looks alive helps nobody."""
@@ -190,15 +193,7 @@ class Worker(Service):
             offers=self._offers,
             version=self._version,
         )
-        pause = 0.1
-        while True:
-            try:
-                return await self.engine.register(info, self.host.clock.now())
-            except EngineError as error:
-                _log.warning("the worker could not register, trying on: %s", error)
-                if await self.host.wait(self.stopping, pause):
-                    raise
-                pause = min(pause * 2, 5.0)
+        await join(self.engine, self.host, info, self.stopping)
 
     async def _drain(self) -> None:
         """Give the buffer back, let the rest finish within the grace, then hand it back uncharged."""
@@ -276,33 +271,32 @@ class Worker(Service):
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Here they are."""
+        self.taken()
         self._floor.take(jobs, queue_priorities)
 
-    def idle(self) -> None:
-        """There was nothing to claim."""
-        if self._burst and self._floor.empty:
-            self.stopping.set()
+    def taken(self) -> None:
+        """What was claimed may submit more: whoever found nothing has to look again."""
+        self._idle.clear()
+
+    def idle(self, fetcher: object = None) -> None:
+        """There was nothing to claim, for the fetcher of the bulk handler or for that of all others."""
+        if self._floor.empty:
+            self._idle.add(fetcher)
+            if self._burst and len(self._idle) == len(self._fetchers):
+                self.stopping.set()
 
     def _may_start(self) -> bool:
         return self._heartbeat is not None and not self._heartbeat.silent and not self.stopping.is_set()
 
     def _wake(self) -> None:
-        if self._fetcher is not None:
-            self._fetcher.wake()
+        for fetcher in self._fetchers:
+            fetcher.wake()
 
     # -- for the heartbeat, on its thread
 
     def beat(self, blocked: bool) -> Beat:
         """What to tell the store."""
-        stats = self.stats
-        return Beat(
-            held=tuple(hold.job.id for hold in list(self._floor.holds.values())),
-            state="blocked" if blocked else stats.state,
-            busy=stats.busy,
-            buffered=stats.buffered,
-            stuck_threads=stats.stuck_threads,
-            done=stats.done + stats.failed,
-        )
+        return self.stats.to_beat([hold.job.id for hold in list(self._floor.holds.values())], blocked)
 
     def executing(self) -> Iterable[Hold]:
         """The jobs whose handlers were called, but for those that a transaction of a handler's has."""

@@ -1,0 +1,231 @@
+"""One call of a bulk handler: many jobs in one slot, each with a run of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from headrace.core.job import Progress
+from headrace.errors import HeadraceError, InvalidResult, NotSupported
+from headrace.worker.context import Completer, Context, Voice
+from headrace.worker.hold import Hold
+from headrace.worker.resources import Resource
+from headrace.worker.run import STOP_PATIENCE, Run
+
+if TYPE_CHECKING:
+    from headrace.worker.collecting import Collector
+    from headrace.worker.floor import Floor
+    from headrace.worker.scribe import Scribe
+
+__all__ = ["Call", "check_outcomes"]
+
+_log = logging.getLogger("headrace.worker")
+
+T = TypeVar("T")
+
+
+def check_outcomes(answer: Any, n: int, name: str) -> list[Any]:
+    """What a bulk handler returned, one outcome for each item.
+
+    :raises InvalidResult: it is not that
+    """
+    if not isinstance(answer, list | tuple):
+        raise InvalidResult(f"{name}: a bulk handler returns a list of outcomes, not {type(answer).__name__}")
+    if len(answer) != n:
+        raise InvalidResult(f"{name}: {len(answer)} outcomes for {n} items: which is whose cannot be known")
+    return list(answer)
+
+
+class _Seat:
+    """A job in a call: what it brings, and what it waits for."""
+
+    __slots__ = ("ctx", "item", "outcome")
+
+    def __init__(self, ctx: Context, item: Any) -> None:
+        self.ctx, self.item = ctx, item
+        self.outcome: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
+
+
+class _Outcome:
+    """What a call made of one job. An error is a value here: not every kind can be set on a future."""
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: Any, error: BaseException | None) -> None:
+        self.value, self.error = value, error
+
+
+class Call:
+    """One call of a bulk handler. Each job has a run of its own, with its attempt, its fence and its end; all of them
+    wait here for what the call makes of them."""
+
+    def __init__(self, collector: Collector, floor: Floor, holds: Sequence[Hold]) -> None:
+        self.host, self.threads, self.children = floor.host, floor.threads, floor.children
+        self.cancel_grace, self.resources = floor.cancel_grace, floor.resources
+        self._collector, self._floor = collector, floor
+        self._live: set[Run] = set()
+        """Runs that are not over."""
+        self._seats: dict[Run, _Seat] = {}
+        self._ctx: Context | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopped = self._over = False
+        self._began = floor.host.clock.monotonic()
+        # To each run the handler looks like any other: one that is called with one item and comes back with its result.
+        handler = copy.copy(collector.handler)
+        handler.fn, handler.takes_context = self._outcome, True
+        now = floor.host.clock.now()
+        floor.calls += 1
+        for hold in holds:
+            hold.handler = handler
+            self._live.add(self._launch(hold, now))
+
+    # -- the runs
+
+    def _launch(self, hold: Hold, now: datetime) -> Run:
+        """Run a job in a task of its own, and in no slot: the call has one for all."""
+
+        async def go() -> None:
+            await run.go()
+
+        floor = self._floor
+        task = asyncio.create_task(go(), name="headrace-job", context=floor.variables.copy())
+        run = floor.runs[hold] = Run(hold, self, task, now, self._began)
+        floor.members += 1
+        return run
+
+    async def _outcome(self, ctx: Context, **arguments: Any) -> Any:
+        """What stands for the function in each run."""
+        if self._task is not None:
+            raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
+        run, (item,) = cast("Run", ctx.voice), arguments.values()
+        seat = self._seats[run] = _Seat(ctx, item)
+        self._call_when_all_are_here()
+        try:
+            outcome = await seat.outcome
+        except asyncio.CancelledError:
+            await self._stop_if_nobody_stays(ctx)
+            raise
+        if outcome.error is not None:
+            raise outcome.error
+        return outcome.value
+
+    def _call_when_all_are_here(self) -> None:
+        # Some must have their start stored first, or are held up by a middleware; some never come.
+        if self._task is None and self._seats and len(self._seats) == len(self._live):
+            self._task = asyncio.create_task(
+                self._perform(list(self._seats.values())), name="headrace-bulk", context=self._floor.variables.copy()
+            )
+            self._task.add_done_callback(lambda task: self._end())
+
+    async def _stop_if_nobody_stays(self, ctx: Context) -> None:
+        """A job is stopped. The call goes on for the others, unless there are none: then its end is waited for, as
+        that of any handler. The time of the whole call is the shortest of its jobs'."""
+        if ctx.stopping == "timed_out":
+            for run in list(self._live):
+                run.stop("timed_out")
+        if self._task is None or self._ctx is None or not all(run.told_to_stop for run in self._live):
+            return
+        if not self._stopped:
+            self._stopped, self._ctx.stopping = True, ctx.stopping
+            self._task.cancel()
+        patience = self.cancel_grace if ctx.stopping == "cancelled" else STOP_PATIENCE
+        done, _ = await asyncio.wait([self._task], timeout=patience)
+        if not done:
+            _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
+
+    # -- the call
+
+    async def _perform(self, seats: Sequence[_Seat]) -> None:
+        handler, bulk = self._collector.handler, self._collector.bulk
+        first, items = seats[0].ctx, [seat.item for seat in seats]
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats))
+        entered = ctx.entered()
+        try:
+            answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
+            values = check_outcomes(answer, len(items), handler.name)
+            outcomes = [_Outcome(None, one) if isinstance(one, Exception) else _Outcome(one, None) for one in values]
+        except asyncio.CancelledError:
+            for seat in seats:
+                seat.outcome.cancel()
+            return
+        except BaseException as error:  # a handler's SystemExit must not end the worker
+            outcomes = [_Outcome(None, error)] * len(seats)
+        finally:
+            ctx.left(entered)
+        for seat, outcome in zip(seats, outcomes, strict=True):
+            if not seat.outcome.done():  # of a job that was stopped meanwhile nobody wants to know
+                seat.outcome.set_result(outcome)
+
+    def abandon(self) -> None:
+        """The worker leaves."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _end(self) -> None:
+        """Free the slot, once the handler is done and every job has left."""
+        if not self._live and (self._task is None or self._task.done()) and not self._over:
+            self._over = True
+            self._collector.calls.discard(self)
+            self._floor.called(self.host.clock.monotonic() - self._began)
+
+    # -- as the place of its runs
+
+    def concluded(self, run: Run) -> None:
+        """The end of an attempt is on its way to the store."""
+        self._floor.concluded(run)
+
+    def settled(self, run: Run, stored: bool) -> None:
+        """The end of an attempt is stored, or never will be."""
+        self._floor.settled(run, stored)
+
+    def stored(self, hold: Hold) -> None:
+        """What this worker said last of a job may be worth telling."""
+        self._floor.stored(hold)
+
+    def left(self, run: Run) -> None:
+        """A job has left the call."""
+        self._live.discard(run)
+        if self._task is None:
+            self._seats.pop(run, None)
+        floor, hold = self._floor, run.hold
+        floor.members -= 1
+        del floor.runs[hold]
+        if hold.over:
+            floor.forget(hold)
+        self._call_when_all_are_here()
+        self._end()
+
+
+class _Chorus(Voice):
+    """Speaks for all jobs of a call."""
+
+    def __init__(self, seats: Sequence[_Seat]) -> None:
+        self._voices = [seat.ctx.voice for seat in seats]
+
+    def report(self, report: Progress) -> None:
+        for voice in self._voices:
+            voice.report(report)
+
+    async def flush(self) -> None:
+        await asyncio.gather(*(voice.flush() for voice in self._voices))
+
+    def acted(self) -> None:
+        for voice in self._voices:
+            voice.acted()
+
+    def log(self, data: str) -> None:
+        for voice in self._voices:
+            voice.log(data)
+
+    def scribe(self) -> Scribe | None:
+        raise NotSupported("a bulk handler runs many jobs at once: durable steps and streams belong to one")
+
+    def completer(self) -> Completer:
+        raise NotSupported("a bulk handler runs many jobs at once: only one can be completed in a transaction")
+
+    def resource(self, resource: Resource[T]) -> T:
+        return self._voices[0].resource(resource)
