@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from headrace.core.instances import Instance, instance_of
 from headrace.core.status import Outcome, Status
 from tests.crash.polling import INSTANCES, app
 from tests.support import schemas
@@ -45,23 +48,29 @@ async def test_instances_outlive_their_workers_and_are_never_too_many(url: str, 
             await app.pause_schedule("poll")
             await until(_none_live, within=60)
             histories = await check_store(app.engine)
-            attempts = [attempt for history in histories.values() for attempt in history.attempts]
-            assert {one.outcome for one in attempts} <= {Outcome.COMPLETED, Outcome.LOST, Outcome.RELEASED}, (
-                f"seed {seed}"
-            )
+            runs = [
+                Run(instance_of(job), one.started_at or one.assigned_at or job.created_at, one.finished_at, one.outcome)
+                for job in await all_jobs(app.engine)
+                for one in histories[job.id].attempts
+            ]
+            assert {run.outcome for run in runs} <= {Outcome.COMPLETED, Outcome.LOST}, f"seed {seed}"
             # By the records of all attempts: a lost one was over when it was taken from its dead worker.
-            marks: list[tuple[datetime, int]] = []
-            for one in attempts:
-                begun = one.started_at or one.assigned_at
-                if begun is not None and one.finished_at is not None:
-                    marks += [(begun, 1), (one.finished_at, -1)]
-            now = most = 0
-            for _, step in sorted(marks):
-                now += step
-                most = max(most, now)
-            assert most == INSTANCES, f"seed {seed}"
+            assert {run.instance for run in runs} == {Instance("poll", number) for number in range(INSTANCES)}
+            for instance in {run.instance for run in runs}:
+                mine = sorted(run for run in runs if run.instance == instance)
+                for one, other in pairwise(mine):
+                    assert one.end <= other.begin, f"seed {seed}: {one} and {other} at once"
             pids = {job.result for job in await all_jobs(app.engine) if job.status is Status.COMPLETED}
             assert len(pids) >= 3, f"seed {seed}"
+
+
+class Run(NamedTuple):
+    """What the record of an attempt says."""
+
+    instance: Instance | None
+    begin: datetime
+    end: datetime
+    outcome: Outcome
 
 
 async def completed() -> int:
