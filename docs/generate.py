@@ -21,6 +21,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.app": ("Stats", "QueueInfo", "TaskInfo", "ScheduleInfo", "Check"),
     "headrace.tasks": ("Decorator",),
     "headrace.options": ("TaskOptions",),
+    "headrace.bulk": ("BulkDecorator",),
     "headrace.middleware": ("Middleware", "CallNext", "Callback", "Resource"),
     "headrace.worker.worker": ("Worker", "WorkerStats"),
     "headrace.core.job": ("Spec", "Progress", "ErrorInfo", "History", "Attempt", "Event"),
@@ -33,7 +34,9 @@ PUBLIC: dict[str, tuple[str, ...]] = {
 }
 """What a user may import, by module; no names: everything in its ``__all__``. The errors have a page of their own."""
 
-MADE_ELSEWHERE = frozenset({"Context", "Decorator", "Draft", "Harness", "JobHandle", "Resource", "Task", "Worker"})
+MADE_ELSEWHERE = frozenset(
+    {"BulkDecorator", "Context", "Decorator", "Draft", "Harness", "JobHandle", "Resource", "Task", "Worker"}
+)
 """Never constructed by a user, so how they are is nobody's business."""
 
 INNER: dict[str, frozenset[str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -287,3 +287,23 @@ async def surrounded(ctx: Context) -> int:
         assert_type(opened, dict[str, int])
     assert_type(blame(ctx.job), str)  # what is registered stays what it was
     return 1
+
+
+# One job for each item, one call for many.
+
+
+@app.bulk(size=100, wait=0.05, queue="docs")
+async def index(docs: list[Options]) -> list[int | Exception]:
+    return [1 for _ in docs]
+
+
+@tasks.bulk()
+async def measure(ctx: Context, names: list[str]) -> list[float]:
+    return [0.0 for _ in names]
+
+
+async def bulk_tasks_take_one_item() -> None:
+    assert_type(await index.submit(Options()), JobHandle[int])
+    assert_type(await measure.run("a"), float)
+    assert_type(await index.options(priority=3).run(Options()), int)
+    assert_type(await measure(["a", "b"]), Sequence[float | Exception])

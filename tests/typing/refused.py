@@ -94,3 +94,16 @@ async def what_is_around_is_checked(ctx: Context) -> None:
     app.task(middleware=[bare])  # type: ignore[list-item]
     app.task(on_retry=bare)  # type: ignore[arg-type]
     ctx.resource(bare)  # type: ignore[arg-type]
+
+
+@app.bulk()
+async def index(docs: list[int]) -> list[str | Exception]:
+    return [str(doc) for doc in docs]
+
+
+async def bulk_tasks_are_checked() -> None:
+    await index.submit("a")  # type: ignore[arg-type]
+    await index.submit([1])  # type: ignore[arg-type]
+    number: int = await index.run(1)  # type: ignore[assignment]
+    await index(number)  # type: ignore[arg-type]
+    app.bulk()(bare)  # type: ignore[arg-type]
