@@ -20,6 +20,10 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace": (),
     "headrace.app": ("Stats", "QueueInfo", "TaskInfo", "ScheduleInfo", "Check"),
     "headrace.tasks": ("Decorator",),
+    "headrace.task": ("StreamTask",),
+    "headrace.handle": ("StreamHandle",),
+    "headrace.stream": ("StreamItem",),
+    "headrace.core.entry": ("LogLine",),
     "headrace.options": ("TaskOptions",),
     "headrace.bulk": ("BulkDecorator",),
     "headrace.middleware": ("Middleware", "CallNext", "Callback", "Resource"),
@@ -35,7 +39,20 @@ PUBLIC: dict[str, tuple[str, ...]] = {
 """What a user may import, by module; no names: everything in its ``__all__``. The errors have a page of their own."""
 
 MADE_ELSEWHERE = frozenset(
-    {"BulkDecorator", "Context", "Decorator", "Draft", "Harness", "JobHandle", "Resource", "Task", "Worker"}
+    {
+        "BulkDecorator",
+        "Context",
+        "Decorator",
+        "Draft",
+        "Harness",
+        "JobHandle",
+        "Resource",
+        "Stream",
+        "StreamHandle",
+        "StreamTask",
+        "Task",
+        "Worker",
+    }
 )
 """Never constructed by a user, so how they are is nobody's business."""
 
@@ -50,7 +67,9 @@ INNER: dict[str, frozenset[str]] = {
     "Every": frozenset({"spread"}),
     "Job": frozenset({"act_by", "claim", "payload_text", "result_text", "streak"}),
     "ScheduleInfo": frozenset({"of"}),
-    "Task": frozenset({"draft_bound", "hooks", "own_options", "with_options"}),
+    "LogLine": frozenset({"of"}),
+    "Stream": frozenset({"reference"}),
+    "Task": frozenset({"abandon", "draft_bound", "hooks", "own_options", "with_options"}),
     "Tasks": frozenset({"add", "bind", "host_or_none"}),
     "Worker": frozenset({"beat", "drop_buffer", "executing", "idle", "main", "room", "take", "told"}),
 }

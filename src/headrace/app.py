@@ -15,6 +15,7 @@ from headrace.admin import QueueInfo, Stats, TaskInfo
 from headrace.bulk import BulkDecorator
 from headrace.clock import Clock
 from headrace.core.entry import LogLine
+from headrace.core.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds, seconds
@@ -247,8 +248,8 @@ class App(Hooked, Scheduling, Limited):
         """
         return jobs.logs(self.session, as_id(id), follow, attempt)
 
-    async def explain(self, id: UUID | str) -> str:
-        """Why the job stands where it stands; :raises JobNotFound:"""
+    async def explain(self, id: UUID | str) -> Explanation:
+        """Why the job stands where it stands: text, with its ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
 
     async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:

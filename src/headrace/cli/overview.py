@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headrace.cli.render import STYLES, fitted, grid, table
 from headrace.cli.words import ago, compact, moment, short, span
+from headrace.core.schedule import Continuous
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
             Text(one.task),
             _schedule_state(one),
             _following(one, now),
-            ago(one.last_fire, now) if one.last_fire else "never",
+            ago(one.last_fire, now) if one.last_fire else "–" if isinstance(one.rule, Continuous) else "never",
             str(one.skipped) if one.skipped else "",
             Text(one.source),
         )
