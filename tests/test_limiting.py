@@ -256,3 +256,29 @@ async def test_a_key_that_is_too_long_is_refused(url: str) -> None:
         with pytest.raises(ConfigError, match="200"):
             await work.submit("x" * 201)
         await work.submit("x" * 200)
+
+
+async def test_explaining_names_who_holds_a_limit_and_the_next_permit(url: str) -> None:
+    app = App(url)
+    app.rate("api", Rate(1, per=3600))
+    gate = asyncio.Event()
+
+    @app.task(max_concurrency=1)
+    async def wait() -> None:
+        await gate.wait()
+
+    @app.task(rates=["api"])
+    async def call() -> None: ...
+
+    async with app:
+        await app.announce()
+        first, second = await wait.map([(), ()])
+        done, later = await call.map([(), ()])
+        async with app.worker() as worker:
+            await done.result(timeout=30)
+            await until(lambda: worker.stats.busy == 1)
+            found = await second.explain()
+            assert ("limit_full" in found.codes, str(first.id) in found) == (True, True)
+            waits = await later.explain()
+            assert "rate_spent" in waits.codes
+            gate.set()

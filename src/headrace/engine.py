@@ -41,7 +41,9 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
+from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rule import Bound
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.steps import Enlisted, Steps
@@ -131,6 +133,10 @@ class Engine(Protocol):
         whose rev moved, ``Conflict``; of a job that is gone, ``WasStale(None)``. A key to take that another live job
         holds is ``Conflict`` with the holder, and nothing is changed.
         """
+        ...
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
         ...
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:

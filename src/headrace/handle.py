@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.entry import LogLine
+from headrace.core.explain import Explanation
 from headrace.core.job import Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
@@ -171,7 +172,7 @@ class JobHandle(Generic[R_co]):
             self.last = await self._app.discard(self.id, by=by)
         return self.last
 
-    async def explain(self) -> str:
+    async def explain(self) -> Explanation:
         """Why it stands where it stands, in a few lines."""
         with self._in_store():
             return await self._app.explain(self.id)

@@ -16,11 +16,14 @@ from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.codec import Codec, Misfit
 from headrace.core.entry import BEGIN, Kind, LogLine
+from headrace.core.explain import Explanation
 from headrace.core.explain import explain as tell
 from headrace.core.job import ErrorInfo, Job
+from headrace.core.limit import Usage
 from headrace.core.query import Filter, Page, as_seen
+from headrace.core.rule import Group, limits_of
 from headrace.core.rules import Rules
-from headrace.core.status import Status
+from headrace.core.status import HELD, Status
 from headrace.draft import Draft
 from headrace.engine import Duplicated
 from headrace.errors import (
@@ -46,6 +49,7 @@ R = TypeVar("R")
 _OBJECT = Codec(dict[str, Any])
 _ANY = Codec(Any)
 _RULES = Rules()
+_HOLDERS = 1000
 
 
 # Submitting
@@ -188,17 +192,20 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
                 yield LogLine.of(entry)
 
 
-async def explain(session: Session, id: UUID) -> str:
+async def explain(session: Session, id: UUID) -> Explanation:
     """Why the job stands where it stands."""
     engine, now = session.engine, session.host.clock.now()
     job = (await engine.get([id]))[0]
     if job is None:
         raise JobNotFound(id)
-    key = f"queue:{job.queue}"
-    settings = {one.key: msgspec.json.decode(one.value) for one in await engine.settings(key)}
-    paused = bool(settings.get(key, {}).get("paused", False))
+    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    usage, holders = Usage(), list[Job]()
+    if limits.bounded(job.queue, job.task):
+        group = Group(job.queue, job.task, job.concurrency_key)
+        usage = await engine.usage(list(limits.paced(group)))
+        holders = [*(await engine.find(Filter(status=HELD), now, _HOLDERS)).items]
     history, workers = await engine.history(id), await engine.workers()
-    return str(tell(job, history, now, workers, paused=paused, rules=engine.rules))
+    return tell(job, history, now, workers, limits=limits, usage=usage, holders=holders, rules=engine.rules)
 
 
 # Acting

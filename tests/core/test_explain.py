@@ -13,8 +13,11 @@ from headrace.core.claim import Ask, grant
 from headrace.core.explain import Explanation, explain
 from headrace.core.job import ErrorInfo, History, Job, Progress, Spec
 from headrace.core.lifecycle import finish, start, submit
+from headrace.core.limit import Usage
 from headrace.core.outcome import Completed, Failed, Snoozed
+from headrace.core.rate import Rate, spend
 from headrace.core.retry import Retry
+from headrace.core.rule import Limits, QueueRule, TaskRule
 from headrace.core.rules import Rules
 from headrace.engine import Beat, WorkerInfo, WorkerRow
 
@@ -81,7 +84,7 @@ def test_waiting_for_others() -> None:
 
 
 def test_a_paused_queue() -> None:
-    found = told(new(), NOW, worker(), paused=True)
+    found = told(new(), NOW, worker(), limits=Limits({"default": QueueRule(paused=True)}))
     assert found.codes == ("queued", "queue_paused")
 
 
@@ -91,7 +94,7 @@ def test_no_worker_at_all() -> None:
 
 
 def test_no_worker_has_the_task() -> None:
-    found = told(new(), NOW, worker(tasks=("other",)), paused=True)
+    found = told(new(), NOW, worker(tasks=("other",)), limits=Limits({"default": QueueRule(paused=True)}))
     assert found.codes == ("queued", "queue_paused", "no_task")
     assert "No live worker has the task 'resize'." in str(found)
 
@@ -198,3 +201,24 @@ def test_where_it_came_from() -> None:
     assert "The schedule 'nightly' submitted it for 2026-01-01 12:00:00 UTC." in str(found)
     by_hand = told(new(schedule="nightly"), NOW, worker())
     assert "It was triggered by hand, from the schedule 'nightly'." in str(by_hand)
+
+
+def test_a_full_limit_is_named_with_those_who_hold_it() -> None:
+    limits = Limits({"default": QueueRule(max_concurrency=9)}, {"resize": TaskRule(max_concurrency=2, max_per_key=1)})
+    job = new(concurrency_key="k")
+    holder = replace(running(concurrency_key="k"), id=UUID(int=77))
+    usage = Usage(held={("queue", "default"): 2, ("task", "resize"): 2, ("key", "resize", "k"): 1})
+    found = told(job, NOW, worker(), limits=limits, usage=usage, holders=[holder])
+    assert found.codes == ("queued", "limit_full", "limit_full")
+    assert "The task 'resize' may have 2 jobs at once, and has 2: 00000000-0000-0000-0000-00000000004d." in found
+    assert "The concurrency key 'k' may have 1 job at once, and has 1" in found
+    assert found.facts[1].data["by"] == [UUID(int=77)]
+
+
+def test_a_spent_rate_says_when_the_next_permit_is() -> None:
+    limits = Limits(tasks={"resize": TaskRule(rates=("api",))}, rates={"api": Rate(1, per=60, kind="sliding")})
+    usage = Usage(spent={("rate", "api"): spend(limits.rates["api"], (), NOW)})
+    found = told(new(), NOW, worker(), limits=limits, usage=usage)
+    assert found.codes == ("queued", "rate_spent")
+    assert found.facts[1].text.startswith("The rate 'api' lets 1 begin in 60 s: the next at ")
+    assert found.facts[1].data["next_permit"] > NOW

@@ -102,8 +102,8 @@ def explain(state: State, id: str) -> None:
 
     async def work(app: App) -> None:
         wanted = await resolve(app, id)
-        text = await app.explain(wanted)
-        answer: dict[str, Any] = {"id": str(wanted), "explanation": text}
-        document(answer) if state.json else click.echo(text)
+        told = await app.explain(wanted)
+        answer: dict[str, Any] = {"id": str(wanted), "explanation": str(told), "facts": told.facts}
+        document(answer) if state.json else click.echo(told)
 
     with_app(state, work)

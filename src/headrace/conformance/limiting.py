@@ -295,6 +295,25 @@ class Limiting(Part):
         await fill(lab, 2)
         assert len(await lab.claim(await lab.worker(), 10)) == 2
 
+    # -- looking
+
+    async def test_what_is_in_use_can_be_asked(self, lab: Lab) -> None:
+        await rate(lab, "api", 5, per=60)
+        await rule(lab, "limit:work", rates=["api"], max_per_key=2)
+        worker = await lab.worker()
+        await fill(lab, 2, queue="mail", concurrency_key="a")
+        await fill(lab, 1, "other")
+        assert len(await lab.claim(worker, 10)) == 3
+        usage = await lab.engine.usage([("rate", "api")])
+        assert usage.held == {
+            ("queue", "mail"): 2,
+            ("queue", "default"): 1,
+            ("task", "work"): 2,
+            ("task", "other"): 1,
+            ("key", "work", "a"): 2,
+        }
+        assert sum(count for _, count in usage.spent["rate", "api"]) == 2
+
     # -- all of it, by chance
 
     @pytest.mark.parametrize("seed", range(4))

@@ -11,8 +11,11 @@ import msgspec
 from headrace.core.decide import expired, soonest
 from headrace.core.instances import instance_of
 from headrace.core.job import ErrorInfo, History, Job
+from headrace.core.limit import Usage
 from headrace.core.match import mismatch
 from headrace.core.query import as_seen
+from headrace.core.rate import next_permit, permits
+from headrace.core.rule import Group, Limits
 from headrace.core.rules import Rules
 from headrace.core.status import Outcome, Reason, Status
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from headrace.engine import WorkerRow
 
 __all__ = ["Explanation", "Fact", "explain"]
+
+_NAMED = 5
+"""Jobs that hold a limit are named up to this many."""
 
 
 class Fact(msgspec.Struct, frozen=True):
@@ -30,18 +36,21 @@ class Fact(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class Explanation(msgspec.Struct, frozen=True):
-    """Why a job stands where it does; as text, one paragraph."""
+class Explanation(str):
+    """Why a job stands where it does: one paragraph, and the facts it is made of."""
 
     facts: tuple[Fact, ...]
+
+    def __new__(cls, facts: Sequence[Fact]) -> Explanation:
+        """Tell these facts."""
+        made = super().__new__(cls, " ".join(fact.text for fact in facts))
+        made.facts = tuple(facts)
+        return made
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The facts by their words."""
         return tuple(fact.code for fact in self.facts)
-
-    def __str__(self) -> str:
-        return " ".join(fact.text for fact in self.facts)
 
 
 _REASONS = {
@@ -66,14 +75,18 @@ def explain(
     now: datetime,
     workers: Sequence[WorkerRow] = (),
     *,
-    paused: bool = False,
+    limits: Limits | None = None,
+    usage: Usage | None = None,
+    holders: Sequence[Job] = (),
     ahead: int | None = None,
     rules: Rules | None = None,
 ) -> Explanation:
     """Say why the job stands where it does.
 
-    ``paused``: whether its queue is. ``ahead``: how many jobs are before it in its queue, if known.
+    ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``ahead``: how many jobs are
+    before it in its queue, if known.
     """
+    limits = limits or Limits()
     seen = as_seen(job, now)
     facts = [*_origin(job)]
     if seen.ended:
@@ -81,7 +94,8 @@ def explain(
     elif seen.held:
         facts += _held(seen, now, workers, rules or Rules())
     elif seen.status is Status.QUEUED:
-        facts += _queued(seen, now, workers, paused, ahead)
+        full = list(_limited(seen, now, limits, usage or Usage(), holders))
+        facts += _queued(seen, now, workers, limits.queue(job.queue).paused, full, ahead)
     else:
         facts += _deferred(seen, now)
     facts += _past(seen, history)
@@ -183,7 +197,31 @@ def _expiry(job: Job, now: datetime) -> Iterator[Fact]:
         yield Fact("expires", f"It expires unless it starts by {_clock(job.not_after)}.", {"at": job.not_after})
 
 
-def _queued(job: Job, now: datetime, workers: Sequence[WorkerRow], paused: bool, ahead: int | None) -> Iterator[Fact]:
+def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job]) -> Iterator[Fact]:
+    """What keeps it waiting although a worker might take it."""
+    group = Group(job.queue, job.task, job.concurrency_key)
+    for bound, most in limits.concurrency(group).items():
+        held = usage.held.get(bound, 0)
+        if held < most:
+            continue
+        mine = [one for one in holders if bound in limits.concurrency(Group(one.queue, one.task, one.concurrency_key))]
+        who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
+        what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
+        text = f"The {what} {bound[-1]!r} may have {_many(most, 'job')} at once, and has {held}"
+        data = {"kind": bound[0], "name": bound[-1], "most": most, "held": held, "by": [one.id for one in mine]}
+        yield Fact("limit_full", f"{text}: {who}." if who else f"{text}.", data)
+    for bound, rate in limits.paced(group).items():
+        spent = usage.spent.get(bound, ())
+        if permits(rate, spent, now) < 1:
+            soon = next_permit(rate, spent, now)
+            of = f" of the key {bound[-1]!r}" if len(bound) > 2 else ""
+            text = f"The rate {bound[1]!r}{of} lets {rate.limit} begin in {rate.per:g} s: the next at {_clock(soon)}"
+            yield Fact("rate_spent", f"{text} ({_span(soon, now)}).", {"name": bound[1], "next_permit": soon})
+
+
+def _queued(
+    job: Job, now: datetime, workers: Sequence[WorkerRow], paused: bool, full: Sequence[Fact], ahead: int | None
+) -> Iterator[Fact]:
     since = f"since {_clock(job.arrived_at)} ({_ago(now - job.arrived_at)})"
     yield Fact("queued", f"It stands in queue {job.queue!r} {since}.", {"since": job.arrived_at})
     yield from _expiry(job, now)
@@ -191,6 +229,7 @@ def _queued(job: Job, now: datetime, workers: Sequence[WorkerRow], paused: bool,
         return
     if paused:
         yield Fact("queue_paused", f"Queue {job.queue!r} is paused: nothing is taken from it until it is resumed.")
+    yield from full
     able = [row for row in workers if row.alive and row.beat.state != "draining"]
     fact = _nobody(job, able)
     if fact is not None:
@@ -203,7 +242,7 @@ def _queued(job: Job, now: datetime, workers: Sequence[WorkerRow], paused: bool,
     if not free:
         text = f"{_many(len(takers), 'live worker')} may take it, and all their slots are busy."
         yield Fact("workers_busy", text, {"workers": len(takers)})
-    elif not paused:
+    elif not paused and not full:
         text = f"{_many(len(takers), 'live worker')} may take it, with {_many(free, 'free slot')}: it is about to run."
         yield Fact("ready", text, {"workers": len(takers), "free": free})
     if job.unstarted_losses:

@@ -15,7 +15,9 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
+from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rule import Bound
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
@@ -156,6 +158,10 @@ class MemoryEngine:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         with self._store() as store:
             return store.apply(changes)
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        with self._store() as store:
+            return store.usage()
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self._store() as store:

@@ -12,7 +12,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.limit import REMEMBERED, Entry, Turn, deal, lapses
+from headrace.core.limit import REMEMBERED, Entry, Turn, Usage, deal, lapses
 from headrace.core.rate import Spent, micros
 from headrace.core.rule import Bound, Limits, limits_of
 from headrace.core.rules import Rules
@@ -129,13 +129,17 @@ class Store:
                 yield Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
 
         lines = [(group, entries(line)) for group, line in jobs.served(ask, limits)]
-        dealt = deal(lines, ask, now, self.rules, limits, jobs.usage(self._spent, self._last))
+        dealt = deal(lines, ask, now, self.rules, limits, self.usage())
         self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(one) > now}
         self._last |= dict.fromkeys(dealt.turned, micros(now))
         if len(self._last) > _TURNS:
             old = micros(now - REMEMBERED)
             self._last = {turn: last for turn, last in self._last.items() if last > old}
         return [found[entry.seq] for entry in dealt.taken], dealt.next_permit
+
+    def usage(self) -> Usage:
+        """What is in use."""
+        return self.jobs.usage(self._spent, self._last)
 
     def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold."""

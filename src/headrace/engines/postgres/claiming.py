@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from headrace.core.claim import Ask, Grant, grant, order
 from headrace.core.job import Job
+from headrace.core.limit import Usage
+from headrace.core.rule import Bound
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.connection import sql
@@ -18,7 +20,7 @@ from headrace.engines.postgres.limiting import Limiting
 from headrace.engines.postgres.lines import Served, Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import micros, moment
+from headrace.engines.record import encode, micros, moment, usage_of
 
 __all__ = ["Claiming"]
 
@@ -142,6 +144,12 @@ class Claiming:
         due, priorities = head[_NEXT_DUE], serving.priorities
         jobs.sort(key=lambda job: order(job, priorities.get(job.spec.queue, 0)))
         return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], None if due is None else moment(due))
+
+    async def usage(self, rates: Sequence[Bound]) -> Usage:
+        """What is held, and what was used of these rates."""
+        held = await self._hot.fetch(sql("usage", self._schema))
+        names = [encode(bound) for bound in rates]
+        return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
 
     async def promote(self, now: datetime, limit: int) -> int:
         """Queue deferred jobs that are due; how many."""

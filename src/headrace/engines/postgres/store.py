@@ -13,7 +13,9 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
+from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rule import Bound
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
@@ -194,6 +196,9 @@ class PostgresEngine:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         return await self._applying.apply(changes)
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        return await self._claiming.usage(rates)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         return await self._claiming.promote(now, limit)

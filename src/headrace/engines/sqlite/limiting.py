@@ -16,7 +16,7 @@ from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
-__all__ = ["Limiting"]
+__all__ = ["Limiting", "usage"]
 
 _IN_LINE = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
@@ -99,9 +99,9 @@ class Limiting:
         table = _Table(connection, micros(now))
         try:
             lines = table.lines(number, limits)
-            usage = _usage(connection, {bound for group, _ in lines for bound in limits.paced(group)})
-            usage.last = table.last
-            dealt = deal(lines, ask, now, self._rules, limits, usage)
+            used = usage(connection, {bound for group, _ in lines for bound in limits.paced(group)})
+            used.last = table.last
+            dealt = deal(lines, ask, now, self._rules, limits, used)
         finally:
             table.close()
         seqs = encode([entry.seq for entry in dealt.taken])
@@ -159,7 +159,8 @@ class _Table:
             cursor.close(True)
 
 
-def _usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
+def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
+    """What is held, and what was used of these rates."""
     held: list[Any] = connection.execute(_HELD).fetchall()
     spent: list[Any] = (
         connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []

@@ -17,7 +17,9 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.job import History, Job
+from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rule import Bound
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
@@ -38,7 +40,18 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
-from headrace.engines.sqlite import applying, checks, claiming, enlisted, entries, finding, migrate, reading, within
+from headrace.engines.sqlite import (
+    applying,
+    checks,
+    claiming,
+    enlisted,
+    entries,
+    finding,
+    limiting,
+    migrate,
+    reading,
+    within,
+)
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
     Synchronous,
@@ -207,6 +220,9 @@ class SqliteEngine:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         return await applying.apply(self._writer, changes)
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        return await self._reader.run(lambda connection: limiting.usage(connection, set(rates)))
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         return await claiming.promote(self._writer, now, limit)
