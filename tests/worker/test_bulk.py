@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -16,12 +16,13 @@ from headrace import App, Context, GiveUp, Job, JobCancelled, JobFailed, JobHand
 from headrace.bulk import make_handler
 from headrace.core.claim import Ask
 from headrace.core.status import Outcome, Reason
-from headrace.engine import Claimed, WorkerInfo
+from headrace.engine import Claimed, Engine, WorkerInfo
 from headrace.errors import ConfigError, InvalidPayload, NotSupported
 from headrace.middleware import CallNext
 from headrace.testing import harness
 from headrace.worker.floor import Floor
 from tests.support.apps import ENGINES, url_of
+from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -441,3 +442,46 @@ def test_what_cannot_be_used_is_refused_with_its_reason() -> None:
     assert (task.handler.bulk.size, task.handler.bulk.wait, task.handler.policy.queue) == (3, 0.5, "q")
     assert "test_bulk.py:" in task.handler.place
     assert task.handler.schema()["properties"] == {"docs": {"type": "integer"}}
+
+
+async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Shop) -> None:
+    ran: list[int] = []
+
+    async def note(numbers: list[int]) -> list[int]:
+        ran.extend(numbers)
+        return numbers
+
+    lossy = LosesReplies(shop.engine, {"claim": 5, "apply": 5})
+    store = Shop(cast(Engine, lossy), shop.host)
+    store.handlers["note"] = make_handler(note, (7, 0.005), name="note")
+    async with store.worker(concurrency=3):
+        ids = await asyncio.gather(*(store.submit("note", payload={"numbers": n}) for n in range(200)))
+        jobs = await shop.all_ended(ids)
+    await store.lanes.close()
+    assert all(lossy.dropped[verb] for verb in ("claim", "apply"))
+    assert sorted(ran) == list(range(200))
+    assert {(job.status, job.charged, job.attempt) for job in jobs} == {(Status.COMPLETED, 1, 1)}
+
+
+async def test_a_buried_worker_stops_its_calls_and_says_no_more_of_their_jobs(shop: Shop) -> None:
+    running, why = asyncio.Event(), list[Any]()
+
+    async def endless(ctx: Context, numbers: list[int]) -> list[int]:
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            why.append((ctx.stopping, len(numbers)))
+        return numbers
+
+    shop.handlers["endless"] = make_handler(endless, (10, 0.01), name="endless")
+    ids = [await shop.submit("endless", payload={"numbers": n}) for n in range(3)]
+    async with shop.worker(grace=0.1) as worker:
+        await asyncio.wait_for(running.wait(), 10)
+        before = worker.id
+        (row,) = await shop.engine.workers()
+        assert await shop.engine.bury(before, row.beats) or await shop.engine.bury(before, row.beats + 1)
+        await until(lambda: worker.id != before and why)
+        await until(lambda: worker.stats.busy == 0)
+        assert [(await shop.get(id)).ended for id in ids] == [False] * 3
+    assert why[0] == ("lost", 3)

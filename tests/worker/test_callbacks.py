@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from headrace import App, Context, GiveUp, Job, JobCancelled, JobFailed, Retry, 
 from headrace.core.change import Change, Verdict, WasStale
 from headrace.core.claim import Ask
 from headrace.core.status import Verb
-from headrace.engine import Claimed, Engine, WorkerInfo
+from headrace.engine import TRANSACTION, Claimed, Engine, WorkerInfo
 from headrace.errors import ConfigError
 from headrace.runtime.lanes import Lanes
 from headrace.testing import harness
@@ -310,3 +311,49 @@ def test_what_cannot_be_called_with_a_job_is_refused() -> None:
             app.on_failed(wrong)  # type: ignore[type-var]  # that is what is tested
         with pytest.raises(ConfigError, match="on_retry takes"):
             app.task(on_retry=[wrong])(print)  # type: ignore[list-item]
+
+
+async def test_no_more_jobs_are_told_of_at_once_than_run_at_once(app: App) -> None:
+    at_once, most, told = 0, 0, 0
+    lock = threading.Lock()
+
+    @app.on_success
+    def count(job: Job) -> None:
+        nonlocal at_once, most, told
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.001)
+        with lock:
+            at_once, told = at_once - 1, told + 1
+
+    @app.task
+    async def quick() -> None: ...
+
+    async with app:
+        await quick.map([()] * 200)
+        await asyncio.wait_for(app.worker(concurrency=3, burst=True).run(), 30)
+    assert told == 200  # a burst is not over before everybody was told
+    assert 1 <= most <= 3
+
+
+async def test_a_job_completed_in_its_handlers_transaction_is_told_once(app: App) -> None:
+    told = Told()
+    told.listen(app)
+
+    @app.task
+    async def pays(ctx: Context) -> str:
+        async with ctx.transaction() as tx:
+            tx.complete("paid")
+        raise ValueError("too late to matter")
+
+    async with app, app.worker():
+        if TRANSACTION not in app.engine.capabilities:
+            with pytest.raises(JobFailed, match="no transactions"):
+                await pays.options(retry=Retry(0)).run()
+            await until(lambda: told.names == ["on_failed"])
+        else:
+            assert await pays.run() == "paid"
+            await until(lambda: told.names == ["on_success"])
+            assert told.jobs[0][1].result == "paid"
+    assert len(told.jobs) == 1

@@ -52,9 +52,10 @@ def check_callbacks(given: Any, name: str) -> list[Callback]:
 class Reactions:
     """Runs the callbacks of one worker, beside its jobs."""
 
-    def __init__(self, threads: ThreadPool, variables: Variables, changed: Callable[[], None]) -> None:
-        """``changed`` is called whenever one is done."""
+    def __init__(self, threads: ThreadPool, variables: Variables, changed: Callable[[], None], *, most: int) -> None:
+        """``changed`` is called whenever one is done; ``most``: so many jobs are told of at once, the others wait."""
         self._threads, self._variables, self._changed = threads, variables, changed
+        self._room = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -63,10 +64,14 @@ class Reactions:
     def to(self, job: Job, callbacks: Callbacks) -> None:
         """Tell those who want to know that this was stored."""
         if job.status in callbacks:
-            telling = tell(job, callbacks, self._threads)
+            telling = self._tell(job, callbacks)
             task = asyncio.create_task(telling, name="headrace-callbacks", context=self._variables.copy())
             self._tasks.add(task)
             task.add_done_callback(self._done)
+
+    async def _tell(self, job: Job, callbacks: Callbacks) -> None:
+        async with self._room:
+            await tell(job, callbacks, self._threads)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

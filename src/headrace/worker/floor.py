@@ -81,7 +81,7 @@ class Floor:
         """What a handler finds: nothing of those that ran before it."""
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
-        self.reactions = Reactions(self.threads, self.variables, self._reacted)
+        self.reactions = Reactions(self.threads, self.variables, self._reacted, most=concurrency)
         self._stop_patience = min(STOP_PATIENCE, lanes.engine.rules.beat)
 
     @property
@@ -271,7 +271,7 @@ class Floor:
             self.released += 1
         else:
             self.done += 1
-        if stored:
+        if stored and run.hold.handler.callbacks is not None:
             self.stored(run.hold)
         self.forget(run.hold)
         if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
