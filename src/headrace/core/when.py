@@ -1,4 +1,4 @@
-"""The rules of schedules: when to fire, between which moments, and what to do about fires that come too soon or late."""
+"""The rules of schedules: when to fire, between which moments, and what becomes of fires that come too soon or late."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     cap: int = CATCH_UP_CAP
     """How many ``catch_up="all"`` makes good at most; the newest are kept."""
     overlap: Overlap = "allow"
-    """What a fire does while a job of an earlier fire is live: submit beside it, submit nothing, or wait for its end."""
+    """What a fire does while a job of an earlier fire is live: submit beside it, submit nothing, or wait for it."""
     jitter: Seconds = 0.0
     """Each fire's job starts up to so much later; how much is derived from the fire, so it is always the same."""
     start: datetime | None = None
