@@ -168,7 +168,8 @@ class Call:
     def _end(self) -> None:
         """Free the slot, once the handler is done and every job has left."""
         if not self._live and (self._task is None or self._task.done()) and not self._over:
-            self._over = True
+            self._over, self._ctx = True, None
+            self._seats.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
             self._floor.called(self.host.clock.monotonic() - self._began)
 
