@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,8 +13,10 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
+from headrace.core.stream import StreamRef
 from headrace.errors import ConfigError, InvalidPayload, InvalidResult, NotSupported, PayloadTooLarge
 from headrace.handler import Handler, Policy
+from headrace.stream import Stream
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForCheckers
@@ -288,12 +290,58 @@ def test_signatures_without_a_json_form_are_refused(fn: Callable[..., Any], mess
         Handler(fn)
 
 
-def test_streams_are_refused() -> None:
-    async def lines() -> AsyncIterator[str]:
+def test_a_generator_has_items_and_its_result_is_their_number() -> None:
+    async def lines() -> AsyncIterator[UUID]:
+        yield UUID(int=1)
+
+    handler = Handler(lines)
+    assert (handler.mode, handler.streams, handler.flows, handler.direct) == ("async", True, True, False)
+    assert handler.decode_item(handler.encode_item(UUID(int=1))) == UUID(int=1)
+    assert handler.encode_result(3) == "3"
+    with pytest.raises(InvalidResult, match="item"):
+        handler.encode_item("x")
+    with pytest.raises(InvalidResult, match="result"):
+        handler.encode_result("x")
+
+
+def test_a_generator_without_an_annotation_yields_anything() -> None:
+    async def lines():  # type: ignore[no-untyped-def]
+        yield 1
+
+    assert Handler(lines).decode_item(Handler(lines).encode_item({"a": [1]})) == {"a": [1]}
+
+
+def test_items_without_a_json_form_are_refused() -> None:
+    async def objects() -> AsyncIterator[Handler]:
+        yield Handler(print)
+
+    async def reads(rows: Stream[Handler]) -> None: ...
+
+    with pytest.raises(ConfigError, match="return annotation"):
+        Handler(objects)
+    with pytest.raises(ConfigError, match="rows"):
+        Handler(reads)
+
+
+def test_a_plain_generator_is_refused() -> None:
+    def lines() -> Iterator[str]:
         yield ""
 
-    with pytest.raises(NotSupported, match="stream"):
+    with pytest.raises(NotSupported, match="async def"):
         Handler(lines)
+
+
+def test_a_parameter_that_is_a_stream_is_the_id_of_a_job() -> None:
+    async def count(rows: Stream[int], limit: int = 3) -> int:
+        return 0
+
+    handler, id = Handler(count), UUID(int=7)
+    assert (handler.flows, handler.streams, handler.direct) == (True, False, False)
+    assert handler.decode(f'{{"rows": {{"stream": "{id}", "start": 2}}}}') == {"rows": StreamRef(id, 2)}
+    for wrong in ("{}", '{"rows": [1]}', '{"rows": {"stream": "x"}}', f'{{"rows": {{"stream": "{id}", "more": 1}}}}'):
+        with pytest.raises(InvalidPayload, match="rows"):
+            handler.decode(wrong)
+    assert handler.schema()["required"] == ["rows"]
 
 
 async def coroutine() -> int:

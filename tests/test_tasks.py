@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from headrace import App, Context, Cron, Every, Retry, Tasks
 from headrace.errors import ConfigError, DuplicateTask, NotBound, NotSupported
-from headrace.task import AsyncTask, PlainTask
+from headrace.task import AsyncTask, PlainTask, StreamTask
 
 
 def test_bare_and_with_options_and_reused() -> None:
@@ -93,12 +93,16 @@ def test_a_schedule_passes_no_arguments() -> None:
         def not_fine(a: int) -> None: ...
 
 
-def test_streams_are_for_later() -> None:
+def test_a_generator_becomes_a_stream_task() -> None:
     async def lines() -> AsyncIterator[str]:
         yield ""
 
+    def plain() -> Iterator[str]:
+        yield ""
+
+    assert isinstance(App("memory://").task(lines), StreamTask)
     with pytest.raises(NotSupported):
-        App("memory://").task(lines)
+        App("memory://").task(plain)
 
 
 async def test_a_collection_needs_an_app_to_submit() -> None:
