@@ -21,6 +21,7 @@ from bench.churn import churn, churn_lines
 from bench.flat import flat, flat_lines
 from bench.harness import measure
 from bench.idle import PRELOAD, idle, idle_lines
+from bench.limits import limits, limits_lines
 from bench.machine import describe
 from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineName, Plan, SideName
 from bench.programs import Missing, program
@@ -61,6 +62,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
     settings = {
         "churn": {"autovacuum_naptime": "1s"},
         "flat": {"autovacuum": "off"},
+        "limits": {},
         "figures": {"autovacuum": "off"},
         "idle": PRELOAD,
     }
@@ -113,6 +115,9 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
     if mode == "flat":
         rates = flat(plan, stores)
         return list(flat_lines(rates)), [asdict(case) | {"samples": found} for case, found in rates.items()]
+    if mode == "limits":
+        found_by = limits(plan, stores, quick=args.quick)
+        return list(limits_lines(found_by)), [asdict(case) | {"samples": found} for case, found in found_by.items()]
     assert isinstance(stores, Databases)
     if mode == "churn":
         sizes = churn(stores, 100_000 if args.quick else 1_000_000)
@@ -135,7 +140,7 @@ def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str,
 
 def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
     plan = plans.quick(engine) if args.quick else plans.default(engine)
-    if engine == "sqlite" and args.mode not in (None, "flat"):
+    if engine == "sqlite" and args.mode not in (None, "flat", "limits"):
         parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
     wanted = _names(parser, "--only", args.only, SIDES[engine])
     measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
@@ -169,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in {
         "states": "drains by what PostgreSQL's planner knows of the tables",
         "flat": "headrace's drain with a full or finely divided store",
+        "limits": "headrace's claims where something is limited",
         "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
         "idle": "what an idle worker asks of PostgreSQL in a minute",
     }.items():

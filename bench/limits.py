@@ -1,0 +1,148 @@
+"""What limits cost: how fast jobs are claimed and finished where nothing, much, or everything ahead is limited."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from msgspec.structs import replace
+
+from bench.plan import Plan
+from bench.progress import Progress
+from bench.sides.asynchronous import run
+from bench.stores import Stores
+from headrace import App, Task
+from headrace.core.claim import Ask
+from headrace.core.lifecycle import finish
+from headrace.core.outcome import Completed
+from headrace.engine import Claimed, WorkerInfo
+from headrace.worker.tuning import tune_process
+
+__all__ = ["Case", "cases", "limits", "limits_lines"]
+
+KEYS = 1000
+BATCH = 500
+"""Jobs of one claim, and of one finish."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is limited, and what lies ahead."""
+
+    name: str
+    base: int = 0
+    """Which case it is compared with."""
+    bound: float = 1.0
+    keyed: bool = False
+    paused: int = 0
+    """Jobs in a queue that is paused."""
+    full: int = 0
+    """Jobs ahead of a key of which one is held, and no more may be."""
+
+
+def cases(ahead: int) -> list[Case]:
+    """The first is what others are compared with."""
+    return [
+        Case("nothing limited"),
+        Case(f"a paused queue with {ahead:,} jobs", bound=0.9, paused=ahead),
+        Case(f"{KEYS:,} keys, one job at once of each", bound=0.5, keyed=True),
+        Case(f"the same behind {ahead:,} jobs of a full key", base=2, bound=0.9, keyed=True, full=ahead),
+    ]
+
+
+class _Shop:
+    """An App with a task for each case."""
+
+    def __init__(self, store: str) -> None:
+        self.app = App(store if "://" in store else f"sqlite:///{store}")
+
+        @self.app.task
+        async def plain(n: int) -> None: ...
+
+        @self.app.task(concurrency_key="{n}", max_per_key=1)
+        async def keyed(n: int) -> None: ...
+
+        self.plain, self.keyed = plain, keyed
+        self._worker: UUID | None = None
+        self._profiles: frozenset[int] = frozenset()
+        self._request = 0
+
+    async def fill(self, task: Task[[int], None], count: int, keys: int = KEYS) -> None:
+        for start in range(0, count, 1000):
+            await task.map([(n % keys,) for n in range(start, min(start + 1000, count))])
+
+    async def rate(self, case: Case, jobs: int) -> float:
+        """Jobs claimed and finished a second."""
+        async with self.app as app:
+            await app.announce()
+            task = self.keyed if case.keyed else self.plain
+            if case.paused:
+                await app.pause_queue("resting")
+                await self.fill(self.plain.options(queue="resting"), case.paused)
+            if case.full:
+                await self.fill(self.keyed.options(concurrency_key="full"), case.full)
+                await self._claim(1)
+                self._worker = None
+            await self.fill(task, jobs)
+            began, done = time.perf_counter(), 0
+            while done < jobs:
+                done += await self._turn()
+            return jobs / (time.perf_counter() - began)
+
+    async def _claim(self, n: int) -> Claimed:
+        engine, now = self.app.engine, datetime.now(UTC)
+        if self._worker is None:
+            self._worker = uuid4()
+            info = WorkerInfo(id=self._worker, host="bench", pid=1, started_at=now, concurrency=BATCH)
+            await engine.register(info, now)
+            self._profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+        self._request += 1
+        ask = Ask(n=n, free=n, profiles=self._profiles)
+        claimed = await engine.claim(self._worker, ask, self._request, datetime.now(UTC))
+        assert isinstance(claimed, Claimed)
+        return claimed
+
+    async def _turn(self) -> int:
+        engine, dice = self.app.engine, self.app.host.dice
+        claimed = await self._claim(BATCH)
+        now = datetime.now(UTC)
+        changes = [
+            replace(finish(job, Completed(), now, 0.5, engine.rules, now), id=dice.token()) for job in claimed.jobs
+        ]
+        await engine.apply(changes, now)
+        return len(changes)
+
+
+def limits(plan: Plan, stores: Stores, *, quick: bool) -> dict[Case, list[float]]:
+    """Rates of equally many jobs, by what is limited."""
+    ahead, jobs = (5_000, 5_000) if quick else (100_000, 20_000)
+    rates: dict[Case, list[float]] = {case: [] for case in cases(ahead)}
+    progress = Progress(len(rates) * plan.repeat)
+    tune_process()
+    for _ in range(plan.repeat):
+        for case, found in rates.items():
+            progress.step(f"claims: {case.name}")
+            with stores.fresh() as store:
+                shop = _Shop(store)
+                work = shop.rate(case, jobs)
+                found.append(run(work) if "://" in store else asyncio.run(work))
+    progress.done()
+    return rates
+
+
+def limits_lines(rates: dict[Case, list[float]]) -> Iterator[str]:
+    """The rates, and their ratios, best against best."""
+    bests = [max(found) for found in rates.values()]
+    yield f"jobs claimed and finished a second, {BATCH} at a time, by what is limited; best (worst)"
+    for case, found in rates.items():
+        ratio = max(found) / bests[case.base]
+        mark = "✓" if ratio >= case.bound else "✗"
+        of = "the first" if case.base == 0 else "the one above"
+        yield (
+            f"  {mark} {case.name:<45} {max(found):>8,.0f} ({min(found):,.0f})   "
+            f"{ratio:.2f}× of {of} (≥ {case.bound:.2f})"
+        )
