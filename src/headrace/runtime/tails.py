@@ -18,6 +18,7 @@ from headrace.host import Host
 __all__ = ["Tails"]
 
 _FIRST, _LONGEST, _GROWTH = 0.02, 1.0, 1.6
+_FIRST_PAGE, _PAGE_BYTES = 100, 4 * 1024 * 1024
 _TOPICS = frozenset({Topic.ENTRIES, Topic.ENDED})
 _log = logging.getLogger("headrace.tails")
 
@@ -38,14 +39,14 @@ class Tails:
 
         :raises JobNotFound: there is no such job (any more)
         """
-        pause = _FIRST
+        pause, most = _FIRST, _FIRST_PAGE
         with self._hearing(id) as news:
             while True:
                 news.clear()
                 try:
                     # In this order: what was added before the end is there when the end is.
                     (job,) = await self.engine.get([id])
-                    entries = await self.engine.tail(id, kind, after)
+                    entries = await self.engine.tail(id, kind, after, most)
                 except Unavailable as error:
                     if not wait:
                         raise
@@ -54,14 +55,15 @@ class Tails:
                     continue
                 if job is None:
                     raise JobNotFound(id)
-                over = len(entries) < MAX_BATCH and (job.ended or not wait)
+                whole = len(entries) < most
+                over = whole and (job.ended or not wait)
                 if entries:
-                    after, pause = entries[-1].cursor, _FIRST
+                    after, pause, most = entries[-1].cursor, _FIRST, _page(entries)
                 if entries or over:
                     yield entries, job if over else None
                 if over:
                     return
-                if len(entries) < MAX_BATCH:
+                if whole:
                     await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
                     pause = min(pause * _GROWTH, _LONGEST)
 
@@ -86,3 +88,8 @@ class Tails:
         for name in hint.names:
             for news in self._ears.get(UUID(name), ()):
                 news.set()
+
+
+def _page(entries: list[Entry]) -> int:
+    """How many to ask for next, if they are as large as these."""
+    return max(1, min(MAX_BATCH, _PAGE_BYTES * len(entries) // (1 + sum(len(entry.data) for entry in entries))))
