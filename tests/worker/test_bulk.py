@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +18,7 @@ from headrace import App, Context, GiveUp, Job, JobCancelled, JobFailed, JobHand
 from headrace.bulk import make_handler
 from headrace.core.claim import Ask
 from headrace.core.status import Outcome, Reason
-from headrace.engine import Claimed, Engine, WorkerInfo
+from headrace.engine import Claimed, Dead, Engine, WorkerInfo
 from headrace.errors import ConfigError, InvalidPayload, NotSupported
 from headrace.middleware import CallNext
 from headrace.testing import harness
@@ -485,3 +487,43 @@ async def test_a_buried_worker_stops_its_calls_and_says_no_more_of_their_jobs(sh
         await until(lambda: worker.stats.busy == 0)
         assert [(await shop.get(id)).ended for id in ids] == [False] * 3
     assert why[0] == ("lost", 3)
+
+
+class _Counts:
+    """Passes every verb on, and counts the claims by how many tasks they were for."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.claims: Counter[int] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        """Count and pass on."""
+        self.claims[len(ask.profiles)] += 1
+        return await self._engine.claim(worker, ask, request, now)
+
+
+async def test_other_jobs_do_not_have_bulk_jobs_claimed(shop: Shop) -> None:
+    async def many(numbers: list[int]) -> list[int]:
+        return numbers
+
+    async def one() -> None: ...
+
+    async def two() -> None:
+        await asyncio.sleep(0.001)
+
+    counts = _Counts(shop.engine)
+    store = Shop(cast(Engine, counts), shop.host)
+    store.handlers["many"] = make_handler(many, (10, 0.01), name="many")
+    store.task(one)
+    store.task(two)
+    await store.submit("many", payload={"numbers": 1})
+    ids = [*await store.submit_many("one", 300), *await store.submit_many("two", 300)]
+    async with store.worker(concurrency=2):
+        await shop.all_ended(ids)
+        by_bulk, by_others = counts.claims[1], counts.claims[2]
+    await store.lanes.close()
+    assert by_bulk < by_others
+    assert by_bulk <= 10

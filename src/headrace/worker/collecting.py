@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -28,6 +28,7 @@ def begin_calls(floor: Floor) -> None:
         while collector.ready and floor.has_slot and floor.may_begin():
             floor.called_last = True
             collector.begin()
+        collector.call_back()
 
 
 class Owner(Protocol):
@@ -52,6 +53,10 @@ class Collector:
         self.waiting = Buffer()
         """Claimed, and in no call yet."""
         self.owner: Owner | None = None
+        self.wake: Callable[[], None] = lambda: None
+        """Has its fetcher look again."""
+        self._turned_away = False
+        """Its fetcher asked when there was no slot to be hoped for."""
         self._floor = floor
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
@@ -72,11 +77,23 @@ class Collector:
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""
-        free = self._floor.has_slot
-        if not self._floor.may_begin() or not (free or self._floor.turns_over):
+        self._turned_away = not self._hopeful
+        if self._turned_away:
             return 0, 0
         wanted = max(0, self.bulk.size - len(self.waiting))
-        return wanted, wanted if free else 0
+        return wanted, wanted if self._floor.has_slot else 0
+
+    @property
+    def _hopeful(self) -> bool:
+        floor = self._floor
+        return floor.may_begin() and (floor.has_slot or floor.turns_over)
+
+    def call_back(self) -> None:
+        """Slots may have come free: wake the fetcher if that is news to it. Not whenever any job ends: others' jobs
+        are none of its business."""
+        if self._turned_away and self._hopeful:
+            self._turned_away = False
+            self.wake()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Here they are."""
@@ -122,6 +139,7 @@ class Collector:
             self._wait()
         if holds:
             self.calls.add(Call(self, self._floor, holds))
+            self.wake()
 
     def gives_up(self) -> bool:
         """Whether its jobs wait for a slot that does not come: others may have them."""

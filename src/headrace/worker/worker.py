@@ -141,6 +141,7 @@ class Worker(Service):
         for collector in self._floor.collectors:
             collector.owner = self
             self._fetchers.append(self._new_fetcher(collector, collector.names))
+            collector.wake = self._fetchers[-1].wake
         services = [*self._make_services(self.id), *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
@@ -289,7 +290,8 @@ class Worker(Service):
         return self._heartbeat is not None and not self._heartbeat.silent and not self.stopping.is_set()
 
     def _wake(self) -> None:
-        for fetcher in self._fetchers:
+        # Those of bulk handlers know themselves when there is room; at the end of a burst all have to look once more.
+        for fetcher in self._fetchers[: None if self._burst and self._floor.empty else 1]:
             fetcher.wake()
 
     # -- for the heartbeat, on its thread
