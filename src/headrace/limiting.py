@@ -20,6 +20,7 @@ __all__ = ["LimitInfo", "Limited", "announce_limits", "check_limits", "edit_rule
 _TRIES = 20
 
 QUEUE, LIMIT, RATE = "queue:", "limit:", "rate:"
+_NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"}
 
 
 class LimitInfo(msgspec.Struct, frozen=True):
@@ -136,7 +137,7 @@ class Limited(Lifetime):
     async def _edit(
         self, kind: str, name: str, said: Mapping[str, Any] | None, only: Mapping[str, Any] | None = None
     ) -> None:
-        _named(name, "a name")
+        _named(name, _NAMES[kind])
         chosen = said if said is None or only is None else {one: said[one] for one in only}
         await edit_rule(self.engine, kind + name, live=chosen)
 

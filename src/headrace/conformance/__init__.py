@@ -59,6 +59,18 @@ __all__ = ["Lab", "Suite"]
 
 
 class Suite(
-    Inserting, Records, Claiming, Limiting, Applying, Fencing, Sweeping, Crew, Asking, Keeping, Entries, Sessions, Within
+    Inserting,
+    Records,
+    Claiming,
+    Limiting,
+    Applying,
+    Fencing,
+    Sweeping,
+    Crew,
+    Asking,
+    Keeping,
+    Entries,
+    Sessions,
+    Within,
 ):
     """All of it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
@@ -36,12 +36,12 @@ class Fact(msgspec.Struct, frozen=True):
     data: dict[str, Any] = {}
 
 
-class Explanation(str):
+class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
     """Why a job stands where it does: one paragraph, and the facts it is made of."""
 
     facts: tuple[Fact, ...]
 
-    def __new__(cls, facts: Sequence[Fact]) -> Explanation:
+    def __new__(cls, facts: Sequence[Fact]) -> Self:
         """Tell these facts."""
         made = super().__new__(cls, " ".join(fact.text for fact in facts))
         made.facts = tuple(facts)

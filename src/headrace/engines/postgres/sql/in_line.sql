@@ -3,14 +3,21 @@
 WITH RECURSIVE served AS MATERIALIZED (
   SELECT * FROM unnest($1::integer[], $3::integer[], $4::text[]) WITH ORDINALITY AS t (line, most, task, place)
 ),
-keys (place, line, most, task, key) AS (
-  -- From key to key by the index: what stands behind a key's first jobs costs nothing.
-  SELECT s.place, s.line, s.most, s.task, (SELECT min(turn_key) FROM {schema}.jobs WHERE stage = -1 AND line = s.line)
-  FROM served s
+keys (place, line, most, task, key, seq, rank, arrived_at, losses, act_by) AS (
+  -- From the first job of a key to that of the next, by the index: what stands behind it costs nothing.
+  SELECT s.place, s.line, s.most, s.task, m.*
+  FROM served s CROSS JOIN LATERAL (
+    SELECT turn_key, seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
+    WHERE stage = -1 AND line = s.line
+    ORDER BY turn_key, rank, arrived_at, seq LIMIT 1
+  ) m
   UNION ALL
-  SELECT k.place, k.line, k.most, k.task,
-    (SELECT min(turn_key) FROM {schema}.jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
-  FROM keys k WHERE k.key IS NOT NULL
+  SELECT k.place, k.line, k.most, k.task, m.*
+  FROM keys k CROSS JOIN LATERAL (
+    SELECT turn_key, seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
+    WHERE stage = -1 AND line = k.line AND turn_key > k.key
+    ORDER BY turn_key, rank, arrived_at, seq LIMIT 1
+  ) m
 )
 SELECT s.place, NULL AS key, NULL::bigint AS last, m.*
 FROM served s CROSS JOIN LATERAL (
@@ -18,10 +25,14 @@ FROM served s CROSS JOIN LATERAL (
   ORDER BY rank, arrived_at, seq LIMIT $2
 ) m
 UNION ALL
-SELECT k.place, k.key, t.last, m.*
-FROM keys k LEFT JOIN {schema}.turns_taken t ON t.task = k.task AND t.key = k.key CROSS JOIN LATERAL (
+SELECT k.place, k.key, t.last, k.seq, k.rank, k.arrived_at, k.losses, k.act_by
+FROM keys k LEFT JOIN {schema}.turns_taken t ON t.task = k.task AND t.key = k.key
+UNION ALL
+SELECT k.place, k.key, NULL, m.*
+FROM keys k CROSS JOIN LATERAL (
   SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
   WHERE stage = -1 AND line = k.line AND turn_key = k.key
-  ORDER BY rank, arrived_at, seq LIMIT k.most
+    AND (rank, arrived_at, seq) > (k.rank, k.arrived_at, k.seq)
+  ORDER BY rank, arrived_at, seq LIMIT k.most - 1
 ) m
-WHERE k.key IS NOT NULL
+WHERE k.most > 1
