@@ -290,6 +290,47 @@ async def test_the_failure_of_a_source_reaches_who_reads_it(kind: str, tmp_path:
             await sums.result(timeout=20)
 
 
+@each_engine
+async def test_who_reads_a_source_that_begins_anew_begins_anew(kind: str, tmp_path: Path) -> None:
+    app, read, runs = App(url_of(kind, tmp_path)), asyncio.Event(), list[int]()
+
+    @app.task(retry=AT_ONCE)
+    async def source() -> AsyncIterator[int]:
+        runs.append(1)
+        for number in range(3 + len(runs)):
+            yield number
+        if len(runs) == 1:
+            await read.wait()
+            raise ValueError("once")
+
+    @app.task(retry=AT_ONCE)
+    async def total(ctx: Context, numbers: Stream[int]) -> list[int]:
+        seen = []
+        async for number in numbers:
+            seen.append(number)
+            if len(seen) == 4 and ctx.attempt == 1:
+                read.set()
+        return seen
+
+    async with app, app.worker():
+        first = await source.submit()
+        second = await total.submit(first.stream())
+        assert await second.result(timeout=20) == [0, 1, 2, 3, 4]
+        job = await second.refresh()
+        assert job.attempt == 2
+        error = (await app.history(job.id)).attempts[0].error
+        assert error is not None
+        assert error.type == "StreamRestarted"
+
+
+async def test_a_stream_that_outlives_its_app_is_left_behind_in_peace() -> None:
+    it = Lines("memory://")
+    async with it.app, it.app.worker(grace=0.0):
+        items = it.slowly.stream(6).items()
+        assert (await anext(items)).value == 1
+    await items.aclose()
+
+
 async def test_what_is_no_stream_is_refused() -> None:
     it = Lines("memory://")
     with pytest.raises(InvalidPayload, match="rows"):

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import functools
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 from uuid import UUID
@@ -24,6 +24,7 @@ from headrace.errors import (
     JobCancelled,
     JobFailed,
     JobNotFound,
+    NotOpen,
     TransitionRefused,
 )
 from headrace.handle import JobHandle, StreamHandle, as_id
@@ -273,7 +274,8 @@ class _Owned(Stream[T_co]):
                     raise
         finally:
             if not over:
-                await asyncio.shield(self._task.abandon(submitting, self._draft.id))
+                with suppress(NotOpen):  # left behind when the App was: there is no way to reach the job any more
+                    await asyncio.shield(self._task.abandon(submitting, self._draft.id))
 
 
 def _streaming(handle: JobHandle[int], task: StreamTask[Any, T_co]) -> StreamHandle[T_co]:

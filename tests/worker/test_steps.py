@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from headrace import App, Retry
 from headrace.core.entry import Kind
 from headrace.core.job import Spec
 from headrace.core.lifecycle import lose, submit
 from headrace.core.status import Cause, Reason, Status
 from headrace.errors import ConfigError, InvalidResult, Stopped
 from headrace.host import Host
+from headrace.testing import harness
 from headrace.worker.context import Context
 from tests.support.shop import Shop
 
@@ -216,3 +219,22 @@ async def test_a_direct_call_keeps_nothing() -> None:
     assert await ctx.step("charge", bank.charge, 1, 2) == Receipt(1, ["1: 2"])
     assert await ctx.step("charge", bank.charge, 1, 2) == Receipt(2, ["1: 2"])
     assert ctx.step_sync("mail", bank.mail, "x") == threading.get_ident()
+
+
+async def test_under_a_harness() -> None:
+    bank, app = Bank(), App("memory://")
+
+    @app.task(retry=Retry(1, backoff="fixed", initial=0.0))
+    async def order(ctx: Context) -> int:
+        receipt = await ctx.step("charge", bank.charge, 1, 2)
+        logging.getLogger("shop").warning("attempt %d", ctx.attempt)
+        if ctx.attempt == 1:
+            raise ValueError
+        return receipt.number
+
+    async with harness(app) as h:
+        job = await order.submit()
+        await h.drain()
+        assert await job.result() == 1
+        assert [line.message async for line in job.logs()] == ["attempt 1", "attempt 2"]
+    assert bank.calls == ["charge"]
