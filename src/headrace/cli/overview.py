@@ -17,10 +17,21 @@ from headrace.core.status import Status
 
 if TYPE_CHECKING:
     from headrace.admin import QueueInfo, Stats, TaskInfo
+    from headrace.core.rate import Rate
     from headrace.engine import WorkerRow
+    from headrace.limiting import LimitInfo
     from headrace.scheduling import ScheduleInfo
 
-__all__ = ["queues_view", "schedule_view", "schedules_view", "stats_view", "tasks_view", "workers_view"]
+__all__ = [
+    "limits_view",
+    "queues_view",
+    "rates_view",
+    "schedule_view",
+    "schedules_view",
+    "stats_view",
+    "tasks_view",
+    "workers_view",
+]
 
 
 def stats_view(stats: Stats, now: datetime) -> RenderableType:
@@ -58,6 +69,24 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
         state = Text("paused", "yellow") if queue.paused else Text("open", "green")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
         made.add_row(Text(queue.name), str(queue.priority), state, oldest, _counts(queue.counts))
+    return fitted(made)
+
+
+def limits_view(limits: Sequence[LimitInfo]) -> Table:
+    """Tasks with their limits, and who said so."""
+    made = table("task", "at once", "per key", "rates", "set", right=("at once", "per key"))
+    for one in limits:
+        counts = (str(count) if count else "–" for count in (one.max_concurrency, one.max_per_key))
+        made.add_row(Text(one.task), *counts, Text(", ".join(one.rates) or "–"), "live" if one.live else "in code")
+    return fitted(made)
+
+
+def rates_view(rates: Mapping[str, Rate]) -> Table:
+    """Rates by name."""
+    made = table("rate", "limit", "per", "kind", right=("limit",))
+    for name, rate in rates.items():
+        kind = f"{rate.kind}, by key" if rate.keyed else rate.kind
+        made.add_row(Text(name), str(rate.limit), span(rate.per), kind)
     return fitted(made)
 
 

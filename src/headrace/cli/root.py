@@ -35,6 +35,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "discard": ("acts", "Take completed or failed jobs off the books."),
     "stats": ("admin", "Count jobs, and balance the books."),
     "queues": ("queues", "List, pause, resume and set queues."),
+    "limits": ("limits", "List and set how many jobs of a task there may be."),
+    "rates": ("limits", "List and set how many jobs may begin in a while."),
     "schedules": ("schedules", "List, create, pause, trigger and delete schedules."),
     "tasks": ("admin", "List tasks."),
     "workers": ("admin", "List workers, and how they are."),

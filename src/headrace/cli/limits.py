@@ -1,0 +1,123 @@
+"""``limits`` and ``rates``: list, set, reset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from headrace.cli.options import common
+from headrace.cli.output import console, document, say
+from headrace.cli.run import with_app
+from headrace.cli.state import State
+from headrace.core.rate import Rate
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["limits", "rates"]
+
+Kind = Literal["fixed", "sliding", "bucket"]
+
+
+@click.group(invoke_without_command=True)
+@common
+def limits(state: State) -> None:
+    """List the limits of tasks, or set and reset them."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _limits(app, state))
+
+
+async def _limits(app: App, state: State, task: str | None = None) -> None:
+    found = [one for one in await app.limits() if task in (None, one.task)]
+    if state.json:
+        document(found)
+    elif not found:
+        say("no task is limited")
+    else:
+        from headrace.cli.overview import limits_view
+
+        console().print(limits_view(found))
+
+
+@limits.command("set")
+@click.argument("task")
+@click.option("--max-concurrency", type=int, help="At most so many of its jobs are held at once, by all workers.")
+@click.option("--max-per-key", type=int, help="At most so many with the same concurrency key.")
+@click.option("--rate", "names", multiple=True, help="A rate it keeps to, by name; may be given more than once.")
+@common
+def set_limit(
+    state: State, task: str, max_concurrency: int | None, max_per_key: int | None, names: tuple[str, ...]
+) -> None:
+    """Limit a task; this goes before what the code says."""
+    if max_concurrency is None and max_per_key is None and not names:
+        raise click.UsageError("nothing to set: give --max-concurrency, --max-per-key or --rate")
+
+    async def work(app: App) -> None:
+        await app.set_limit(task, max_concurrency=max_concurrency, max_per_key=max_per_key, rates=names or None)
+        await _limits(app, state, task)
+
+    with_app(state, work, creates=True)
+
+
+@limits.command("reset")
+@click.argument("task")
+@common
+def reset_limit(state: State, task: str) -> None:
+    """Forget what was set while running: the code speaks again."""
+
+    async def work(app: App) -> None:
+        await app.reset_limit(task)
+        await _limits(app, state, task)
+
+    with_app(state, work)
+
+
+@click.group(invoke_without_command=True)
+@common
+def rates(state: State) -> None:
+    """List rates, or set and reset them."""
+    if click.get_current_context().invoked_subcommand is None:
+        with_app(state, lambda app: _rates(app, state))
+
+
+async def _rates(app: App, state: State, name: str | None = None) -> None:
+    found = {one: rate for one, rate in (await app.rates()).items() if name in (None, one)}
+    if state.json:
+        document(found)
+    elif not found:
+        say("no rates: app.rate in code, or headrace rates set, makes one")
+    else:
+        from headrace.cli.overview import rates_view
+
+        console().print(rates_view(found))
+
+
+@rates.command("set")
+@click.argument("name")
+@click.argument("limit", type=int)
+@click.option("--per", type=float, required=True, help="Seconds in which at most LIMIT may begin.")
+@click.option("--kind", type=click.Choice(["fixed", "sliding", "bucket"]), default="fixed", help="How time is counted.")
+@click.option("--keyed", is_flag=True, help="Count each concurrency key by itself.")
+@common
+def set_rate(state: State, name: str, limit: int, per: float, kind: Kind, keyed: bool) -> None:
+    """Make or change a rate; this goes before what the code says."""
+
+    async def work(app: App) -> None:
+        await app.set_rate(name, Rate(limit, per=per, kind=kind, keyed=keyed))
+        await _rates(app, state, name)
+
+    with_app(state, work, creates=True)
+
+
+@rates.command("reset")
+@click.argument("name")
+@common
+def reset_rate(state: State, name: str) -> None:
+    """Forget what was set while running: the code speaks again."""
+
+    async def work(app: App) -> None:
+        await app.reset_rate(name)
+        await _rates(app, state, name)
+
+    with_app(state, work)
