@@ -1,0 +1,49 @@
+"""Worker processes are killed in the middle of bulk calls: every job is done, and none is charged for another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from headrace.core.status import Outcome, Status
+from tests.crash.collecting import app, collects
+from tests.support import schemas
+from tests.support.crew import crew
+from tests.support.invariants import check_store
+from tests.support.until import until
+
+pytestmark = pytest.mark.timeout(240)
+
+STORES = [pytest.param(kind, marks=pytest.mark.xdist_group(f"crash {kind}")) for kind in ("sqlite", "postgres")]
+N = 2000
+
+
+@pytest.mark.parametrize("kind", STORES)
+async def test_every_job_survives_workers_killed_within_calls(kind: str, tmp_path: Path) -> None:
+    url = schemas.url_of(tmp_path) if kind == "postgres" else f"sqlite:///{tmp_path / 'jobs.db'}"
+    with app.override(url=url), crew(url, tmp_path, "tests.crash.collecting:app") as workers:
+        async with app:
+            jobs = await collects.map([(n,) for n in range(N)])
+
+            async def done() -> int:
+                return (await app.stats()).statuses.get(Status.COMPLETED, 0)
+
+            async def more_than(n: int) -> bool:
+                return await done() > n
+
+            for _ in range(4):  # one after the other: begun, seen to have done something, killed at its work
+                before = await done()
+                member = workers.hire("--concurrency", "2")
+                await until(lambda: more_than(before), within=60)  # noqa: B023  # awaited before the next round
+                workers.kill(member)
+            assert await done() < N
+            workers.hire("--concurrency", "2")
+            await until(lambda: more_than(N - 1), within=120, what=f"{N} jobs completed")
+            histories = await check_store(app.engine)
+            outcomes = Counter(one.outcome for history in histories.values() for one in history.attempts)
+            assert outcomes[Outcome.COMPLETED] == N
+            assert outcomes[Outcome.LOST] > 0
+            who = {await job.result(timeout=5) for job in jobs}
+    assert who == {member.pid for member in workers.members}
