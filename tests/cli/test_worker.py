@@ -50,7 +50,7 @@ def test_worker_events_are_json_lines(shell: Shell) -> None:
     shell.submit("add", "a=1")
     lines = [json.loads(line) for line in shell("worker", "quick", "--burst", "--json").stdout.splitlines()]
     assert lines[0]["event"] == "started"
-    assert lines[0]["tasks"] == ["add", "boom", "resize", "slow"]
+    assert lines[0]["tasks"] == ["add", "boom", "chatty", "resize", "slow"]
     assert (lines[-1]["event"], lines[-1]["done"]) == ("stopped", 1)
 
 

@@ -80,7 +80,7 @@ async def test_a_newer_schema_is_named(file: Path) -> None:
     await _with_migrations(file, "INSERT INTO migrations VALUES ('9999_later', '', 0)")
     message = await refusal(file, SchemaTooNew)
     assert "9999_later" in message
-    assert "0001_jobs" in message
+    assert migrate.available()[-1].name in message
 
 
 async def test_an_old_schema_is_refused_until_it_is_migrated(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
