@@ -116,10 +116,10 @@ async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None
     assert said[-1].message.startswith("8 more lines were not kept")
 
 
-async def test_a_long_line_is_cut_and_half_characters_are_replaced(shop: Shop) -> None:
+async def test_a_long_line_is_cut_and_an_odd_one_is_kept(shop: Shop) -> None:
     async def odd() -> None:
         shop_log.info("x" * 2 * MOST_CHARACTERS)
-        shop_log.info("half \ud800 and \0")
+        shop_log.info("odd \0 and \u2028")
 
     shop.task(odd)
     async with shop.worker():
@@ -128,7 +128,7 @@ async def test_a_long_line_is_cut_and_half_characters_are_replaced(shop: Shop) -
     said = [line.message for line in await lines(shop, id)]
     assert said[0].startswith("x" * MOST_CHARACTERS + " … ")
     assert len(said[0]) < MOST_CHARACTERS + 50
-    assert said[1:] == ["half ? and \0"]
+    assert said[1:] == ["odd \0 and \u2028"]
 
 
 async def test_what_a_filter_took_away_is_not_kept(shop: Shop) -> None:
@@ -207,9 +207,10 @@ def test_what_others_put_in_front_stays_in_front(monkeypatch: pytest.MonkeyPatch
     assert seen == ["one", "two"]
 
 
-def test_a_line_whose_arguments_do_not_fit_is_kept_raw() -> None:
+def test_a_line_whose_arguments_do_not_fit_is_kept_raw_and_half_characters_are_replaced() -> None:
     record = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
     assert _text(record) == "%d"
+    assert _text(logging.makeLogRecord({"msg": "half \ud800"})) == "half ?"
 
 
 async def test_what_is_said_before_a_transaction_that_completes_the_job_is_kept(shop: Shop) -> None:
