@@ -93,6 +93,18 @@ class Limits(msgspec.Struct, frozen=True):
                 found["rate", name, group.task, group.key] = rate
         return found
 
+    def paces(self, groups: Iterable[Group]) -> set[Bound]:
+        """What the rates of all these groups are counted by."""
+        found: set[Bound] = set()
+        rated: dict[tuple[str, str], bool] = {}
+        for group in groups:
+            kind = (group.queue, group.task)
+            if kind not in rated:
+                rated[kind] = bool(self.named(group))
+            if rated[kind]:
+                found |= self.paced(group).keys()
+        return found
+
     def bounded(self, queue: str, task: str) -> bool:
         """Whether jobs of this queue and task have any limit."""
         return self.queue(queue).limited or self.task(task).limited

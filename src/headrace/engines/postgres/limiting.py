@@ -82,8 +82,8 @@ class Limiting:
         while True:
             lines, last = await self._lines(connection, serving, depth, now)
             groups = [(_group(serving, line), entries) for line, entries in lines.items()]
-            paced = {encode(bound) for group, _ in groups for bound in serving.limits.paced(group)}
-            spent: list[Any] = await connection.fetch(sql("spent", self._schema), list(paced)) if paced else []
+            paced = [encode(bound) for bound in serving.limits.paces(group for group, _ in groups)]
+            spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
             usage = usage_of(held, spent)
             usage.last = last
             dealt = deal(groups, ask, now, self._rules, serving.limits, usage)

@@ -99,7 +99,7 @@ class Limiting:
         table = _Table(connection, micros(now))
         try:
             lines = table.lines(number, limits)
-            used = usage(connection, {bound for group, _ in lines for bound in limits.paced(group)})
+            used = usage(connection, limits.paces(group for group, _ in lines))
             used.last = table.last
             dealt = deal(lines, ask, now, self._rules, limits, used)
         finally:
