@@ -119,9 +119,10 @@ class Engine(Protocol):
         """Promote what is due, then give the worker the first jobs in order that it may take.
 
         The result is what ``core.claim.pick`` makes of the queued jobs of the asked profiles in queues that are asked
-        for and not paused, sorted by ``core.claim.order``. That the worker is alive is tested in the same commit. A
-        repeat with the same request gives the jobs of the first time that it still holds unstarted; while it holds none
-        of them, it is a claim like any other.
+        for and not paused, sorted by ``core.claim.order``; where something is limited, or jobs have concurrency keys,
+        it is what ``core.limit.deal`` makes of them, and no limit is exceeded. That the worker is alive is tested in the
+        same commit. A repeat with the same request gives the jobs of the first time that it still holds unstarted;
+        while it holds none of them, it is a claim like any other.
         """
         ...
 
@@ -254,8 +255,8 @@ class Engine(Protocol):
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
         """Write (None: delete) if the setting is still at rev ``expect`` (0: not there); the setting written
-        (deleted: as it was), or None when another was faster. No rev is given to a key twice. ``queue:NAME``
-        documents hold ``{"priority": int, "paused": bool}`` and rule claims."""
+        (deleted: as it was), or None when another was faster. No rev is given to a key twice. The documents
+        ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` rule claims, as ``core.rule`` reads them."""
         ...
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.rate import Rate
 
-__all__ = ["Bound", "Group", "Limits", "QueueRule", "TaskRule", "layered", "limits_of", "queue_rule"]
+__all__ = ["Bound", "Group", "Limits", "QueueRule", "TaskRule", "counted_by", "layered", "limits_of", "queue_rule"]
 
 Bound = tuple[str, ...]
 """What a limit is counted by: ``("queue", name)``, ``("task", name)``, ``("key", task, key)``, ``("rate", name)`` or
@@ -49,6 +49,14 @@ class Group(msgspec.Struct, frozen=True):
     queue: str
     task: str
     key: str | None = None
+
+
+def counted_by(group: Group) -> list[Bound]:
+    """What a held job of the group counts against, whether that is limited or not."""
+    bounds: list[Bound] = [("queue", group.queue), ("task", group.task)]
+    if group.key is not None:
+        bounds.append(("key", group.task, group.key))
+    return bounds
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Attempt, ErrorInfo, Job, Streak
 from headrace.core.limit import Usage, lapses
 from headrace.core.rate import Spent
-from headrace.core.rule import Bound
+from headrace.core.rule import Bound, Group, counted_by
 from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
 from headrace.engine import MAX_PROFILES
 from headrace.errors import ConfigError, Unstorable
@@ -306,10 +306,7 @@ def usage_of(held: Iterable[Sequence[Any]], spent: Iterable[Sequence[Any]] = ())
     """What is in use: of what is held, queue, task, key and how many; of what was spent, name and data."""
     usage = Usage(spent={_bound(name): _spent(data) for name, data in spent})
     for queue, task, key, jobs in held:
-        bounds: list[Bound] = [("queue", queue), ("task", task)]
-        if key is not None:
-            bounds.append(("key", task, key))
-        for bound in bounds:
+        for bound in counted_by(Group(queue, task, key)):
             usage.held[bound] = usage.held.get(bound, 0) + jobs
     return usage
 

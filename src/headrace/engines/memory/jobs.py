@@ -17,7 +17,7 @@ from headrace.core.limit import Turn, Usage
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.rate import Spent
-from headrace.core.rule import Bound, Group, Limits
+from headrace.core.rule import Bound, Group, Limits, counted_by
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.entries import Entries
@@ -136,10 +136,7 @@ class Jobs:
         for worker in self.held.values():
             for id in worker:
                 job = self.records[id]
-                bounds: list[Bound] = [("queue", job.queue), ("task", job.task)]
-                if job.concurrency_key is not None:
-                    bounds.append(("key", job.task, job.concurrency_key))
-                for bound in bounds:
+                for bound in counted_by(Group(job.queue, job.task, job.concurrency_key)):
                     usage.held[bound] = usage.held.get(bound, 0) + 1
         return usage
 
