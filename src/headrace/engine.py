@@ -120,8 +120,8 @@ class Engine(Protocol):
 
         The result is what ``core.claim.pick`` makes of the queued jobs of the asked profiles in queues that are asked
         for and not paused, sorted by ``core.claim.order``; where something is limited, or jobs have concurrency keys,
-        it is what ``core.limit.deal`` makes of them, and no limit is exceeded. That the worker is alive is tested in the
-        same commit. A repeat with the same request gives the jobs of the first time that it still holds unstarted;
+        it is what ``core.limit.deal`` makes of them, and no limit is exceeded. That the worker is alive is tested in
+        the same commit. A repeat with the same request gives the jobs of the first time that it still holds unstarted;
         while it holds none of them, it is a claim like any other.
         """
         ...
