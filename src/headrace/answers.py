@@ -8,6 +8,8 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.batch import Batch
+from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.match import Profile
 from headrace.errors import HeadraceError
@@ -28,6 +30,7 @@ __all__ = [
     "Profiles",
     "Refused",
     "Setting",
+    "Told",
     "WorkerInfo",
     "WorkerRow",
 ]
@@ -59,6 +62,17 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 InsertAnswer = Inserted | Duplicated | Refused
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What followed from notes that were worked off."""
+
+    changes: tuple[Change, ...] = ()
+    """What was made of other jobs."""
+    over: tuple[Batch, ...] = ()
+    """Batches that have ended and of which ``settle`` was not said yet."""
+    more: bool = False
+    """Whether there may be more to tell."""
 
 
 class Claimed(msgspec.Struct, frozen=True):

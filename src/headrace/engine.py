@@ -33,10 +33,12 @@ from headrace.answers import (
     Profiles,
     Refused,
     Setting,
+    Told,
     WorkerInfo,
     WorkerRow,
 )
 from headrace.bus import Bus
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -67,6 +69,7 @@ __all__ = [
     "Refused",
     "Setting",
     "Steps",
+    "Told",
     "WorkerInfo",
     "WorkerRow",
 ]
@@ -106,12 +109,17 @@ class Engine(Protocol):
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
+    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; answers in the same order.
 
         An id that is here already is answered ``Inserted`` with the job as it stands: repeating is harmless. A dedup
         key held by a live job (or taken by an earlier job of the batch) is answered ``Duplicated``. A pair of
         task and requirements beyond ``MAX_PROFILES`` with live jobs is ``Refused``.
+
+        A job with a parent is ``Refused`` where ``core.family.refusal`` says so, one with ``after`` where one of those
+        is not here (nor before it in the same call): both are judged, and whom it waits for is recorded, in a step
+        that no change of those jobs comes between. A new job adds ``core.batch.tally_of_new`` to its batch, which is
+        here already, or is ``batch``: made in the same commit unless it is here.
         """
         ...
 
@@ -132,8 +140,31 @@ class Engine(Protocol):
         At most one change per job. A change id that this job saw last is answered ``Applied`` again. A worker's change
         whose owner holds but whose rev moved is ``Conflict``; whose owner moved, ``WasStale``; anybody else's change
         whose rev moved, ``Conflict``; of a job that is gone, ``WasStale(None)``. A key to take that another live job
-        holds is ``Conflict`` with the holder, and nothing is changed.
+        holds is ``Conflict`` with the holder, and nothing is changed. With a change, what ``core.family.note_of`` says
+        is noted (``Note.ENDED`` only of a job that another was stored to wait for), and ``core.batch.tally_of`` added
+        to its batch; an answer ``noted`` says that a note for those who wait was among it.
         """
+        ...
+
+    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
+        """Work off notes, in one commit with what follows from them, as far as ``limit`` other jobs.
+
+        Jobs that wait are given to ``core.family.release`` with the statuses of those they wait for, children of a
+        cancelled job to ``core.family.doom``. Batches for which ``core.batch.is_silent`` are sealed and marked. Two
+        sessions may tell at once.
+        """
+        ...
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        """The batches of these ids, in order, with exact tallies; None for what is not here."""
+        ...
+
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        """All jobs of the batch are there; whether it is here. A second time changes nothing."""
+        ...
+
+    async def settle(self, batch: UUID) -> None:
+        """What follows the end of the batch was submitted; ``tell`` speaks of it no more."""
         ...
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
@@ -170,8 +201,9 @@ class Engine(Protocol):
         ...
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
-        """Remove up to ``limit`` terminal jobs that ended at or before their status's moment, with all that is kept
-        of them; count them as pruned in the same commit."""
+        """Remove up to ``limit`` terminal jobs that ended at or before their status's moment and that no live job waits
+        or waited for, with all that is kept of them; count them as pruned in the same commit. Settled batches that
+        ended at or before the earliest of the moments go, too."""
         ...
 
     # -- what runs add to their jobs

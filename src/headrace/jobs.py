@@ -167,7 +167,7 @@ async def jobs(
     status: Status | str | Sequence[Status | str] | None,
     limit: int,
     cursor: str | None,
-    **others: str | None,
+    **others: Any,
 ) -> Page[Job]:
     """The jobs that match, newest first."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:

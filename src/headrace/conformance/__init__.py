@@ -32,6 +32,8 @@ _PARTS = (
     "sweeping",
     "crew",
     "entries",
+    "families",
+    "batches",
     "asking",
     "keeping",
     "sessions",
@@ -42,9 +44,11 @@ pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from headrace.conformance.applying import Applying  # noqa: E402
 from headrace.conformance.asking import Asking  # noqa: E402
+from headrace.conformance.batches import Batches  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
+from headrace.conformance.families import Families  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
 from headrace.conformance.inserting import Inserting  # noqa: E402
 from headrace.conformance.keeping import Keeping  # noqa: E402
@@ -70,6 +74,8 @@ class Suite(
     Asking,
     Keeping,
     Entries,
+    Families,
+    Batches,
     Sessions,
     Within,
 ):

@@ -161,7 +161,8 @@ class Lab:
         """Apply a change that must be applied; the job it made, which must be what the store has now."""
         assert change is not None
         [verdict] = await self.apply(change)
-        assert verdict == Applied(change.job)
+        assert isinstance(verdict, Applied), verdict
+        assert verdict.job == change.job
         assert await self.get(change.job) == change.job
         return change.job
 
@@ -209,6 +210,16 @@ class Lab:
     async def sweep(self, found: Overdue) -> Job:
         """Do what the sweeper must do about this job."""
         return await self.do(sweep(found.job, self.now, 0.5, self.rules, alive=found.alive, unnamed=found.unnamed))
+
+    async def tell(self, limit: int = 1000) -> list[Change]:
+        """Tell until there is nothing more to tell; what came of it."""
+        changes = list[Change]()
+        for _ in range(100):
+            told = await self.engine.tell(self.now, limit)
+            changes += told.changes
+            if not told.more:
+                return changes
+        raise AssertionError("there is always more to tell")
 
     # -- looking
 

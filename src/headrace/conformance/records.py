@@ -96,6 +96,8 @@ _FULL: dict[str, Any] = {
     "fire_at": BEGIN + timedelta(microseconds=1),
     "webhook": {"url": "https://example.test/hook"},
     "trace": {"traceparent": "00-1-2-01"},
+    "after_when": "ended",
+    "on_parent_failure": "fail",
 }
 
 
@@ -104,7 +106,9 @@ class Records(Part):
 
     async def test_every_field_of_a_submission_comes_back(self, lab: Lab) -> None:
         family = {name: lab.new_id() for name in ("parent", "root", "batch", "rerun_of")}
-        job = await lab.put(STRANGE, after=(lab.new_id(), lab.new_id()), waits=2, not_after=99.5, **family, **_FULL)
+        others = [await lab.put("one"), await lab.put("two")]
+        after = tuple(other.id for other in others)
+        job = await lab.put(STRANGE, after=after, waits=2, not_after=99.5, **family, **_FULL)
         assert set(type(job.spec).__struct_fields__) <= {"task", "created_at", "after", *family, *_FULL}, (
             "a field of Spec is not tried here"
         )

@@ -28,7 +28,9 @@ def expire(job: Job, now: datetime) -> Change:
     return change(job, Verb.EXPIRE, now, fields, owner=False, key=key_freed(job))
 
 
-def cancel(job: Job, now: datetime, rules: Rules, *, by: str | None = None) -> Change | None:
+def cancel(
+    job: Job, now: datetime, rules: Rules, *, by: str | None = None, reason: Reason = Reason.USER
+) -> Change | None:
     """End a job that has not begun, or ask its worker to stop it; None when that was done before."""
     if job.status is Status.CANCELLED or (job.held and job.cancel_requested_at is not None):
         return None
@@ -41,7 +43,7 @@ def cancel(job: Job, now: datetime, rules: Rules, *, by: str | None = None) -> C
             "act_by": soonest(asked, job.act_by, rules),
         }
         return change(job, Verb.CANCEL, now, fields, owner=False, event=event)
-    fields = ended(job, Status.CANCELLED, now, Reason.USER)
+    fields = ended(job, Status.CANCELLED, now, reason)
     return change(job, Verb.CANCEL, now, fields, owner=False, key=key_freed(job), event=event)
 
 

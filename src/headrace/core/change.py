@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Attempt, Event, Job
-from headrace.core.status import Verb
+from headrace.core.status import Status, Verb
 
 __all__ = ["Applied", "Change", "Conflict", "Key", "Verdict", "WasStale"]
 
@@ -38,6 +38,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     attempt: Attempt | None = None
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
+    was: Status | None = None
+    """The terminal status it leaves; None: it was live."""
     event: Event | None = None
     id: int = 0
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
@@ -47,6 +49,8 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     """The change is durable (now, or already since an earlier try); ``job`` is what it made."""
 
     job: Job
+    noted: bool = False
+    """Whether something is to follow from it, which ``tell`` does: others waited for the job, for one."""
 
 
 class Conflict(msgspec.Struct, frozen=True):

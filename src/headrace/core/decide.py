@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from headrace.core.change import Change, Key
 from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
 from headrace.core.rules import Rules
-from headrace.core.status import Outcome, Reason, Status, Verb
+from headrace.core.status import ENDED, Outcome, Reason, Status, Verb
 from headrace.core.table import check
 
 __all__ = ["LOOSE", "change", "close", "close_uncharged", "ended", "expired", "key_freed", "placed", "soonest"]
@@ -49,6 +49,7 @@ def change(
         worker=job.worker if owner else None,
         attempt=closes,
         key=key,
+        was=job.status if job.status in ENDED else None,
         event=event,
     )
 

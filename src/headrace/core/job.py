@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -12,7 +12,21 @@ from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, 
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
 
-__all__ = ["Attempt", "ErrorInfo", "Event", "History", "Job", "Progress", "Spec", "Streak"]
+__all__ = [
+    "AfterWhen",
+    "Attempt",
+    "ErrorInfo",
+    "Event",
+    "History",
+    "Job",
+    "OnParentFailure",
+    "Progress",
+    "Spec",
+    "Streak",
+]
+
+AfterWhen = Literal["succeeded", "ended"]
+OnParentFailure = Literal["cancel", "fail"]
 
 
 class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -39,6 +53,8 @@ class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     root: UUID | None = None
     batch: UUID | None = None
     after: tuple[UUID, ...] = ()
+    after_when: AfterWhen = "succeeded"
+    on_parent_failure: OnParentFailure = "cancel"
     rerun_of: UUID | None = None
     schedule: str | None = None
     fire_at: datetime | None = None

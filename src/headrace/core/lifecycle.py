@@ -79,10 +79,13 @@ def admit(job: Job, now: datetime, error: ErrorInfo | None = None) -> Change:
     return change(job, Verb.ADMIT, now, fields, owner=False)
 
 
-def unblock(job: Job, now: datetime, *, as_asked: bool = True, cancel: bool = True) -> Change:
+def unblock(
+    job: Job, now: datetime, *, as_asked: bool = True, cancel: bool = True, error: ErrorInfo | None = None
+) -> Change:
     """The last parent ended; if not as asked, ``cancel`` chooses between cancelled and failed."""
     if not as_asked:
         fields = ended(job, Status.CANCELLED if cancel else Status.FAILED, now, Reason.PARENT)
+        fields["error"] = job.error if error is None else error
         return change(job, Verb.UNBLOCK, now, fields, owner=False, key=key_freed(job))
     due = max(job.available_at, now)
     fields = {"status": placed(now, due), "waits": 0, "available_at": due, "arrived_at": due}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Generic, TypeVar
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +28,11 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     """Found, ignoring case, in the id, the task, the payload, or the error's type and message."""
     schedule: str | None = None
+    parent: UUID | None = None
+    """Children of this job."""
+    root: UUID | None = None
+    """Descendants of this job, which has no parent itself."""
+    batch: UUID | None = None
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
@@ -75,7 +81,15 @@ def matches(job: Job, filter: Filter, now: datetime) -> bool:
     """Whether the job is one of those asked for; what an engine's own search must agree with."""
     if filter.status and seen_status(job, now) not in filter.status:
         return False
-    for want, has in ((filter.task, job.task), (filter.queue, job.queue), (filter.schedule, job.spec.schedule)):
+    spec = job.spec
+    for want, has in (
+        (filter.task, spec.task),
+        (filter.queue, spec.queue),
+        (filter.schedule, spec.schedule),
+        (filter.parent, spec.parent),
+        (filter.root, spec.root),
+        (filter.batch, spec.batch),
+    ):
         if want is not None and want != has:
             return False
     if filter.tag is not None and filter.tag not in job.tags:

@@ -38,6 +38,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     timeout_slack: float = 10.0
     fragile_after: int = 2
     undeliverable_after: int = 10
+    batch_silence: float = 3600.0
+    """How long the submitter of an open batch may add nothing before the batch is sealed without it."""
     payload_limit: int = 128 * 1024
     result_limit: int = 1024 * 1024
     error_limit: int = 16 * 1024

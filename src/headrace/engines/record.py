@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Attempt, ErrorInfo, Job, Streak
 from headrace.core.limit import Usage, lapses
+from headrace.core.query import Filter
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound, Group, counted_by
 from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
@@ -32,6 +33,7 @@ __all__ = [
     "is_new",
     "judge",
     "key_of",
+    "labels_asked",
     "labels_of",
     "micros",
     "moment",
@@ -216,9 +218,25 @@ def past_of(attempt: Attempt, at: Micros) -> str:
 def labels_of(job: Job) -> Iterable[str]:
     """What the job is found by beside its line and status."""
     labels = {f"t{tag}" for tag in job.spec.tags}
-    if job.spec.schedule is not None:
-        labels.add(f"s{job.spec.schedule}")
+    spec = job.spec
+    if spec.schedule is not None:
+        labels.add(f"s{spec.schedule}")
+    for mark, id in (("p", spec.parent), ("r", spec.root), ("b", spec.batch)):
+        if id is not None:
+            labels.add(f"{mark}{id}")
     return labels
+
+
+def labels_asked(filter: Filter) -> list[str]:
+    """What the jobs asked for are labelled with; any one of them leads to all."""
+    pairs = (
+        ("p", filter.parent),
+        ("b", filter.batch),
+        ("r", filter.root),
+        ("s", filter.schedule),
+        ("t", filter.tag),
+    )
+    return [f"{mark}{name}" for mark, name in pairs if name is not None]
 
 
 def is_new(job: Job) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace.bus import Bus, Hint, LocalBus, Topic
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -34,6 +35,7 @@ from headrace.engine import (
     Profiles,
     Setting,
     Steps,
+    Told,
     WorkerInfo,
     WorkerRow,
 )
@@ -147,9 +149,9 @@ class MemoryEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
+    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
         with self._store() as store:
-            return store.insert(jobs)
+            return store.insert(jobs, batch)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._store() as store:
@@ -158,6 +160,22 @@ class MemoryEngine:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         with self._store() as store:
             return store.apply(changes)
+
+    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
+        with self._store() as store:
+            return store.tell(now, limit)
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        with self._store() as store:
+            return [store.families.batches.get(id) for id in ids]
+
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        with self._store() as store:
+            return store.families.seal(batch, now)
+
+    async def settle(self, batch: UUID) -> None:
+        with self._store() as store:
+            store.families.settle(batch)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._store() as store:
@@ -193,7 +211,7 @@ class MemoryEngine:
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         with self._store() as store:
-            return store.jobs.delete(before, limit)
+            return store.delete(before, limit)
 
     # -- what runs add to their jobs
 

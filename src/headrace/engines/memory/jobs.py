@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from itertools import islice
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -109,16 +110,17 @@ class Jobs:
         if change.event is not None:
             self._events.setdefault(job.id, []).append(change.event)
 
-    def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
-        """Forget up to ``limit`` ended jobs and count them as pruned."""
-        old = [id for status, moment in before.items() for id in self._ended[status].upto(moment)][:limit]
-        for id in old:
-            self._displace(self.records.pop(id))
-            self.entries.forget(id)
+    def delete(self, before: Mapping[Status, datetime], limit: int, needed: Callable[[UUID], bool]) -> list[Job]:
+        """Forget up to ``limit`` ended jobs that are not needed and count them as pruned."""
+        ended = (id for status, moment in before.items() for id in self._ended[status].upto(moment))
+        old = [self.records[id] for id in islice((id for id in ended if not needed(id)), limit)]
+        for job in old:
+            self._displace(self.records.pop(job.id))
+            self.entries.forget(job.id)
             for kept in (self._last_change, self._attempts, self._events):
-                kept.pop(id, None)
+                kept.pop(job.id, None)
         self._pruned += len(old)
-        return len(old)
+        return old
 
     # -- reading
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
+from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
@@ -30,9 +31,11 @@ from headrace.engine import (
     Profiles,
     Refused,
     Setting,
+    Told,
     WorkerInfo,
     WorkerRow,
 )
+from headrace.engines.memory.families import Families
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.jobs import Jobs
 from headrace.errors import ConfigError
@@ -66,6 +69,7 @@ class Store:
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.jobs = Jobs()
+        self.families = Families(self.jobs.records, rules)
         self.settings_rev = 0
         self._workers: dict[UUID, _Worker] = {}
         self._settings: dict[str, Setting] = {}
@@ -76,8 +80,10 @@ class Store:
 
     # -- jobs
 
-    def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
+    def insert(self, jobs: Sequence[Job], batch: Batch | None) -> list[InsertAnswer]:
         """Store new jobs."""
+        if batch is not None:
+            self.families.batches.setdefault(batch.id, batch)
         return [self._insert(job) for job in jobs]
 
     def _insert(self, job: Job) -> InsertAnswer:
@@ -87,6 +93,8 @@ class Store:
         holder = self.jobs.holder(job)
         if holder is not None:
             return Duplicated(holder)
+        if (why := self.families.refusal(job)) is not None:
+            return Refused(why)
         stored = self.jobs.insert(job)
         if stored is None:
             return Refused(
@@ -95,6 +103,7 @@ class Store:
                     " keeps apart: require fewer different things"
                 )
             )
+        self.families.add(stored)
         return Inserted(stored)
 
     def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
@@ -160,7 +169,17 @@ class Store:
             if holder is not None:
                 return Conflict(job, holder)
         self.jobs.change(change)
-        return Applied(change.job)
+        return Applied(change.job, self.families.follow(change))
+
+    def tell(self, now: datetime, limit: int) -> Told:
+        """Work off notes."""
+        return self.families.tell(now, limit, self._apply)
+
+    def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
+        """Forget ended jobs."""
+        gone = self.jobs.delete(before, limit, self.families.waited_for)
+        self.families.forget(gone, min(before.values(), default=None))
+        return len(gone)
 
     def append(self, appends: Sequence[Append]) -> list[Kept]:
         """Keep the entries of those jobs that are still in the hands they speak for."""

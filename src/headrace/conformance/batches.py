@@ -1,0 +1,186 @@
+"""Batches: jobs that are counted together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.conformance.families import GIVES_UP
+from headrace.conformance.lab import OOPS, Lab, Part
+from headrace.core import acts
+from headrace.core.batch import Batch, Call, Tally
+from headrace.core.job import Job, Spec
+from headrace.core.outcome import Completed, Failed
+from headrace.core.query import Filter
+from headrace.core.status import ENDED
+from headrace.engine import Duplicated, Inserted
+
+__all__ = ["Batches"]
+
+
+class Batches(Part):
+    """What is counted, and when a batch is over."""
+
+    @staticmethod
+    def batch(lab: Lab, **fields: Any) -> Batch:
+        """A batch not yet stored."""
+        return Batch(**{"id": lab.new_id(), "created_at": lab.now, "touched_at": lab.now, "sealed": True} | fields)
+
+    async def filled(self, lab: Lab, n: int, task: str = "work", **fields: Any) -> tuple[Batch, list[Job]]:
+        """A stored batch of n jobs, in one write."""
+        batch = self.batch(lab, **fields)
+        answers = await lab.engine.insert([lab.job(task, batch=batch.id) for _ in range(n)], lab.now, batch)
+        assert all(isinstance(answer, Inserted) for answer in answers)
+        return batch, [answer.job for answer in answers]
+
+    @staticmethod
+    async def tally(lab: Lab, batch: Batch) -> Tally:
+        """How it stands."""
+        [found] = await lab.engine.batches([batch.id])
+        assert found is not None
+        return found.tally
+
+    async def test_a_batch_comes_with_its_jobs(self, lab: Lab) -> None:
+        spec = Spec(task="report", created_at=lab.now, tags=("x",))
+        call = Call(id=lab.new_id(), spec=spec, payload_text='{"a":1}', delay=2.5)
+        batch, jobs = await self.filled(lab, 3, on_complete=call, on_failure=replace(call, id=lab.new_id()))
+        missing = lab.new_id()
+        assert await lab.engine.batches([missing, batch.id]) == [None, replace(batch, tally=Tally(3))]
+        page = await lab.engine.find(Filter(batch=batch.id), lab.now)
+        assert [job.id for job in page.items] == [job.id for job in reversed(jobs)]
+
+    async def test_a_repeated_insert_counts_nothing_twice(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 3)
+        await lab.engine.insert(jobs[:2], lab.now, batch)
+        another = lab.job(batch=batch.id)
+        await lab.engine.insert([jobs[0], another], lab.now, replace(batch, sealed=False))
+        [found] = await lab.engine.batches([batch.id])
+        assert found == replace(batch, tally=Tally(4))
+
+    async def test_a_duplicate_is_no_member(self, lab: Lab) -> None:
+        await lab.put("a", dedup="k")
+        batch = self.batch(lab)
+        one, two = lab.job("a", dedup="k", batch=batch.id), lab.job("b", batch=batch.id)
+        answers = await lab.engine.insert([one, two], lab.now, batch)
+        assert isinstance(answers[0], Duplicated)
+        assert await self.tally(lab, batch) == Tally(1)
+
+    async def test_every_end_is_counted(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 6)
+        other, _ = await self.filled(lab, 1, task="other")
+        worker = await lab.worker()
+        running = [await lab.start(job) for job in await lab.claim(worker, 5, tasks=("work",))]
+        await lab.apply(*(lab.end(job, Completed("1")) for job in running[:2]))
+        await lab.apply(lab.end(running[2], GIVES_UP), lab.end(running[3], Failed(error=OOPS)))
+        await lab.cancel(running[4])
+        await lab.cancel(jobs[5])
+        assert await self.tally(lab, batch) == Tally(6, 2, 1, 1)
+        assert await self.tally(lab, other) == Tally(1)
+        assert (await lab.engine.tell(lab.now)).over == ()
+        assert await self.tally(lab, batch) == Tally(6, 2, 1, 1)
+
+    async def test_a_start_that_rides_with_the_finish_counts_once(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 2)
+        jobs = await lab.claim(await lab.worker())
+        changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs]
+        await lab.engine.apply(changes, lab.now)
+        # Said again, as after a lost reply; and by somebody who came too late.
+        await lab.engine.apply(changes, lab.now)
+        await lab.apply(*(lab.end(job, GIVES_UP, started_at=lab.now) for job in jobs))
+        assert await self.tally(lab, batch) == Tally(2, 2)
+
+    async def test_what_is_done_to_ended_jobs_is_counted(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 3)
+        worker = await lab.worker()
+        one, two, three = [await lab.start(job) for job in await lab.claim(worker)]
+        failed = await lab.finish(one, GIVES_UP)
+        failed_too = await lab.finish(two, GIVES_UP)
+        done = await lab.finish(three)
+        await lab.do(acts.retry(failed, lab.now))
+        assert await self.tally(lab, batch) == Tally(3, 1, 1)
+        await lab.do(acts.resolve(failed_too, lab.now, result_text="1"))
+        assert await self.tally(lab, batch) == Tally(3, 2)
+        await lab.do(acts.discard(done, lab.now))
+        assert await self.tally(lab, batch) == Tally(3, 1, 0, 1)
+
+    async def test_a_batch_is_over_when_it_is_sealed_and_all_have_ended(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 2, sealed=False)
+        for job in jobs:
+            await lab.cancel(job)
+        assert (await lab.engine.tell(lab.now)).over == ()
+        lab.later(1)
+        assert await lab.engine.seal(batch.id, lab.now)
+        lab.later(1)
+        told = await lab.engine.tell(lab.now)
+        [over] = told.over
+        assert (over.id, over.sealed, over.abandoned, over.tally) == (batch.id, True, False, Tally(2, 0, 0, 2))
+        assert over.ended_at == lab.now
+        # It is told until somebody says that what follows was done.
+        lab.later(1)
+        assert [one.id for one in (await lab.engine.tell(lab.now)).over] == [batch.id]
+        await lab.engine.settle(batch.id)
+        assert (await lab.engine.tell(lab.now)).over == ()
+        [found] = await lab.engine.batches([batch.id])
+        assert found == replace(over, settled=True)
+        # Sealed again, or a member retried: it ends once.
+        assert await lab.engine.seal(batch.id, lab.now)
+        await lab.do(acts.retry(await lab.get(jobs[0]), lab.now))
+        await lab.cancel(await lab.get(jobs[0]))
+        assert (await lab.engine.tell(lab.now)).over == ()
+        assert not await lab.engine.seal(lab.new_id(), lab.now)
+
+    async def test_an_empty_batch_is_over_at_once(self, lab: Lab) -> None:
+        batch = self.batch(lab)
+        await lab.engine.insert([], lab.now, batch)
+        assert [one.id for one in (await lab.engine.tell(lab.now)).over] == [batch.id]
+
+    async def test_a_batch_whose_submitter_fell_silent_is_sealed_and_marked(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 1, sealed=False)
+        lab.later(lab.rules.batch_silence - 1)
+        await lab.engine.insert([lab.job(batch=batch.id)], lab.now)
+        lab.later(2)
+        await lab.tell()
+        [found] = await lab.engine.batches([batch.id])
+        assert found is not None
+        assert (found.sealed, found.abandoned) == (False, False)
+        lab.later(lab.rules.batch_silence)
+        await lab.tell()
+        [found] = await lab.engine.batches([batch.id])
+        assert found is not None
+        assert (found.sealed, found.abandoned, found.tally) == (True, True, Tally(2))
+
+    async def test_ends_at_the_same_moment_are_all_counted(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 40)
+        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.twin()
+        await other.open()
+        try:
+            jobs = await lab.claim(worker)
+            changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs]
+
+            async def finish(engine: Any, part: list[Any]) -> None:
+                for n in range(0, len(part), 4):
+                    await engine.apply(part[n : n + 4], lab.now)
+                    await engine.tell(lab.now)
+
+            await asyncio.gather(finish(lab.engine, changes[:20]), finish(other, changes[20:]))
+        finally:
+            await other.close()
+        assert await self.tally(lab, batch) == Tally(40, 40)
+        assert [one.id for one in (await lab.engine.tell(lab.now)).over] == [batch.id]
+
+    async def test_batches_are_pruned_with_their_jobs(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 1)
+        live, _ = await self.filled(lab, 1, task="other")
+        await lab.cancel(jobs[0])
+        await lab.engine.tell(lab.now)
+        lab.later(10)
+        before = dict.fromkeys(ENDED, lab.now)
+        # Not settled: what follows its end is still to come.
+        await lab.engine.delete(before)
+        assert (await lab.engine.batches([batch.id]))[0] is not None
+        await lab.engine.settle(batch.id)
+        await lab.engine.delete(before)
+        assert (await lab.engine.batches([batch.id]))[0] is None
+        assert (await lab.engine.batches([live.id]))[0] is not None

@@ -1,0 +1,108 @@
+"""Batches: jobs that are counted together, and what is submitted when the last of them has ended."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.change import Change
+from headrace.core.job import Job, Spec
+from headrace.core.rules import Rules
+from headrace.core.status import ENDED, Status
+
+__all__ = ["Batch", "Call", "Tally", "calls_of", "is_over", "is_silent", "tally_of", "tally_of_new"]
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many jobs of a batch there are, and how they ended; also what a write adds to that."""
+
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many have ended."""
+        return self.completed + self.failed + self.cancelled
+
+    def plus(self, other: Tally) -> Tally:
+        """Both together."""
+        return Tally(
+            self.total + other.total,
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+        )
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to be submitted when a batch has ended. Its id is made with the batch: however often, it is one job."""
+
+    id: UUID
+    spec: Spec
+    payload_text: str
+    delay: float = 0.0
+
+
+class Batch(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that were submitted together, as the store counts them."""
+
+    id: UUID
+    created_at: datetime
+    touched_at: datetime
+    """When the submitter last added to it."""
+    sealed: bool = False
+    """Whether all of its jobs are there; until then it does not end."""
+    abandoned: bool = False
+    """Whether it was sealed because its submitter fell silent: there may be jobs that were never added."""
+    tally: Tally = Tally()
+    ended_at: datetime | None = None
+    """When it was first seen that all of its jobs had ended; stays when one is retried."""
+    settled: bool = False
+    """Whether what follows its end was submitted."""
+    on_complete: Call | None = None
+    """Submitted once when it has ended, however its jobs did."""
+    on_failure: Call | None = None
+    """Submitted once when it has ended and not all of its jobs completed."""
+
+
+_COLUMN = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
+
+
+def tally_of(change: Change) -> Tally | None:
+    """What a change adds to the tally of the job's batch; None: nothing, or it is in none."""
+    if change.job.spec.batch is None:
+        return None
+    was, now = change.was, change.job.status
+    if was is now or (was is None and now not in ENDED):
+        return None
+    counts: dict[str, int] = {}
+    if was is not None:
+        counts[_COLUMN[was]] = -1
+    if now in ENDED:
+        counts[_COLUMN[now]] = 1
+    return Tally(**counts)
+
+
+def tally_of_new(job: Job) -> Tally:
+    """What a new job adds to the tally of its batch."""
+    return Tally(total=1, **({_COLUMN[job.status]: 1} if job.ended else {}))
+
+
+def is_over(batch: Batch) -> bool:
+    """Whether all of its jobs are there and have ended."""
+    return batch.sealed and batch.tally.ended >= batch.tally.total
+
+
+def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
+    """Whether it is to be sealed without its submitter."""
+    return not batch.sealed and batch.touched_at + timedelta(seconds=rules.batch_silence) <= now
+
+
+def calls_of(batch: Batch) -> list[Call]:
+    """What is submitted at its end."""
+    failed = batch.tally.completed < batch.tally.total
+    return [call for call in (batch.on_complete, batch.on_failure if failed else None) if call is not None]

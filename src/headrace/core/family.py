@@ -1,0 +1,139 @@
+"""Families of jobs: who waits for whom, whose cancel reaches whom, and what is noted so that it follows for certain.
+
+What a change means for other jobs is not part of its write: a job that a thousand others wait for would make its finish
+a thousand writes. The write leaves a note instead, in the same commit, and ``Engine.tell`` works the notes off, at once
+and, should nobody be left to do so, by the sweeper. Working a note off twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from headrace.core import acts
+from headrace.core.change import Change
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.lifecycle import unblock
+from headrace.core.rules import Rules
+from headrace.core.status import ENDED, HELD, Reason, Status, Verb
+from headrace.errors import ConfigError, HeadraceError, JobNotFound, TransitionRefused
+
+__all__ = [
+    "MAX_AFTER",
+    "Note",
+    "child_id",
+    "doom",
+    "in_order",
+    "note_of",
+    "note_of_new",
+    "refusal",
+    "release",
+    "unknown_parent",
+]
+
+MAX_AFTER = 1000
+"""How many jobs one may wait for; a batch has room for more."""
+
+
+class Note(StrEnum):
+    """What is to be told."""
+
+    ENDED = "ended"
+    """To those that wait for the job. Only where some do: an engine marks such a job when it stores the first."""
+    CANCELLED = "cancelled"
+    """To its children."""
+    WAITS = "waits"
+    """To the job itself, in case its parents have ended already."""
+
+
+def note_of(change: Change) -> tuple[Note, ...]:
+    """What is to be noted with a change."""
+    job = change.job
+    if job.status is Status.WAITING:
+        return (Note.WAITS,)
+    ended = (Note.ENDED,) if job.status in ENDED and change.was is None else ()
+    # A job that no worker ever had has no children.
+    if change.verb is Verb.CANCEL and (job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0):
+        return (*ended, Note.CANCELLED)
+    return ended
+
+
+def note_of_new(job: Job) -> tuple[Note, ...]:
+    """What is to be noted with an insert: the parents may have ended before."""
+    return (Note.WAITS,) if job.status is Status.WAITING else ()
+
+
+def refusal(parent: UUID, status: Status | None, cancel_requested: bool, job: Job) -> HeadraceError | None:
+    """Why a job may not become a child of this parent; None: it may. A parent that is gone was not cancelled."""
+    if status is Status.CANCELLED or cancel_requested:
+        return TransitionRefused(job, Verb.SUBMIT, f"its parent {parent} was cancelled, which holds for its children")
+    return None
+
+
+def unknown_parent(id: UUID) -> HeadraceError:
+    """Why a job may not wait for another."""
+    return JobNotFound(id, f"after: no job {id}: never accepted here, or pruned; submit it first, or together with it")
+
+
+def release(job: Job, parents: Collection[Status | None], now: datetime) -> Change | None:
+    """What the statuses of its parents (None: gone) mean for a waiting job; None: it waits on."""
+    if job.status is not Status.WAITING:
+        return None
+    spec = job.spec
+    if spec.after_when == "succeeded" and any(one in ENDED or one is None for one in set(parents) - {Status.COMPLETED}):
+        cancel = spec.on_parent_failure == "cancel"
+        error = None if cancel else ErrorInfo("ParentFailed", "a job that it waited for did not succeed")
+        return unblock(job, now, as_asked=False, cancel=cancel, error=error)
+    if all(one in ENDED or one is None for one in parents):
+        return unblock(job, now)
+    return None
+
+
+def doom(child: Job, now: datetime, rules: Rules) -> Change | None:
+    """A child's parent was cancelled; None: it ended before, or is being stopped already."""
+    if child.ended:
+        return None
+    return acts.cancel(child, now, rules, reason=Reason.PARENT)
+
+
+_STAMP = (1 << 128) - (1 << 80)
+
+
+def child_id(parent: UUID, name: str, place: int) -> UUID:
+    """The id of the ``place``-th job of this name that a handler submits: the same in every attempt.
+
+    It has the time of its parent in front, as a UUIDv7 has its own: what is made together lies together.
+    """
+    digest = hashlib.blake2b(f"{parent}/{name}/{place}".encode(), digest_size=16).digest()
+    number = (parent.int & _STAMP) | (int.from_bytes(digest) & ~_STAMP)
+    number = number & ~(0xF << 76) | 7 << 76
+    return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)
+
+
+def in_order(after: dict[UUID, tuple[UUID, ...]]) -> list[UUID]:
+    """New jobs, given whom each waits for, so that none is before one it waits for; otherwise as they were.
+
+    :raises ConfigError: some wait for each other in a circle
+    """
+    order, done = list[UUID](), dict[UUID, bool]()
+    for first in after:
+        path = [(first, iter(after[first]))] if first not in done else []
+        done.setdefault(first, False)
+        while path:
+            id, rest = path[-1]
+            step = next((one for one in rest if one in after and done.get(one) is not True), None)
+            if step is None:
+                done[id] = True
+                order.append(id)
+                path.pop()
+            elif step in done:
+                circle = [one for one, _ in path]
+                names = " → ".join(str(one) for one in [*circle[circle.index(step) :], step])
+                raise ConfigError(f"after: these wait for each other in a circle, so none would ever run: {names}")
+            else:
+                done[step] = False
+                path.append((step, iter(after[step])))
+    return order

@@ -1,0 +1,149 @@
+"""Who waits for whom, who is whose child, and the batches, of a memory store; and the notes that are to be told."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core import family
+from headrace.core.batch import Batch, Tally, is_over, is_silent, tally_of, tally_of_new
+from headrace.core.change import Change, Verdict
+from headrace.core.family import Note
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engine import Told
+from headrace.errors import HeadraceError
+
+__all__ = ["Families"]
+
+
+class Families:
+    """What jobs are to each other."""
+
+    def __init__(self, records: Mapping[UUID, Job], rules: Rules) -> None:
+        self._records, self._rules = records, rules
+        self.batches: dict[UUID, Batch] = {}
+        self._waiting: dict[UUID, list[UUID]] = {}
+        """Those that were stored to wait for a job, in the order they came."""
+        self._children: dict[UUID, list[UUID]] = {}
+        self._notes: deque[tuple[Note, UUID, int]] = deque()
+        """What is to be told, of which job, and how many have heard it."""
+
+    def refusal(self, job: Job) -> HeadraceError | None:
+        """Why a new job cannot be what it says it is to others."""
+        spec = job.spec
+        if spec.parent is not None and (parent := self._records.get(spec.parent)) is not None:
+            why = family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job)
+            if why is not None:
+                return why
+        missing = next((id for id in spec.after if id not in self._records), None)
+        return None if missing is None else family.unknown_parent(missing)
+
+    def add(self, job: Job) -> None:
+        """A job was stored."""
+        spec = job.spec
+        for id in spec.after:
+            self._waiting.setdefault(id, []).append(job.id)
+        if spec.parent is not None:
+            self._children.setdefault(spec.parent, []).append(job.id)
+        if spec.batch is not None:
+            self._count(spec.batch, tally_of_new(job))
+            if (batch := self.batches.get(spec.batch)) is not None:
+                self.batches[batch.id] = replace(batch, touched_at=max(batch.touched_at, job.updated_at))
+        self._notes.extend((note, job.id, 0) for note in family.note_of_new(job))
+
+    def follow(self, change: Change) -> bool:
+        """Note what is to follow from a change; whether others wait for the job."""
+        job, tied = change.job, False
+        for note in family.note_of(change):
+            if note is not Note.ENDED or job.id in self._waiting:
+                self._notes.append((note, job.id, 0))
+                tied = tied or note is Note.ENDED
+        tally = tally_of(change)
+        if tally is not None and job.spec.batch is not None:
+            self._count(job.spec.batch, tally)
+        return tied
+
+    def tell(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Told:
+        """Work off notes; what follows from one may leave others."""
+        changes: list[Change] = []
+        while self._notes and limit > 0:
+            note, id, heard = self._notes.popleft()
+            concerned = self._concerned(note, id)
+            hearing = concerned[heard : heard + limit]
+            if heard + len(hearing) < len(concerned):
+                self._notes.appendleft((note, id, heard + len(hearing)))
+            limit -= max(1, len(hearing))
+            for other in hearing:
+                if (change := self._follows(note, other, now)) is not None:
+                    apply(change)
+                    changes.append(change)
+        return Told(tuple(changes), tuple(self._over(now)), bool(self._notes))
+
+    def _concerned(self, note: Note, id: UUID) -> list[UUID]:
+        if note is Note.WAITS:
+            return [id]
+        return (self._waiting if note is Note.ENDED else self._children).get(id, [])
+
+    def _follows(self, note: Note, id: UUID, now: datetime) -> Change | None:
+        job = self._records.get(id)
+        if job is None:
+            return None
+        if note is Note.CANCELLED:
+            return family.doom(job, now, self._rules)
+        return family.release(job, [self._status(parent) for parent in job.spec.after], now)
+
+    def _status(self, id: UUID) -> Status | None:
+        job = self._records.get(id)
+        return None if job is None else job.status
+
+    # -- batches
+
+    def _count(self, id: UUID, tally: Tally) -> None:
+        if (batch := self.batches.get(id)) is not None:
+            self.batches[id] = replace(batch, tally=batch.tally.plus(tally))
+
+    def _over(self, now: datetime) -> Iterable[Batch]:
+        for id, batch in self.batches.items():
+            if is_silent(batch, now, self._rules):
+                self.batches[id] = replace(batch, sealed=True, abandoned=True)
+        for id in [id for id, batch in self.batches.items() if not batch.settled and is_over(batch)]:
+            over = self.batches[id] = replace(self.batches[id], ended_at=self.batches[id].ended_at or now)
+            yield over
+
+    def seal(self, id: UUID, now: datetime) -> bool:
+        """All of its jobs are there."""
+        batch = self.batches.get(id)
+        if batch is not None and not batch.sealed:
+            self.batches[id] = replace(batch, sealed=True, touched_at=now)
+        return batch is not None
+
+    def settle(self, id: UUID) -> None:
+        """What follows its end was submitted."""
+        if (batch := self.batches.get(id)) is not None:
+            self.batches[id] = replace(batch, settled=True)
+
+    # -- the end of it all
+
+    def waited_for(self, id: UUID) -> bool:
+        """Whether a live job waits for this one, or waited and may ask for its result."""
+        return any((job := self._records.get(other)) and not job.ended for other in self._waiting.get(id, ()))
+
+    def forget(self, gone: Iterable[Job], before: datetime | None) -> None:
+        """These jobs were pruned."""
+        for job in gone:
+            self._waiting.pop(job.id, None)
+            self._children.pop(job.id, None)
+            for others, ids in ((self._waiting, job.spec.after), (self._children, (job.spec.parent,))):
+                for id in ids:
+                    if id in others:
+                        others[id].remove(job.id)
+        if before is not None:
+            old = [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]
+            for id in old:
+                del self.batches[id]
