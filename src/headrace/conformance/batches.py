@@ -26,14 +26,17 @@ class Batches(Part):
     @staticmethod
     def batch(lab: Lab, **fields: Any) -> Batch:
         """A batch not yet stored."""
-        return Batch(**{"id": lab.new_id(), "created_at": lab.now, "touched_at": lab.now, "sealed": True} | fields)
+        made: dict[str, Any] = {"id": lab.new_id(), "created_at": lab.now, "touched_at": lab.now, "sealed": True}
+        return Batch(**made | fields)
 
     async def filled(self, lab: Lab, n: int, task: str = "work", **fields: Any) -> tuple[Batch, list[Job]]:
         """A stored batch of n jobs, in one write."""
         batch = self.batch(lab, **fields)
-        answers = await lab.engine.insert([lab.job(task, batch=batch.id) for _ in range(n)], lab.now, batch)
-        assert all(isinstance(answer, Inserted) for answer in answers)
-        return batch, [answer.job for answer in answers]
+        jobs = list[Job]()
+        for answer in await lab.engine.insert([lab.job(task, batch=batch.id) for _ in range(n)], lab.now, batch):
+            assert isinstance(answer, Inserted)
+            jobs.append(answer.job)
+        return batch, jobs
 
     @staticmethod
     async def tally(lab: Lab, batch: Batch) -> Tally:

@@ -51,12 +51,14 @@ class Sweeper(Duty):
         return self.rules.beat * _PAUSE * self._jitter()
 
     async def tick(self) -> int:
-        """Promote, look at the workers, sweep; how many jobs and workers were moved."""
+        """Promote, tell, look at the workers, sweep; how many jobs and workers were moved."""
         moved = 0
         # Every claim promotes first, so this is for stores where nobody claims just now.
         if self.host.clock.monotonic() >= self._promote_at:
             moved += await self.promote()
             self._promote_at = self.host.clock.monotonic() + self.rules.lease
+        # Whoever made a change tells what follows from it; this is for those that died between the two.
+        moved += await self.lanes.teller.tell()
         buried = await self.look()
         if buried or not self._quiet:
             return moved + buried + await self.sweep()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
+from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
@@ -19,6 +20,7 @@ from headrace.errors import Duplicate, JobNotFound, Unavailable
 from headrace.host import Host
 from headrace.runtime.batcher import MAX_ROWS, Batcher, Ticket
 from headrace.runtime.tails import Tails
+from headrace.runtime.teller import Teller
 
 __all__ = ["Lanes"]
 
@@ -62,6 +64,18 @@ def _append_id(append: Append) -> UUID:
     return append.job
 
 
+_Lot = tuple[Batch, Sequence[Job]]
+"""A batch and the jobs that are written with it."""
+
+
+def _lot_weight(lot: _Lot) -> int:
+    return sum(_insert_weight(job) for job in lot[1])
+
+
+def _lot_id(lot: _Lot) -> UUID:
+    return lot[0].id
+
+
 class Lanes:
     """The writers of one session. Submits, keyed submits, finishes, acts and appends never wait for one another."""
 
@@ -95,10 +109,14 @@ class Lanes:
             )
 
         self._patience = patience
-        self._plain, self._keyed, self._blocked = (
+        self._plain, self._keyed, self._related, self._blocked = (
             submits("submits"),
             submits("keyed submits"),
+            submits("related submits"),
             submits("blocked submits"),
+        )
+        self._batches: Batcher[_Lot, list[InsertAnswer]] = Batcher(
+            self._insert_lots, host, name="batches", identify=_lot_id, weigh=_lot_weight, patience=patience
         )
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, a Hold writes one at a time; those of different jobs may be written in any order.
@@ -108,24 +126,63 @@ class Lanes:
         )
         self.tails = Tails(engine, host)
         """How what runs added is read again."""
+        self.teller = Teller(engine, host, changed=self._tell_of, insert=self.insert)
+        """How what follows from changes is done."""
 
     # -- submits
 
     async def insert(self, job: Job) -> Inserted | Duplicated:
         """Store one job."""
-        lane = self._plain if job.spec.dedup is None else self._keyed
-        return await self._accepted(job, await lane.put(job))
+        return await self._accepted(job, await self._lane([job]).put(job))
+
+    def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
+        """Where these are written: what other jobs must be looked at for is kept apart from the rest."""
+        specs = {id(job.spec): job.spec for job in jobs}.values()
+        if any(spec.dedup is not None for spec in specs):
+            return self._keyed
+        return self._related if any(spec.parent or spec.after or spec.batch for spec in specs) else self._plain
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""
         answers: list[Inserted | Duplicated] = []
         for start in range(0, len(jobs), MAX_ROWS):
             chunk = jobs[start : start + MAX_ROWS]
-            lane = self._plain if all(job.spec.dedup is None for job in chunk) else self._keyed
-            told = await lane.put_many(chunk)
-            for job, answer in zip(chunk, told, strict=True):
-                answers.append(await self._accepted(job, answer) if isinstance(answer, Refused) else answer)
+            answers += await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
         return answers
+
+    async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
+        first, rest = jobs[:MAX_ROWS], jobs[MAX_ROWS:]
+        answers = await self._batches.put((replace(batch, sealed=not rest), first))
+        accepted = await self._all_accepted(first, answers)
+        if rest:
+            accepted += await self.insert_many(rest)
+            await self._sealed(batch.id)
+        self.teller.ask()  # it may have no jobs, or all may have ended
+        return accepted
+
+    async def _sealed(self, batch: UUID) -> None:
+        pause, until = _FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while True:
+            try:
+                await self.engine.seal(batch, self.host.clock.now())
+                return
+            except Unavailable:
+                if self.host.clock.monotonic() > until:
+                    raise
+            await self.host.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
+        answers = [await self.engine.insert(jobs, self.host.clock.now(), batch) for batch, jobs in lots]
+        self._tell_ready(job for _, jobs in lots for job in jobs)
+        return answers
+
+    async def _all_accepted(self, jobs: Sequence[Job], answers: list[InsertAnswer]) -> list[Inserted | Duplicated]:
+        return [
+            await self._accepted(job, answer) if isinstance(answer, Refused) else answer
+            for job, answer in zip(jobs, answers, strict=True)
+        ]
 
     async def _accepted(self, job: Job, answer: InsertAnswer) -> Inserted | Duplicated:
         """The answer, once there is one: a key in a transaction that is still open is waited for, apart from others."""
@@ -140,10 +197,18 @@ class Lanes:
 
     async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
         answers = await self.engine.insert(jobs, self.host.clock.now())
-        # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.
-        queues = {job.spec.queue for job in jobs}
-        self.engine.bus.send(Hint(Topic.READY, tuple(queues)))
+        self._tell_ready(jobs)
         return answers
+
+    def _tell_ready(self, jobs: Iterable[Job]) -> None:
+        # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.
+        queues, waiting = set[str](), False
+        for job in jobs:
+            queues.add(job.spec.queue)
+            waiting = waiting or job.waits > 0
+        self.engine.bus.send(Hint(Topic.READY, tuple(queues)))
+        if waiting:
+            self.teller.ask()  # those waited for may have ended already
 
     # -- changes
 
@@ -174,6 +239,8 @@ class Lanes:
                 return job
             verdict = await self.apply(change)
             if isinstance(verdict, Applied):
+                if change.verb is Verb.CANCEL:
+                    await self.teller.try_now()  # whoever cancels may rely on it that no child goes on unasked
                 return verdict.job
             if isinstance(verdict, Conflict) and verdict.holder is not None:
                 raise Duplicate(verdict.holder)
@@ -212,26 +279,38 @@ class Lanes:
     async def close(self) -> None:
         """Write what is waiting and answer everybody."""
         # All at once: a store that is away is waited for once, not once for each lane.
-        lanes = (self._plain, self._keyed, self._blocked, self._acts, self._finishes, self._appends)
+        submits = (self._plain, self._keyed, self._related, self._blocked, self._batches)
+        lanes = (*submits, self._acts, self._finishes, self._appends)
         await asyncio.gather(*(lane.close() for lane in lanes))
+        await self.teller.close()
 
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())
 
     async def _apply(self, changes: list[Change]) -> list[Verdict]:
         verdicts = await self.engine.apply(changes, self.host.clock.now())
+        applied, follows = list[Change](), False
+        for change, verdict in zip(changes, verdicts, strict=True):
+            if isinstance(verdict, Applied):
+                applied.append(change)
+                follows = follows or verdict.noted or change.job.spec.batch is not None or change.job.waits > 0
+        self._tell_of(applied)
+        if follows:
+            self.teller.ask()
+        return verdicts
+
+    def _tell_of(self, changes: Sequence[Change]) -> None:
+        """Give hints of what was changed."""
         bus, news = self.engine.bus, dict[Topic, set[str]]()
         tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
-        for change, verdict in zip(changes, verdicts, strict=True):
-            if not isinstance(verdict, Applied):
-                continue
+        for change in changes:
             job = change.job
             if job.finished_at is not None:
                 if tell_ends:
                     news.setdefault(Topic.ENDED, set()).add(str(job.id))
                 if followers and job.spec.schedule is not None:
                     for follow in followers:
-                        follow(verdict.job)
+                        follow(job)
             elif job.status is Status.QUEUED:
                 news.setdefault(Topic.READY, set()).add(job.spec.queue)
             elif change.verb is Verb.CANCEL:
@@ -240,4 +319,3 @@ class Lanes:
                 news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
         for topic, names in news.items():
             bus.send(Hint(topic, tuple(names)))
-        return verdicts
