@@ -12,6 +12,7 @@ from uuid import UUID
 
 from headrace import admin, jobs
 from headrace.admin import QueueInfo, Stats, TaskInfo
+from headrace.batch import BatchHandle
 from headrace.bulk import BulkDecorator
 from headrace.clock import Clock
 from headrace.core.entry import LogLine
@@ -206,6 +207,17 @@ class App(Hooked, Scheduling, Limited):
         """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id."""
         return await jobs.submit_many(self, list(drafts))
 
+    def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:
+        """A batch to fill: ``async with app.batch() as batch: batch.add(draft)``; stored when the block ends.
+
+        ``on_complete`` is submitted once when all of its jobs have ended, ``on_failure`` if not all of them completed.
+        """
+        return BatchHandle(self, on_complete=on_complete, on_failure=on_failure)
+
+    def batch_handle(self, id: UUID | str) -> BatchHandle:
+        """A batch by its id; nothing is looked up yet."""
+        return BatchHandle(self, as_id(id))
+
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
         return JobHandle(self, as_id(id))
@@ -228,12 +240,17 @@ class App(Hooked, Scheduling, Limited):
         tag: str | None = None,
         text: str | None = None,
         schedule: str | None = None,
+        parent: UUID | str | None = None,
+        root: UUID | str | None = None,
+        batch: UUID | str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Job]:
-        """The jobs that match, newest first, a page at a time."""
+        """The jobs that match, newest first, a page at a time; ``root``: all descendants of a job without a parent."""
         found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
-        return await jobs.jobs(self.session, status=status, limit=limit, cursor=cursor, **found)
+        kin = {"parent": parent, "root": root, "batch": batch}
+        ids = {name: as_id(id) for name, id in kin.items() if id is not None}
+        return await jobs.jobs(self.session, status=status, limit=limit, cursor=cursor, **found, **ids)
 
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.handle import JobHandle
     from headrace.handler import Handler
+    from headrace.kin import Kin
 
 __all__ = ["Draft"]
 
@@ -22,6 +23,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 _SPEC = (
     "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "concurrency_key",
+    "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
 _TIMES = ("delay", "not_before", "not_after")
 
@@ -75,13 +77,17 @@ class Draft(Generic[R_co]):
             return self.app.wait(self.submit())
         return within.submit_here(self.app, [self], connection)[0]
 
-    def spec(self, now: datetime) -> Spec:
-        """What is asked for."""
+    def spec(self, now: datetime, kin: Kin | None = None, batch: UUID | None = None) -> Spec:
+        """What is asked for; as a child, and as part of a batch."""
         options = self.options
-        return Spec(task=self.task, created_at=now, **{name: options[name] for name in _SPEC if name in options})
+        asked = {name: options[name] for name in _SPEC if name in options}
+        if kin is not None:
+            asked |= {"parent": kin.parent, "root": kin.root}
+            asked.setdefault("trace", kin.trace)
+        return Spec(task=self.task, created_at=now, batch=batch, **asked)
 
-    def job(self, now: datetime, spec: Spec | None = None) -> Job:
-        """The job as of now, from which ``delay`` counts; ``spec`` if it was made already."""
+    def job(self, now: datetime, kin: Kin | None = None, batch: UUID | None = None) -> Job:
+        """The job as of now, from which ``delay`` counts; as a child, and as part of a batch."""
         delay: float | None = self.options.get("delay")
         due: datetime | None = self.options.get("not_before")
         if delay is not None:
@@ -90,10 +96,12 @@ class Draft(Generic[R_co]):
             except OverflowError:
                 raise ConfigError(f"delay of {delay:g} s ends after the last day of the calendar") from None
         not_after: datetime | None = self.options.get("not_after")
-        return submit(self.id, spec or self.spec(now), self.payload_text, now, available_at=due, not_after=not_after)
+        spec = self.spec(now, kin, batch)
+        waits = len(spec.after)
+        return submit(self.id, spec, self.payload_text, now, available_at=due, not_after=not_after, waits=waits)
 
     def refuse_times(self, why: str) -> None:
         """Refuse options that speak of one moment or one transaction, for a draft that is used at other moments."""
-        for name in (*_TIMES, "connection"):
-            if self.options.get(name) is not None:
+        for name in (*_TIMES, "after", "connection"):
+            if self.options.get(name):
                 raise ConfigError(f"{name} has no place here: {why}")

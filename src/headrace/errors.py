@@ -9,7 +9,7 @@ HeadraceError
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
-├ JobFailed, JobCancelled, StreamRestarted
+├ JobFailed, JobCancelled, StreamRestarted, BatchFailed (ExceptionGroup)
 ├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.core.outcome import Failed
 
 __all__ = [
+    "BatchFailed",
     "ConfigError",
     "Directive",
     "Duplicate",
@@ -185,8 +186,8 @@ class NotCommitted(JobNotFound):
 class ResultTimeout(HeadraceError, TimeoutError):
     """The job did not end in the time the caller was willing to wait; the job itself goes on."""
 
-    def __init__(self, id: UUID, seconds: float) -> None:
-        super().__init__(f"job {id} did not end within {seconds:g} s (it goes on)")
+    def __init__(self, id: UUID, seconds: float, what: str = "job") -> None:
+        super().__init__(f"{what} {id} did not end within {seconds:g} s (it goes on)")
         self.id, self.seconds = id, seconds
 
 
@@ -205,6 +206,14 @@ class JobCancelled(HeadraceError):
     def __init__(self, job: Job) -> None:
         super().__init__(f"job {job.id} of task {job.task!r} was cancelled ({job.reason})")
         self.job = job
+
+
+class BatchFailed(ExceptionGroup[JobFailed | JobCancelled], HeadraceError):
+    """Jobs of an awaited batch did not complete: one ``JobFailed`` or ``JobCancelled`` for each."""
+
+    def derive(self, excs: Sequence[Any], /) -> BatchFailed:  # type: ignore[override]
+        """What ``split`` and ``except*`` make of a part of it."""
+        return BatchFailed(self.message, excs)
 
 
 class StreamRestarted(HeadraceError):

@@ -34,6 +34,7 @@ from headrace.errors import (
     PayloadTooLarge,
 )
 from headrace.handle import JobHandle
+from headrace.kin import Kin, arranged, kin_here, new_id
 from headrace.options import check_options, fill_templates, merged
 from headrace.registry import check_payload, warn_unregistered
 from headrace.session import Session
@@ -42,7 +43,21 @@ from headrace.worker.context import Context
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["act", "draft_by_name", "explain", "get", "jobs", "logs", "rerun", "resolve", "submit", "submit_many"]
+__all__ = [
+    "act",
+    "check_drafts",
+    "draft_by_name",
+    "explain",
+    "get",
+    "jobs",
+    "jobs_of",
+    "logs",
+    "rerun",
+    "resolve",
+    "submit",
+    "submit_many",
+    "tell_parent",
+]
 
 R = TypeVar("R")
 
@@ -60,15 +75,15 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     connection = draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    _tell_parent()
-    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now())))
+    kin = tell_parent(draft.app)
+    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now(), kin)))
 
 
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
-    _check_drafts(app, drafts)
-    unique = list({draft.id.int: draft for draft in drafts}.values())
+    check_drafts(app, drafts)
+    unique = arranged(list({draft.id.int: draft for draft in drafts}.values()))
     given = [options.get("connection") for options in {id(draft.options): draft.options for draft in unique}.values()]
     if len({id(connection) for connection in given}) > 1:
         raise ConfigError("jobs submitted together must share one connection, or none")
@@ -76,36 +91,38 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     if connection is not None:
         handles = await within.submit(session, unique, connection)
     else:
-        _tell_parent()
-        answers = await session.lanes.insert_many(_jobs_of(unique, session.host.clock.now()))
+        kin = tell_parent(app)
+        answers = await session.lanes.insert_many(jobs_of(unique, session.host.clock.now(), kin))
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
-    if len(unique) == len(drafts):
-        return handles
-    by_draft = {draft.id: handle for draft, handle in zip(unique, handles, strict=True)}
-    return [by_draft[draft.id] for draft in drafts]
+    by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
+    return [by_draft[draft.id.int] for draft in drafts]
 
 
-def _check_drafts(app: App, items: Sequence[object]) -> None:
+def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -> None:
+    """Refuse what is no draft of this App; :raises TypeError, ConfigError: naming its index"""
     for index, item in enumerate(items):
         if not isinstance(item, Draft):
-            raise TypeError(
-                f"submit_many: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}"
-            )
+            raise TypeError(f"{what}: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}")
         if item.app is not app:
-            raise ConfigError(f"submit_many: item {index} belongs to a task of another App")
+            raise ConfigError(f"{what}: item {index} belongs to a task of another App")
 
 
-def _tell_parent() -> None:
-    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once.
+def tell_parent(app: App) -> Kin | None:
+    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once. What it
+    submits is its child.
 
     Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
     """
     ctx = Context.current_or_none()
-    if ctx is not None:
-        ctx.voice.acted()
+    if ctx is None:
+        return None
+    ctx.voice.acted()
+    return kin_here(app)
 
 
-def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:
+def jobs_of(
+    drafts: Sequence[Draft[Any]], now: datetime, kin: Kin | None = None, batch: UUID | None = None
+) -> list[Job]:
     """The jobs as of now; those of one task and one set of options differ in nothing but id and payload."""
     alike: dict[tuple[str, int], Job] = {}
     jobs = []
@@ -113,7 +130,7 @@ def _jobs_of(drafts: Sequence[Draft[Any]], now: datetime) -> list[Job]:
         key = (draft.task, id(draft.options))
         like = alike.get(key)
         if like is None:
-            like = alike[key] = draft.job(now)
+            like = alike[key] = draft.job(now, kin, batch)
         jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
     return jobs
 
@@ -131,13 +148,14 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     doc = await app.session.find_task(name)
     if doc is None:
         warn_unregistered(name)
-        return Draft(app, app.new_id(), name, text, merged(app.defaults, checked))
+        return Draft(app, new_id(app, name, text, checked), name, text, merged(app.defaults, checked))
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)
     properties: dict[str, Any] = doc.schema.get("properties", {})
     known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
-    return Draft(app, app.new_id(), doc.name, text, fill_templates(whole, lambda: known | plain))
+    id = new_id(app, doc.name, text, checked)
+    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain))
 
 
 def _payload_text(name: str, payload: Mapping[str, Any]) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from string import Formatter
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
+from uuid import UUID
 
 from headrace.core.codec import Misfit, Parameter, RecordCodec
+from headrace.core.family import MAX_AFTER
+from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.retry import Retry, Seconds, seconds
 from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError
@@ -58,6 +61,18 @@ class JobOptions(TypedDict, total=False):
     concurrency_key: str | None
     """Jobs of a task with the same key take turns with those of others, and at most ``max_per_key`` of them are held at
     once. As an option of the task, a template of its parameters."""
+    after: Sequence[Any]
+    """Jobs to wait for: drafts, handles or ids, at most 1,000. Drafts are submitted before it, or together with it."""
+    after_when: AfterWhen
+    """``succeeded`` (default): it runs when all of them completed. ``ended``: when all have ended, however they did."""
+    on_parent_failure: OnParentFailure
+    """What becomes of it when one that had to succeed did not: ``cancel`` (default) or ``fail``."""
+    derived_id: bool
+    """Whether the id of a job that a handler submits derives from the job that submits it and the call's place among
+    its submits, so that a later attempt finds it instead of submitting it again; True if nothing is said."""
+    trace: Mapping[str, str]
+    """The trace it is part of, as W3C headers such as ``traceparent``; that of the job that submits it if nothing is
+    said."""
     connection: Any
     """A connection with a transaction of the caller's: the job exists if and only if that is committed."""
 
@@ -146,16 +161,48 @@ def _moment(value: Any, name: str) -> datetime | None:
     return value.astimezone(UTC)
 
 
-def _on_duplicate(value: Any, name: str) -> str:
-    if value not in ("return", "raise"):
-        raise ConfigError(f"{name} must be 'return' or 'raise', not {value!r}")
-    return str(value)
-
-
 def _tags(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
     return tuple(dict.fromkeys(_text(tag, f"each of {name}") for tag in value))
+
+
+def _after(value: Any, name: str) -> tuple[UUID, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise ConfigError(f"{name} must be a sequence of drafts, handles or ids, not {value!r}")
+    ids = tuple(dict.fromkeys(_id_of(one, f"each of {name}") for one in value))
+    if len(ids) > MAX_AFTER:
+        raise ConfigError(f"{name} names {len(ids)} jobs; at most {MAX_AFTER} can be waited for: use a batch")
+    return ids
+
+
+def _id_of(value: Any, name: str) -> UUID:
+    id = getattr(value, "id", value)
+    try:
+        return id if isinstance(id, UUID) else UUID(id)
+    except (ValueError, AttributeError, TypeError):
+        raise ConfigError(f"{name} must be a draft, a handle or an id, not {value!r}") from None
+
+
+def _one_of(*words: str) -> Callable[[Any, str], str]:
+    def check(value: Any, name: str) -> str:
+        if value not in words:
+            raise ConfigError(f"{name} must be {' or '.join(map(repr, words))}, not {value!r}")
+        return str(value)
+
+    return check
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def _headers(value: Any, name: str) -> dict[str, str]:
+    if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
+        raise ConfigError(f"{name} must be a mapping of text to text, not {value!r}")
+    return dict(value)
 
 
 def _json(value: Any, name: str) -> dict[str, Any]:
@@ -182,12 +229,17 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "not_before": _moment,
     "not_after": _moment,
     "dedup": _maybe(_text),
-    "on_duplicate": _on_duplicate,
+    "on_duplicate": _one_of("return", "raise"),
     "tags": _tags,
     "metadata": _json,
     "requires": _json,
     "customer": _maybe(_text),
     "concurrency_key": _turn_key,
+    "after": _after,
+    "after_when": _one_of(*get_args(AfterWhen)),
+    "on_parent_failure": _one_of(*get_args(OnParentFailure)),
+    "derived_id": _flag,
+    "trace": _headers,
     "connection": lambda value, name: value,
 }
 

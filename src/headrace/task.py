@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import Spec
+from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.stream import StreamRef
 from headrace.draft import Draft
@@ -30,6 +30,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
 from headrace.host import Host
+from headrace.kin import new_id
 from headrace.middleware import Hooks
 from headrace.options import JobOptions, check_options, fill_templates, merged
 from headrace.stream import Stream, StreamItem
@@ -129,7 +130,7 @@ class Task(Generic[P, R_co]):
         if options is None:
             options = self._resolved = merged(app.defaults, self._options)
         filled = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
-        return Draft(app, app.new_id(now), handler.name, text, filled, handler)
+        return Draft(app, new_id(app, handler.name, text, filled, now), handler.name, text, filled, handler)
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
         """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.
@@ -185,6 +186,12 @@ class Task(Generic[P, R_co]):
     def handle(self, id: UUID | str) -> JobHandle[R_co]:
         """A job of this task by its id; nothing is looked up yet."""
         return JobHandle(self.app, as_id(id), handler=self.handler)
+
+    async def results_for(self, job: Job) -> list[R_co]:
+        """What ``ctx.results(task)`` gives: the results of those jobs of this task that the job waited for."""
+        names = {self.name, *self.handler.aliases}
+        found = [one for one in await self.app.engine.get(job.after) if one is not None and one.task in names]
+        return [await JobHandle[R_co](self.app, one.id, last=one, handler=self.handler).result() for one in found]
 
     # -- calling
 

@@ -9,6 +9,7 @@ from headrace import sync
 from headrace.engine import TRANSACTION, Duplicated, Engine, InsertAnswer, Inserted, Refused, Steps
 from headrace.errors import ConfigError, Duplicate, NotSupported
 from headrace.handle import JobHandle
+from headrace.kin import kin_here
 from headrace.runtime.batcher import MAX_ROWS
 from headrace.session import Session
 
@@ -88,8 +89,8 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 
 async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Steps[list[InsertAnswer]]:
-    now = session.host.clock.now()
-    return await session.engine.inserting([draft.job(now) for draft in drafts], now)
+    now, kin = session.host.clock.now(), kin_here(drafts[0].app)
+    return await session.engine.inserting([draft.job(now, kin) for draft in drafts], now)
 
 
 def _handles(drafts: Sequence[Draft[Any]], answers: Sequence[InsertAnswer]) -> list[JobHandle[Any]]:

@@ -13,7 +13,7 @@ from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core import acts
 from headrace.core.change import Applied
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed
+from headrace.core.outcome import Completed, Ending, Failed
 from headrace.core.query import Filter
 from headrace.core.status import ENDED, Reason, Status
 from headrace.engine import Inserted, Refused
@@ -296,7 +296,8 @@ class Families(Part):
 
     async def test_only_a_cancel_reaches_the_children(self, lab: Lab) -> None:
         worker = await lab.worker()
-        for n, ending in enumerate([Completed("1"), GIVES_UP, Failed(error=OOPS)]):
+        endings: list[Ending] = [Completed("1"), GIVES_UP, Failed(error=OOPS)]
+        for n, ending in enumerate(endings):
             parent = await lab.running(worker, f"p{n}")
             child = await self.child(lab, parent, f"c{n}")
             await lab.finish(parent, ending)

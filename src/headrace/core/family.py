@@ -102,12 +102,12 @@ def doom(child: Job, now: datetime, rules: Rules) -> Change | None:
 _STAMP = (1 << 128) - (1 << 80)
 
 
-def child_id(parent: UUID, name: str, place: int) -> UUID:
-    """The id of the ``place``-th job of this name that a handler submits: the same in every attempt.
+def child_id(parent: UUID, call: str, place: int) -> UUID:
+    """The id of what a handler submits by the ``place``-th of equal calls: the same in every attempt.
 
     It has the time of its parent in front, as a UUIDv7 has its own: what is made together lies together.
     """
-    digest = hashlib.blake2b(f"{parent}/{name}/{place}".encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(f"{parent}/{place}/{call}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
     number = (parent.int & _STAMP) | (int.from_bytes(digest) & ~_STAMP)
     number = number & ~(0xF << 76) | 7 << 76
     return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)

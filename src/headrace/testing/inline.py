@@ -146,6 +146,7 @@ class Inline:
                 task.cancel()
 
     async def _claim(self) -> Job | None:
+        await self.lanes.teller.tell()
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
         profiles = (await self.engine.profiles()).profiles
         # Whatever a job requires of a worker, a test is it.

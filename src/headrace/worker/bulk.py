@@ -204,6 +204,8 @@ class Call:
 class _Chorus(Voice):
     """Speaks for all jobs of a call."""
 
+    of_one = False
+
     def __init__(self, seats: Sequence[_Seat]) -> None:
         self._voices = [seat.ctx.voice for seat in seats]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
@@ -24,6 +26,7 @@ T = TypeVar("T")
 
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
+_counting = threading.Lock()
 _current: ContextVar[Context | None] = ContextVar("headrace_context", default=None)
 
 
@@ -60,10 +63,21 @@ class Completer(Protocol):
         ...
 
 
+class Awaited(Protocol[T]):
+    """A task whose jobs others wait for."""
+
+    async def results_for(self, job: Job) -> list[T]:
+        """The results of its jobs that this one waited for."""
+        ...
+
+
 class Voice:
     """How a run speaks to whoever runs it; this one is heard by nobody."""
 
     __slots__ = ()
+
+    of_one = True
+    """Whether the run is that of one job, whose children what it submits are."""
 
     def report(self, report: Progress) -> None:
         """How far it is."""
@@ -112,7 +126,7 @@ class Context:
     """The run a handler is in."""
 
     __headrace_context__ = True
-    __slots__ = ("attempt", "job", "started_at", "stopping", "voice")
+    __slots__ = ("_places", "attempt", "job", "started_at", "stopping", "voice")
 
     def __init__(self, job: Job, attempt: int, started_at: datetime, voice: Voice = _SILENT) -> None:
         self.job = job
@@ -124,6 +138,7 @@ class Context:
         self.started_at = started_at
         """When the handler was called."""
         self.voice = voice
+        self._places: Counter[str] | None = None
 
     @classmethod
     def current(cls) -> Context:
@@ -212,6 +227,21 @@ class Context:
         """``step`` for plain handlers: the function is called on this very thread; raises the same."""
         value: T = run_step_blocking(self, name, fn, args, kwargs)
         return value
+
+    async def results(self, task: Awaited[T]) -> list[T]:
+        """What the jobs of this task returned that this one waited for (``after``), in the order they were named.
+
+        :raises JobFailed, JobCancelled: one of them did not succeed, which ``after_when="ended"`` allows
+        """
+        return await task.results_for(self.job)
+
+    def place(self, call: str) -> int:
+        """How many calls like this one the run has made before; also when its threads make them at once."""
+        with _counting:
+            if self._places is None:
+                self._places = Counter()
+            self._places[call] += 1
+            return self._places[call] - 1
 
     @property
     def stream_position(self) -> int:

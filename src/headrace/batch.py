@@ -1,0 +1,305 @@
+"""Batches: jobs submitted together, counted together, and waited for together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.bus import Hint, Topic
+from headrace.core import acts
+from headrace.core.batch import Batch, Call, is_over
+from headrace.core.family import child_id
+from headrace.core.job import Job
+from headrace.core.query import Filter
+from headrace.core.retry import Seconds, seconds
+from headrace.core.status import LIVE
+from headrace.draft import Draft
+from headrace.engine import MAX_BATCH
+from headrace.errors import (
+    BatchFailed,
+    ConfigError,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    ResultTimeout,
+    TransitionRefused,
+    Unavailable,
+)
+from headrace.handle import JobHandle
+from headrace.jobs import check_drafts, jobs_of, tell_parent
+from headrace.kin import arranged
+from headrace.within import handle_of
+from headrace.worker.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Batch", "BatchHandle"]
+
+R = TypeVar("R")
+
+_FIRST, _LONGEST, _GROWTH = 0.02, 1.0, 1.6
+"""Seconds between two looks when no hint comes."""
+
+
+class BatchHandle:
+    """A batch: filled within ``async with app.batch() as batch:``, stored when the block ends, then looked at here."""
+
+    def __init__(
+        self,
+        app: App,
+        id: UUID | None = None,
+        *,
+        on_complete: Draft[Any] | None = None,
+        on_failure: Draft[Any] | None = None,
+    ) -> None:
+        """``id``: of a batch that is stored."""
+        self._app, self._id = app, id
+        self._calls = {"on_complete": on_complete, "on_failure": on_failure}
+        self._drafts: list[Draft[Any]] = []
+        self._handles: list[JobHandle[Any]] | None = None
+        self.last: Batch | None = None
+        """The record as it was last seen; None if it never was."""
+        given = [draft for draft in self._calls.values() if draft is not None]
+        check_drafts(app, given, "batch")
+        for draft in given:
+            _refuse(draft, "after", "connection", "not_before", "not_after", "dedup")
+
+    def __repr__(self) -> str:
+        return f"<BatchHandle {self._id or f'of {len(self._drafts)} drafts'}>"
+
+    # -- filling
+
+    def add(self, draft: Draft[R]) -> Draft[R]:
+        """Put a draft in; nothing is stored before the block ends.
+
+        :raises ConfigError: the batch was stored already, or the draft is for a transaction or another App
+        """
+        if self._id is not None:
+            raise ConfigError("a batch that was stored takes no more drafts: make another one")
+        check_drafts(self._app, [draft], "batch.add")
+        _refuse(draft, "connection")
+        self._drafts.append(draft)
+        return draft
+
+    def add_many(self, drafts: Iterable[Draft[Any]]) -> None:
+        """Put several drafts in."""
+        for draft in drafts:
+            self.add(draft)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.submit()
+
+    async def submit(self) -> None:
+        """Store the batch: what the end of the block does. May be repeated after an error.
+
+        Up to 1,000 jobs are stored in one atomic write. More are stored in chunks: the batch is open until the last,
+        and does not end before.
+        """
+        session, now = self._app.session, self._app.host.clock.now()
+        drafts = arranged(list({draft.id: draft for draft in self._drafts}.values()))
+        kin = tell_parent(self._app)
+        id = self._id = self._id or self._new_id(None if kin is None else kin.parent)
+        calls = {name: None if draft is None else _call(draft, id, name) for name, draft in self._calls.items()}
+        complete, failure = calls["on_complete"], calls["on_failure"]
+        record = Batch(id=id, created_at=now, touched_at=now, on_complete=complete, on_failure=failure)
+        answers = await session.lanes.insert_batch(record, jobs_of(drafts, now, kin, id))
+        by_draft: dict[UUID, JobHandle[Any]] = {
+            draft.id: JobHandle(self._app, answer.job.id, last=answer.job, handler=draft.handler)
+            for draft, answer in zip(drafts, answers, strict=True)
+        }
+        self._handles = [by_draft[id] for id in dict.fromkeys(draft.id for draft in self._drafts)]
+        for draft, answer in zip(drafts, answers, strict=True):
+            handle_of(draft, answer)  # raises Duplicate where that was asked for
+
+    def _new_id(self, parent: UUID | None) -> UUID:
+        """In a handler that of the same batch in an earlier attempt: one of the same jobs."""
+        ctx = Context.current_or_none()
+        if parent is None or ctx is None or not all(one.options.get("derived_id", True) for one in self._drafts):
+            return self._app.new_id()
+        call = "batch:" + ",".join(str(draft.id) for draft in self._drafts)
+        return child_id(parent, call, ctx.place(call))
+
+    # -- looking
+
+    @property
+    def id(self) -> UUID:
+        """The batch's id; :raises ConfigError: it was not stored yet"""
+        if self._id is None:
+            raise ConfigError("this batch is not stored yet: that is done when its block ends")
+        return self._id
+
+    @property
+    def handles(self) -> list[JobHandle[Any]]:
+        """Its jobs, in the order they were added; known where it was submitted.
+
+        :raises ConfigError: it was submitted elsewhere
+        """
+        if self._handles is None:
+            raise ConfigError(f"the jobs of batch {self.id} are known where it was submitted; jobs() asks the store")
+        return self._handles
+
+    async def jobs(self) -> list[JobHandle[Any]]:
+        """Its jobs, in the order they were submitted; asks the store where they are not known."""
+        if self._handles is None:
+            found = [job async for job in self._members()]
+            self._handles = [JobHandle(self._app, job.id, last=job) for job in reversed(found)]
+        return self._handles
+
+    async def _members(self, **wanted: Any) -> AsyncIterator[Job]:
+        cursor, filter = None, Filter(batch=self.id, **wanted)
+        while True:
+            page = await self._app.engine.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
+            for job in page.items:
+                yield job
+            if (cursor := page.cursor) is None:
+                return
+
+    async def refresh(self) -> Batch:
+        """The record as it stands: its tally, whether it is sealed, when it ended.
+
+        :raises JobNotFound: there is no such batch
+        """
+        [found] = await self._app.engine.batches([self.id])
+        if found is None:
+            raise JobNotFound(self.id, f"no batch {self.id}: never stored here, or pruned after its retention")
+        self.last = found
+        return found
+
+    # -- waiting
+
+    async def wait(self, *, timeout: Seconds | None = None) -> Batch:
+        """Wait until it has ended: sealed, and all of its jobs ended.
+
+        :raises ResultTimeout: it had not ended in time; its jobs go on
+        """
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        until = None if limit is None else self._app.host.clock.monotonic() + limit
+        async with _Looks(self._app, lambda names: str(self.id) in names) as looks:
+            while True:
+                with suppress(Unavailable):  # the store comes back, or the caller's patience ends
+                    if is_over(batch := await self.refresh()):
+                        return batch
+                if until is not None and self._app.host.clock.monotonic() >= until:
+                    raise ResultTimeout(self.id, limit or 0.0, "batch")
+                await looks.next(until)
+
+    async def results(self, *, timeout: Seconds | None = None) -> list[Any]:
+        """Wait for the end, and return what its jobs returned, in the order they were submitted.
+
+        :raises BatchFailed: some did not complete: a group of a ``JobFailed`` or ``JobCancelled`` for each
+        :raises ResultTimeout: it had not ended in time; its jobs go on
+        """
+        await self.wait(timeout=timeout)
+        handles, results, errors = await self.jobs(), list[Any](), list[JobFailed | JobCancelled]()
+        await self._look_at(handles)
+        for handle in handles:
+            try:
+                results.append(await handle.result())
+            except (JobFailed, JobCancelled) as error:
+                errors.append(error)
+        if errors:
+            raise BatchFailed(f"{len(errors)} of the {len(handles)} jobs of batch {self.id} did not complete", errors)
+        return results
+
+    async def as_completed(self) -> AsyncIterator[JobHandle[Any]]:
+        """Its jobs as they end, each once, in the order that is seen; those that failed, too: ``handle.last`` tells."""
+        waiting = {handle.id: handle for handle in await self.jobs()}
+        hinted: set[UUID] = set()
+
+        def concerns(names: tuple[str, ...]) -> bool:
+            news = {id for id in map(UUID, names) if id in waiting}
+            hinted.update(news)
+            return bool(news)
+
+        async with _Looks(self._app, concerns) as looks:
+            everybody = True
+            while waiting:
+                asked = list(waiting.values()) if everybody else [waiting[id] for id in hinted if id in waiting]
+                hinted.clear()
+                with suppress(Unavailable):
+                    await self._look_at(asked)
+                for handle in asked:
+                    if handle.last is not None and handle.last.ended:
+                        del waiting[handle.id]
+                        yield handle
+                # After a hint those it named are asked for; without one, all of them, as often as the pauses allow.
+                everybody = not hinted and not await looks.next()
+
+    async def _look_at(self, handles: list[JobHandle[Any]]) -> None:
+        """See how those stand that had not ended when they were last seen."""
+        live = [handle for handle in handles if handle.last is None or not handle.last.ended]
+        for start in range(0, len(live), MAX_BATCH):
+            part = live[start : start + MAX_BATCH]
+            for handle, job in zip(part, await self._app.engine.get([one.id for one in part]), strict=True):
+                if job is None:
+                    raise JobNotFound(handle.id)
+                handle.last = job
+
+    # -- acting
+
+    async def cancel(self, *, by: str | None = None) -> int:
+        """Cancel those of its jobs that have not ended; how many. What is added later is not concerned."""
+        session = self._app.session
+        live = [job.id async for job in self._members(status=LIVE)]
+
+        async def cancel(id: UUID) -> bool:
+            try:
+                await session.lanes.decide(id, lambda job, now: acts.cancel(job, now, session.engine.rules, by=by))
+            except (TransitionRefused, JobNotFound):
+                return False  # it ended meanwhile
+            return True
+
+        return sum(await asyncio.gather(*map(cancel, live)))
+
+
+class _Looks:
+    """When to look again: at a hint that concerns the caller, else after a pause that grows."""
+
+    def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
+        self._app, self._concerns = app, concerns
+        self._heard, self._pause = asyncio.Event(), _FIRST
+
+    async def __aenter__(self) -> Self:
+        self._unlisten = self._app.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._unlisten()
+
+    def _hear(self, hint: Hint) -> None:
+        if self._concerns(hint.names):
+            self._heard.set()
+
+    async def next(self, until: float | None = None) -> bool:
+        """Wait, but not beyond this moment; whether a hint came."""
+        left = self._pause if until is None else until - self._app.host.clock.monotonic()
+        heard = await self._app.host.wait(self._heard, max(0.0, min(self._pause, left)))
+        self._heard.clear()
+        self._pause = _FIRST if heard else min(self._pause * _GROWTH, _LONGEST)
+        return heard
+
+
+def _refuse(draft: Draft[Any], *names: str) -> None:
+    for name in names:
+        if draft.options.get(name):
+            raise ConfigError(f"{name} has no place in a draft of a batch, which is submitted with it, or at its end")
+
+
+def _call(draft: Draft[Any], batch: UUID, name: str) -> Call:
+    spec = draft.spec(draft.app.host.clock.now())
+    spec = replace(spec, metadata={**spec.metadata, "batch": str(batch)})
+    delay: float = draft.options.get("delay") or 0.0
+    return Call(id=child_id(batch, name, 0), spec=spec, payload_text=draft.payload_text, delay=delay)

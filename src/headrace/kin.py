@@ -1,0 +1,65 @@
+"""What a job is to the handler that submits it: its child, with an id that a later attempt finds again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.family import child_id, in_order
+from headrace.worker.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.draft import Draft
+
+__all__ = ["Kin", "arranged", "kin_here", "new_id"]
+
+
+class Kin(msgspec.Struct, frozen=True):
+    """What a child takes from the job that submits it."""
+
+    parent: UUID
+    root: UUID
+    trace: dict[str, str] | None
+
+
+def _parent(app: App) -> Context | None:
+    """The handler this code runs in, if it is one of this App and its run is of one job."""
+    ctx = Context.current_or_none()
+    if ctx is None or not ctx.voice.of_one or ctx.job.task not in app.by_name:
+        return None
+    return ctx
+
+
+def kin_here(app: App) -> Kin | None:
+    """What a job that is submitted here is a child of; None: of nothing."""
+    ctx = _parent(app)
+    return None if ctx is None else Kin(ctx.job.id, ctx.job.root or ctx.job.id, ctx.job.trace)
+
+
+def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], now: datetime | None = None) -> UUID:
+    """An id for a job that is drafted here: in a handler that of the same call in an earlier attempt.
+
+    A call is known by its task and arguments, and among equal ones by its number: were it the number alone, handlers
+    that submit from several tasks at once would mistake one call for another, and leave one out.
+    """
+    ctx = _parent(app) if options.get("derived_id", True) else None
+    if ctx is None:
+        return app.new_id(now)
+    call = f"{task}({payload_text})"
+    return child_id(ctx.job.id, call, ctx.place(call))
+
+
+def arranged(drafts: Sequence[Draft[Any]]) -> list[Draft[Any]]:
+    """The drafts so that none is before one it waits for; as they are where none waits.
+
+    :raises ConfigError: some wait for each other in a circle
+    """
+    if not any(draft.options.get("after") for draft in drafts):
+        return list(drafts)
+    by_id = {draft.id: draft for draft in drafts}
+    return [by_id[id] for id in in_order({id: draft.options.get("after", ()) for id, draft in by_id.items()})]
