@@ -1,0 +1,261 @@
+"""Batches through an App and its workers, on every engine."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import App, Context, Duplicate, Job, JobCancelled, JobFailed, JobHandle, ResultTimeout, Retry, Status
+from headrace.core.batch import Tally
+from headrace.core.status import LIVE
+from headrace.errors import BatchFailed, ConfigError, HeadraceError, JobNotFound
+from headrace.testing import harness
+from tests.support.apps import ENGINES, url_of
+from tests.support.until import until
+
+
+@pytest.fixture(params=ENGINES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request.param, tmp_path)
+
+
+class Work:
+    """Tasks to put together, and what reports on them."""
+
+    def __init__(self, url: str) -> None:
+        self.app = App(url)
+        self.gate = asyncio.Event()
+        self.reports: list[Job] = []
+
+        @self.app.task(retry=Retry(0))
+        async def double(n: int) -> int:
+            if n < 0:
+                raise ValueError(f"no {n}")
+            return n * 2
+
+        @self.app.task
+        async def wait(n: int) -> int:
+            await self.gate.wait()
+            return n
+
+        @self.app.task
+        def name(n: int) -> str:
+            return f"no {n}"
+
+        @self.app.task
+        async def report(ctx: Context, to: str) -> None:
+            self.reports.append(ctx.job)
+
+        @self.app.task
+        async def alert(ctx: Context) -> None:
+            self.reports.append(ctx.job)
+
+        self.double, self.wait, self.name, self.report, self.alert = double, wait, name, report, alert
+
+    async def reported(self, n: int) -> list[str]:
+        """The tasks of the reports, once there are so many."""
+        await until(lambda: len(self.reports) == n, what=f"{n} reports")
+        await asyncio.sleep(0.1)  # whatever would come twice
+        assert len(self.reports) == n
+        return [job.task for job in self.reports]
+
+
+async def test_a_batch_of_mixed_tasks(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        async with work.app.batch(on_complete=work.report.draft("me"), on_failure=work.alert.draft()) as batch:
+            for n in range(3):
+                batch.add(work.double.draft(n))
+            batch.add(work.name.draft(7))
+            with pytest.raises(ConfigError, match="not stored yet"):
+                _ = batch.id
+        assert await batch.results(timeout=20) == [0, 2, 4, "no 7"]
+        assert await work.reported(1) == ["report"]
+        assert work.reports[0].payload == {"to": "me"}
+        assert work.reports[0].metadata["batch"] == str(batch.id)
+        record = await batch.refresh()
+        assert (record.tally, record.sealed, record.abandoned) == (Tally(4, 4), True, False)
+        assert record.ended_at is not None
+        # Whoever has the id finds the same.
+        assert await work.app.batch_handle(str(batch.id)).results() == [0, 2, 4, "no 7"]
+        page = await work.app.jobs(batch=batch.id)
+        assert {job.id for job in page.items} == {handle.id for handle in batch.handles}
+        with pytest.raises(ConfigError, match="no more drafts"):
+            batch.add(work.double.draft(1))
+
+
+async def test_nothing_is_stored_if_the_block_raises(url: str) -> None:
+    work = Work(url)
+    async with work.app:
+        with pytest.raises(ZeroDivisionError):
+            async with work.app.batch(on_complete=work.report.draft("me")) as batch:
+                batch.add(work.double.draft(1))
+                raise ZeroDivisionError
+        assert (await work.app.stats()).ledger.accepted == 0
+
+
+async def test_the_failures_come_as_one_error(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        async with work.app.batch(on_complete=work.report.draft("me"), on_failure=work.alert.draft()) as batch:
+            batch.add_many(work.double.draft(n) for n in (1, -1, 2, -2))
+            batch.add(work.wait.draft(1))
+        await batch.handles[4].cancel()
+        with pytest.raises(BatchFailed, match="3 of the 5") as caught:
+            await batch.results(timeout=20)
+        assert isinstance(caught.value, HeadraceError)
+        assert [type(error) for error in caught.value.exceptions] == [JobFailed, JobFailed, JobCancelled]
+        assert "no -1" in str(caught.value.exceptions[0])
+        failed, rest = caught.value.split(JobFailed)
+        assert isinstance(failed, BatchFailed)
+        assert rest is not None
+        assert sorted(await work.reported(2)) == ["alert", "report"]
+        assert (await batch.refresh()).tally == Tally(5, 2, 2, 1)
+
+
+async def test_jobs_come_as_they_end(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        async with work.app.batch() as batch:
+            batch.add(work.wait.draft(1))
+            batch.add(work.double.draft(-1))
+            batch.add(work.double.draft(5))
+        seen = list[JobHandle[Any]]()
+        async with asyncio.timeout(20):
+            async for job in batch.as_completed():
+                seen.append(job)
+                if len(seen) == 2:
+                    work.gate.set()
+        assert seen[2].id == batch.handles[0].id
+        assert {job.status for job in seen} == {Status.COMPLETED, Status.FAILED}
+        elsewhere = work.app.batch_handle(batch.id)
+        assert {job.id async for job in elsewhere.as_completed()} == {job.id for job in seen}
+
+
+async def test_a_batch_is_cancelled(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker(concurrency=2):
+        async with work.app.batch(on_failure=work.alert.draft()) as batch:
+            batch.add_many(work.wait.draft(n) for n in range(20))
+        await until(lambda: _running(batch.handles), what="two of them run")
+        assert await batch.cancel(by="me") == 20
+        with pytest.raises(BatchFailed):
+            await batch.results(timeout=20)
+        assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
+        assert await work.reported(1) == ["alert"]
+        assert await batch.cancel() == 0
+
+
+async def _running(handles: list[JobHandle[Any]]) -> bool:
+    return [(await handle.refresh()).status for handle in handles].count(Status.RUNNING) == 2
+
+
+async def test_a_batch_above_one_write_ends_only_when_it_is_sealed(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker(concurrency=50):
+        async with work.app.batch(on_complete=work.report.draft("me")) as batch:
+            batch.add_many(work.double.draft(n) for n in range(2500))
+        results = await batch.results(timeout=50)
+        assert results == [n * 2 for n in range(2500)]
+        assert await work.reported(1) == ["report"]
+        assert (await batch.refresh()).tally == Tally(2500, 2500)
+        assert await work.app.batch_handle(batch.id).results() == results
+
+
+async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
+    work = Work("memory://")
+    async with harness(work.app, now=datetime(2026, 1, 1, tzinfo=UTC)) as h:
+        async with work.app.batch(on_complete=work.report.draft("me")) as batch:
+            batch.add(work.double.draft(1))
+        open_batch = work.app.batch(on_complete=work.report.draft("you"))
+        open_batch.add_many(work.double.draft(n) for n in range(1001))
+        lanes = work.app.session.lanes
+        whole = lanes.insert_many
+
+        async def dies(*args: Any) -> Any:
+            raise ConnectionResetError
+
+        lanes.insert_many = dies  # type: ignore[method-assign]
+        with pytest.raises(ConnectionResetError):
+            await open_batch.submit()
+        lanes.insert_many = whole  # type: ignore[method-assign]
+        await h.drain()
+        assert [job.payload["to"] for job in work.reports] == ["me"]
+        assert (await open_batch.refresh()).tally == Tally(1000, 1000)
+        await h.advance(minutes=59)
+        assert len(work.reports) == 1
+        await h.advance(minutes=2)
+        assert [job.payload["to"] for job in work.reports] == ["me", "you"]
+        record = await open_batch.refresh()
+        assert (record.sealed, record.abandoned) == (True, True)
+        # It may come back, and finish what it began.
+        await open_batch.submit()
+        assert (await open_batch.refresh()).tally.total == 1001
+
+
+async def test_an_empty_batch_has_ended(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        async with work.app.batch(on_complete=work.report.draft("me")) as batch:
+            pass
+        assert await batch.results(timeout=20) == []
+        assert await work.reported(1) == ["report"]
+
+
+async def test_members_may_wait_for_each_other(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        async with work.app.batch() as batch:
+            last = work.double.options(after=[first := work.name.draft(1)]).draft(4)
+            batch.add(last)
+            batch.add(first)
+        assert await batch.results(timeout=20) == [8, "no 1"]
+
+
+async def test_a_duplicate_is_waited_for_and_not_counted(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker():
+        held = await work.wait.options(dedup="k").submit(1)
+        async with work.app.batch() as batch:
+            batch.add(work.wait.options(dedup="k").draft(2))
+            batch.add(work.double.draft(2))
+        assert [handle.id for handle in batch.handles][0] == held.id
+        assert (await batch.refresh()).tally.total == 1
+        work.gate.set()
+        assert await batch.results(timeout=20) == [1, 4]
+        work.gate.clear()
+        await work.wait.options(dedup="k").submit(1)
+        with pytest.raises(Duplicate):
+            async with work.app.batch() as batch:
+                batch.add(work.wait.options(dedup="k", on_duplicate="raise").draft(2))
+        work.gate.set()
+
+
+async def test_a_batch_that_is_waited_for_in_vain(url: str) -> None:
+    work = Work(url)
+    async with work.app:
+        async with work.app.batch() as batch:
+            batch.add(work.wait.draft(1))
+        with pytest.raises(ResultTimeout, match="batch"):
+            await batch.results(timeout=0.05)
+        assert (await batch.handles[0].refresh()).status in LIVE
+        with pytest.raises(JobNotFound, match="no batch"):
+            await work.app.batch_handle(batch.handles[0].id).refresh()
+
+
+async def test_what_has_no_place_in_a_batch() -> None:
+    work, other = Work("memory://"), Work("memory://")
+    async with work.app, other.app:
+        batch = work.app.batch()
+        with pytest.raises(TypeError, match="draft"):
+            batch.add(5)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="another App"):
+            batch.add(other.double.draft(1))
+        with pytest.raises(ConfigError, match="connection"):
+            batch.add(work.double.options(connection=object()).draft(1))
+        with pytest.raises(ConfigError, match="after"):
+            work.app.batch(on_complete=work.report.options(after=[work.double.draft(1)]).draft("me"))
