@@ -91,10 +91,15 @@ async def test_a_batch_of_mixed_tasks(url: str) -> None:
 async def test_nothing_is_stored_if_the_block_raises(url: str) -> None:
     work = Work(url)
     async with work.app:
-        with pytest.raises(ZeroDivisionError):
-            async with work.app.batch(on_complete=work.report.draft("me")) as batch:
+        batch = work.app.batch(on_complete=work.report.draft("me"))
+
+        async def fill() -> None:
+            async with batch:
                 batch.add(work.double.draft(1))
                 raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await fill()
         assert (await work.app.stats()).ledger.accepted == 0
 
 
@@ -223,15 +228,16 @@ async def test_a_duplicate_is_waited_for_and_not_counted(url: str) -> None:
         async with work.app.batch() as batch:
             batch.add(work.wait.options(dedup="k").draft(2))
             batch.add(work.double.draft(2))
-        assert [handle.id for handle in batch.handles][0] == held.id
+        assert batch.handles[0].id == held.id
         assert (await batch.refresh()).tally.total == 1
         work.gate.set()
         assert await batch.results(timeout=20) == [1, 4]
         work.gate.clear()
         await work.wait.options(dedup="k").submit(1)
+        batch = work.app.batch()
+        batch.add(work.wait.options(dedup="k", on_duplicate="raise").draft(2))
         with pytest.raises(Duplicate):
-            async with work.app.batch() as batch:
-                batch.add(work.wait.options(dedup="k", on_duplicate="raise").draft(2))
+            await batch.submit()
         work.gate.set()
 
 
