@@ -1,0 +1,80 @@
+"""The rules of batches: what is counted, when one is over, what follows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.core import acts
+from headrace.core.batch import Batch, Call, Tally, calls_of, is_over, is_silent, tally_of, tally_of_new
+from headrace.core.change import Change
+from headrace.core.job import Spec
+from headrace.core.outcome import Completed, Failed
+from headrace.core.status import Reason
+from tests.core.stand import ID, NOW, OOPS, OTHER, RULES, end, running, submitted
+
+GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
+
+
+def of(change: Change | None) -> Tally | None:
+    assert change is not None
+    return tally_of(change)
+
+
+def test_every_change_of_the_end_is_counted_once() -> None:
+    job = running(batch=OTHER)
+    done, failed = end(job, Completed("1")), end(job, GIVES_UP)
+    assert of(done) == Tally(completed=1)
+    assert of(failed) == Tally(failed=1)
+    assert of(end(job, Failed(error=OOPS))) is None
+    assert of(acts.cancel(job, NOW, RULES)) is None, "it is only asked to stop"
+    assert of(acts.cancel(submitted(batch=OTHER), NOW, RULES)) == Tally(cancelled=1)
+    assert of(acts.retry(failed.job, NOW)) == Tally(failed=-1)
+    assert of(acts.discard(done.job, NOW)) == Tally(completed=-1, cancelled=1)
+    assert of(acts.resolve(failed.job, NOW, result_text="1")) == Tally(completed=1, failed=-1)
+    assert of(end(running(), Completed("1"))) is None, "it is in no batch"
+    assert tally_of_new(job) == Tally(total=1)
+
+
+def batch(total: int, completed: int = 0, failed: int = 0, cancelled: int = 0, *, sealed: bool = True) -> Batch:
+    tally = Tally(total, completed, failed, cancelled)
+    return Batch(id=ID, created_at=NOW, touched_at=NOW, sealed=sealed, tally=tally)
+
+
+@pytest.mark.parametrize(
+    ("made", "over"),
+    [
+        (batch(3, 1, 1, 1), True),
+        (batch(3, 1, 1, 1, sealed=False), False),
+        (batch(3, 2), False),
+        (batch(0), True),
+        (batch(0, sealed=False), False),
+    ],
+)
+def test_when_it_is_over(made: Batch, over: bool) -> None:
+    assert is_over(made) is over
+
+
+def test_what_follows() -> None:
+    complete, failure = (Call(id=UUID(int=n), spec=Spec(task="t", created_at=NOW), payload_text="{}") for n in (1, 2))
+    both = {"on_complete": complete, "on_failure": failure}
+    assert calls_of(replace(batch(2, 2), **both)) == [complete]
+    assert calls_of(replace(batch(2, 1, 1), **both)) == [complete, failure]
+    assert calls_of(replace(batch(2, 1, 0, 1), on_failure=failure)) == [failure]
+    assert calls_of(replace(batch(0), **both)) == [complete]
+    assert calls_of(batch(2, 0, 2)) == []
+
+
+def test_when_its_submitter_is_silent() -> None:
+    later = NOW + timedelta(seconds=RULES.batch_silence)
+    assert is_silent(batch(1, sealed=False), later, RULES)
+    assert not is_silent(batch(1, sealed=False), later - timedelta(seconds=1), RULES)
+    assert not is_silent(batch(1), later, RULES)
+
+
+def test_tallies_add_up() -> None:
+    assert Tally(1, 2, 3, 4).plus(Tally(10, 20, 30, 40)) == Tally(11, 22, 33, 44)
+    assert Tally(9, 2, 3, 4).ended == 9

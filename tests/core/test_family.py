@@ -1,0 +1,163 @@
+"""The rules of families: notes, releases, refusals, ids and order."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import pairwise, permutations
+from uuid import UUID
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from headrace.core import acts, family, lifecycle
+from headrace.core.family import Note, child_id, in_order
+from headrace.core.job import Job
+from headrace.core.outcome import Completed, Failed
+from headrace.core.status import ENDED, LIVE, Reason, Status, Verb
+from headrace.errors import ConfigError, TransitionRefused
+from tests.core.stand import NOW, OOPS, OTHER, RULES, given, running, submitted
+
+IDS = [UUID(int=n) for n in range(1, 6)]
+
+
+def waiting(**spec: object) -> Job:
+    return submitted(waits=2, after=(IDS[0], IDS[1]), **spec)
+
+
+@pytest.mark.parametrize("status", sorted(LIVE))
+def test_it_waits_while_a_parent_lives(status: Status) -> None:
+    for when in ("succeeded", "ended"):
+        assert family.release(waiting(after_when=when), [Status.COMPLETED, status], NOW) is None
+
+
+def test_it_is_released_when_all_completed() -> None:
+    for when in ("succeeded", "ended"):
+        change = family.release(waiting(after_when=when), [Status.COMPLETED, Status.COMPLETED], NOW)
+        assert change is not None
+        assert (change.verb, change.job.status, change.job.waits) == (Verb.UNBLOCK, Status.QUEUED, 0)
+
+
+@pytest.mark.parametrize("bad", [Status.FAILED, Status.CANCELLED, None])
+@pytest.mark.parametrize("other", [Status.RUNNING, Status.COMPLETED])
+def test_one_that_did_not_succeed_ends_it_at_once(bad: Status | None, other: Status) -> None:
+    cancelled = family.release(waiting(), [other, bad], NOW)
+    assert cancelled is not None
+    assert (cancelled.job.status, cancelled.job.reason) == (Status.CANCELLED, Reason.PARENT)
+    failed = family.release(waiting(on_parent_failure="fail"), [other, bad], NOW)
+    assert failed is not None
+    assert (failed.job.status, failed.job.reason) == (Status.FAILED, Reason.PARENT)
+    assert failed.job.error is not None
+    # It may be given another go, and waits again.
+    again = acts.retry(failed.job, NOW)
+    assert (again.job.status, again.job.waits) == (Status.WAITING, 2)
+
+
+@pytest.mark.parametrize("end", [*sorted(ENDED), None])
+def test_any_end_will_do_where_that_is_asked(end: Status | None) -> None:
+    change = family.release(waiting(after_when="ended"), [Status.COMPLETED, end], NOW)
+    assert change is not None
+    assert change.job.status is Status.QUEUED
+
+
+def test_only_what_waits_is_released() -> None:
+    assert family.release(submitted(), [Status.COMPLETED], NOW) is None
+    assert family.release(running(), [Status.FAILED], NOW) is None
+
+
+def test_what_is_noted() -> None:
+    job = running()
+    done = lifecycle.finish(job, Completed("1"), NOW, 0.5, RULES)
+    assert family.note_of(done) == (Note.ENDED,)
+    assert family.note_of(lifecycle.finish(job, Failed(error=OOPS), NOW, 0.5, RULES)) == ()
+    asked = acts.cancel(job, NOW, RULES)
+    assert asked is not None
+    assert family.note_of(asked) == (Note.CANCELLED,)
+    never_begun = acts.cancel(submitted(), NOW, RULES)
+    assert never_begun is not None
+    assert family.note_of(never_begun) == (Note.ENDED,)
+    # Discarding what has ended tells nobody anything new.
+    assert family.note_of(acts.discard(done.job, NOW)) == ()
+    waits = family.release(waiting(), [Status.FAILED], NOW)
+    assert waits is not None
+    assert family.note_of(acts.retry(waits.job, NOW)) == (Note.WAITS,)
+    assert family.note_of_new(waiting()) == (Note.WAITS,)
+    assert family.note_of_new(submitted()) == ()
+
+
+def test_a_job_that_was_begun_once_may_have_children() -> None:
+    back = lifecycle.release(running(), NOW).job
+    assert back.status is Status.QUEUED
+    cancelled = acts.cancel(back, NOW, RULES)
+    assert cancelled is not None
+    assert family.note_of(cancelled) == (Note.ENDED, Note.CANCELLED)
+
+
+def test_a_cancelled_parent_ends_its_children() -> None:
+    idle = family.doom(submitted(), NOW, RULES)
+    assert idle is not None
+    assert (idle.job.status, idle.job.reason) == (Status.CANCELLED, Reason.PARENT)
+    asked = family.doom(given(submitted()), NOW, RULES)
+    assert asked is not None
+    assert asked.job.cancel_requested_at == NOW
+    assert family.doom(asked.job, NOW, RULES) is None
+    assert family.doom(idle.job, NOW, RULES) is None
+
+
+def test_who_may_have_children() -> None:
+    for status in [*Status, None]:
+        refused = family.refusal(OTHER, status, False, submitted())
+        assert isinstance(refused, TransitionRefused) == (status is Status.CANCELLED)
+        assert isinstance(family.refusal(OTHER, status, True, submitted()), TransitionRefused)
+
+
+def test_ids_of_children() -> None:
+    parent = UUID("01920000-0000-7000-8000-000000000001")
+    ids = {child_id(parent, call, place) for call in ("a()", "b()") for place in range(3)}
+    assert len(ids) == 6
+    assert child_id(parent, "a()", 1) == child_id(parent, "a()", 1)
+    assert child_id(OTHER, "a()", 1) not in ids
+    for id in ids:
+        assert (id.version, id.variant) == (7, parent.variant)
+        assert str(id)[:13] == str(parent)[:13]
+
+
+def test_parents_come_first_in_any_order() -> None:
+    a, b, c, d, outside = IDS
+    waits = {a: (), b: (a,), c: (a, outside), d: (b, c)}
+    for order in permutations(waits):
+        found = in_order({id: waits[id] for id in order})
+        assert sorted(found) == sorted(waits)
+        for id in found:
+            assert all(found.index(one) < found.index(id) for one in waits[id] if one in waits)
+    assert in_order(dict.fromkeys(IDS, ())) == IDS
+
+
+@pytest.mark.parametrize("circle", [1, 2, 5])
+def test_circles_are_refused(circle: int) -> None:
+    ids = IDS[:circle]
+    with pytest.raises(ConfigError, match="circle") as caught:
+        in_order({id: (ids[n - 1],) for n, id in enumerate(ids)})
+    assert all(str(id) in str(caught.value) for id in ids)
+
+
+def test_long_chains_are_no_matter_of_depth() -> None:
+    ids = [UUID(int=n) for n in range(1, 20_000)]
+    waits = {id: (before,) for before, id in pairwise(ids)} | {ids[0]: ()}
+    assert in_order(waits) == ids
+
+
+@hypothesis.given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25))
+def test_an_order_is_found_if_there_is_one(edges: list[tuple[int, int]]) -> None:
+    ids = [UUID(int=n + 1) for n in range(10)]
+    down = {ids[n]: tuple(dict.fromkeys(ids[b] for a, b in edges if a == n and b < n)) for n in range(10)}
+    found = in_order(down)
+    assert all(found.index(one) < found.index(id) for id, before in down.items() for one in before)
+
+
+def test_a_job_released_early_keeps_its_time() -> None:
+    later = NOW + timedelta(hours=1)
+    job = lifecycle.submit(OTHER, waiting().spec, "{}", NOW, available_at=later, waits=2)
+    change = family.release(job, [Status.COMPLETED], NOW)
+    assert change is not None
+    assert (change.job.status, change.job.available_at) == (Status.SCHEDULED, later)
