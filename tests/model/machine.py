@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
+from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.job import History, Job, Spec
@@ -45,6 +46,11 @@ _PLACE = st.fixed_dictionaries(
         "last": st.sampled_from([None, None, None, 5]),
         "waits": st.sampled_from([0, 0, 0, 0, 1]),
         "pending": st.sampled_from([False, False, False, False, True]),
+        "parent": st.sampled_from([None, None, 0, 1, 2]),
+        "after": st.sampled_from([(), (), (), (0,), (0, 1), (1, 3)]),
+        "after_when": st.sampled_from(["succeeded", "ended"]),
+        "on_parent_failure": st.sampled_from(["cancel", "fail"]),
+        "batch": st.sampled_from([None, None, 0, 1]),
     }
 )
 _CHANCE = st.sampled_from([0.0, 0.25, 0.75])
@@ -71,6 +77,8 @@ class Machine(RuleBasedStateMachine):
         self.touched: set[UUID] = set()
         self.freed: set[UUID] = set()
         self.requests = 0
+        self.root = self.sides.dice.new_id(self.now)
+        self.batches = [self.sides.dice.new_id(self.now) for _ in range(2)]
 
     def teardown(self) -> None:
         try:
@@ -85,20 +93,24 @@ class Machine(RuleBasedStateMachine):
     def it_begins(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
         self.a_worker_comes()
         self.a_worker_comes()
+        for id in self.batches:
+            batch = Batch(id=id, created_at=self.now, touched_at=self.now)
+            self.sides.agree(lambda side, batch=batch: side.engine.insert([], self.now, batch))  # type: ignore[misc]
         self.insert(drafts)
 
     @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=1, max_size=4))
     def insert(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
-        made = []
+        made: list[Job] = []
         for spec, place in drafts:
+            kin = self._kin(place, made)
             job = submit(
                 self.sides.dice.new_id(self.now),
-                Spec(created_at=self.now, **spec),
+                Spec(created_at=self.now, **spec, **kin),
                 '{"n":1}',
                 self.now,
                 available_at=self.now + timedelta(seconds=place["delay"]),
                 not_after=None if place["last"] is None else self.now + timedelta(seconds=place["last"]),
-                waits=place["waits"],
+                waits=len(kin["after"]) or place["waits"],
                 pending=place["pending"],
             )
             made.append(job)
@@ -107,6 +119,51 @@ class Machine(RuleBasedStateMachine):
             if isinstance(answer, Inserted):
                 self.jobs.append(job.id)
                 self.drafts[job.id] = job
+
+    def _kin(self, place: dict[str, Any], made: list[Job]) -> dict[str, Any]:
+        """What a new job is to others: of those in the store, or of those that come with it."""
+        young = [*self.jobs[-4:], *(job.id for job in made)]
+        after = dict.fromkeys(young[-1 - n] for n in place["after"] if n < len(young))
+        parent = None if place["parent"] is None or place["parent"] >= len(young) else young[-1 - place["parent"]]
+        return {
+            "after": tuple(after),
+            "after_when": place["after_when"],
+            "on_parent_failure": place["on_parent_failure"],
+            "parent": parent,
+            "root": None if parent is None else self.root,
+            "batch": None if place["batch"] is None else self.batches[place["batch"]],
+        }
+
+    @rule()
+    def tell(self) -> None:
+        async def tell(side: Side) -> tuple[list[Change], list[UUID]]:
+            changes, over = list[Change](), set[UUID]()
+            while True:
+                told = await side.engine.tell(self.now)
+                changes += told.changes
+                over |= {batch.id for batch in told.over}
+                if not told.more:
+                    return sorted(changes, key=lambda one: (one.job.id, one.job.rev)), sorted(over)
+
+        changes, over = self.sides.agree(tell)
+        self.touched.update(change.job.id for change in changes)
+        if over:
+            self.sides.agree(lambda side: side.engine.settle(over[0]))
+
+    @rule(which=st.integers(0, 1))
+    def seal(self, which: int) -> None:
+        self.sides.agree(lambda side: side.engine.seal(self.batches[which], self.now))
+
+    def _check_batches(self) -> None:
+        found: list[Batch | None] = self.sides.agree(lambda side: side.engine.batches(self.batches))
+        for batch in found:
+            if batch is None:
+                continue
+            members = [job for job in self.before.values() if job.batch == batch.id]
+            gone = batch.tally.total - len(members)
+            ended = sum(job.ended for job in members)
+            assert 0 <= gone <= self.gone, "every job is counted once"
+            assert batch.tally.ended == ended + gone, "and so is every end"
 
     @precondition(lambda self: self.jobs)
     @rule(which=_WHICH)
@@ -319,6 +376,7 @@ class Machine(RuleBasedStateMachine):
         assert self.gone + len(self.jobs) == len(self.drafts), "nothing accepted is lost"
         self._check_jobs(here)
         self.before, self.freed = here, set()
+        self._check_batches()
         ledger = self.sides.agree(lambda side: side.engine.ledger())
         ended = sum(job.ended for job in here.values())
         assert (ledger.accepted, ledger.pruned) == (len(self.drafts), self.gone)
@@ -352,9 +410,11 @@ class Machine(RuleBasedStateMachine):
             assert len(epochs) == len(set(epochs)), "at most one finish per epoch"
         self.touched.clear()
 
-    @rule(status=st.sampled_from(sorted(Status)), task=st.sampled_from([None, *TASKS]))
-    def ask_around(self, status: Status, task: str | None) -> None:
-        wish = Filter(status=frozenset({status}), task=task)
+    @rule(status=st.sampled_from(sorted(Status)), task=st.sampled_from([None, *TASKS]), whose=st.integers(0, 6))
+    def ask_around(self, status: Status, task: str | None, whose: int) -> None:
+        parent = self.jobs[-whose] if 0 < whose <= len(self.jobs) else None
+        batch = self.batches[0] if whose == 5 else None
+        wish = Filter(status=frozenset({status}), task=task, parent=parent, batch=batch)
         self.sides.agree(lambda side: side.engine.find(wish, self.now, 1000))
         self.sides.agree(lambda side: side.engine.count(self.now), sort=lambda count: (count.queue, count.status))
         self.sides.agree(lambda side: side.engine.workers())

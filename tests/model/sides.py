@@ -41,6 +41,8 @@ def plain(value: Any) -> Any:
         return type(value).__name__, fields
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
+    if isinstance(value, Exception):
+        return type(value).__name__, str(value)
     return value
 
 
