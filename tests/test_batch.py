@@ -181,7 +181,7 @@ async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
         lanes = work.app.session.lanes
         whole = lanes.insert_many
 
-        async def dies(*args: Any) -> Any:
+        async def dies(jobs: Any) -> Any:
             raise ConnectionResetError
 
         lanes.insert_many = dies  # type: ignore[method-assign]

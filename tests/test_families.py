@@ -109,11 +109,11 @@ async def test_cycles_among_drafts_are_refused_and_nothing_is_stored(url: str) -
     shop = Resizing(url)
     async with shop.app:
         a, b = shop.resize.draft("a"), shop.resize.draft("b")
-        one = Draft(shop.app, a.id, "montage", "{}", {"after": (b.id,)})
-        two = Draft(shop.app, b.id, "montage", "{}", {"after": (a.id,)})
+        one: Draft[Any] = Draft(shop.app, a.id, "montage", "{}", {"after": (b.id,)})
+        two: Draft[Any] = Draft(shop.app, b.id, "montage", "{}", {"after": (a.id,)})
         with pytest.raises(ConfigError, match="circle"):
             await shop.app.submit_many([one, two])
-        itself = Draft(shop.app, a.id, "montage", "{}", {"after": (a.id,)})
+        itself: Draft[Any] = Draft(shop.app, a.id, "montage", "{}", {"after": (a.id,)})
         with pytest.raises(ConfigError, match="circle"):
             await shop.app.submit_many([itself])
         assert (await shop.app.stats()).ledger.accepted == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from string import Formatter
-from typing import Any, Literal, TypedDict, get_args
+from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
 from headrace.core.codec import Misfit, Parameter, RecordCodec
@@ -20,6 +20,7 @@ from headrace.worker.middleware import Middleware
 
 __all__ = [
     "TEMPLATES",
+    "HasId",
     "JobOptions",
     "TaskOptions",
     "check_options",
@@ -27,6 +28,15 @@ __all__ = [
     "fill_templates",
     "merged",
 ]
+
+
+class HasId(Protocol):
+    """A draft, a handle or a record of a job."""
+
+    @property
+    def id(self) -> UUID:
+        """The job's id."""
+        ...
 
 
 class JobOptions(TypedDict, total=False):
@@ -61,7 +71,7 @@ class JobOptions(TypedDict, total=False):
     concurrency_key: str | None
     """Jobs of a task with the same key take turns with those of others, and at most ``max_per_key`` of them are held at
     once. As an option of the task, a template of its parameters."""
-    after: Sequence[Any]
+    after: Sequence[HasId | UUID | str]
     """Jobs to wait for: drafts, handles or ids, at most 1,000. Drafts are submitted before it, or together with it."""
     after_when: AfterWhen
     """``succeeded`` (default): it runs when all of them completed. ``ended``: when all have ended, however they did."""

@@ -10,6 +10,7 @@ from typing import Any, assert_type
 from uuid import UUID
 
 from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Stream, Tasks
+from headrace.batch import BatchHandle
 from headrace.core.entry import LogLine
 from headrace.core.query import Page
 from headrace.handle import StreamHandle
@@ -307,3 +308,25 @@ async def bulk_tasks_take_one_item() -> None:
     assert_type(await measure.run("a"), float)
     assert_type(await index.options(priority=3).run(Options()), int)
     assert_type(await measure(["a", "b"]), Sequence[float | Exception])
+
+
+# Families.
+
+
+@app.task
+async def montage(ctx: Context) -> None:
+    assert_type(await ctx.results(crop), list[bytes])
+    assert_type(await ctx.results(add), list[int])
+
+
+async def jobs_wait_for_others(handle: JobHandle[int], job: Job) -> None:
+    first = add.draft(1, 2)
+    assert_type(montage.options(after=[first, handle, job, job.id, "id"], after_when="ended").draft(), Draft[None])
+    async with app.batch(on_complete=montage.draft(), on_failure=montage.draft()) as batch:
+        assert_type(batch.add(first), Draft[int])
+    assert_type(batch, BatchHandle)
+    assert_type(await batch.results(timeout=timedelta(seconds=5)), list[Any])
+    assert_type((await batch.refresh()).tally.completed, int)
+    async for one in batch.as_completed():
+        assert_type(one, JobHandle[Any])
+    assert_type(await batch.cancel(by="me"), int)

@@ -107,3 +107,13 @@ async def bulk_tasks_are_checked() -> None:
     number: int = await index.run(1)  # type: ignore[assignment]
     await index(number)  # type: ignore[arg-type]
     app.bulk()(bare)  # type: ignore[arg-type]
+
+
+async def families_are_checked(ctx: Context) -> None:
+    add.options(after=[add])  # type: ignore[list-item]
+    add.options(after=5)  # type: ignore[arg-type]
+    add.options(after_when="later")  # type: ignore[arg-type]
+    add.options(on_parent_failure="retry")  # type: ignore[arg-type]
+    texts: list[str] = await ctx.results(add)  # type: ignore[arg-type]
+    app.batch().add(texts)  # type: ignore[arg-type]
+    app.batch(on_complete=add)  # type: ignore[arg-type]

@@ -22,8 +22,8 @@ __all__ = ["Teller"]
 
 _log = logging.getLogger("headrace.teller")
 
-_GAP = 0.02
-"""Seconds between two rounds: what many finishes ask for is told together."""
+_GAP, _LONGEST_GAP = 0.02, 0.2
+"""Seconds between two rounds: what many finishes ask for is told together; the longer, the less there is to tell."""
 
 
 class Teller:
@@ -50,22 +50,24 @@ class Teller:
             self._task = asyncio.create_task(self._run(), name="headrace-teller")
 
     async def _run(self) -> None:
+        gap = _GAP
         try:
             while self._asked and not self._closed:
                 self._asked = False
-                await self.try_now()
-                await self._host.sleep(_GAP)
+                gap = _GAP if await self.try_now() else min(gap * 2, _LONGEST_GAP)
+                await self._host.sleep(gap)
         finally:
             self._task = None
 
-    async def try_now(self) -> None:
+    async def try_now(self) -> int:
         """Tell everything there is to tell; what cannot be told now is in the store, and the sweeper tells it."""
         try:
-            await self.tell()
+            return await self.tell()
         except NotOpen:
             pass  # the session is being closed
         except Unavailable as error:
             _log.info("what follows from changes is told later: %s", error)
+        return 0
 
     async def tell(self) -> int:
         """Tell everything there is to tell; how many jobs were changed.
