@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from itertools import pairwise, permutations
+from typing import Any
 from uuid import UUID
 
 import hypothesis
@@ -21,7 +22,7 @@ from tests.core.stand import NOW, OOPS, OTHER, RULES, given, running, submitted
 IDS = [UUID(int=n) for n in range(1, 6)]
 
 
-def waiting(**spec: object) -> Job:
+def waiting(**spec: Any) -> Job:
     return submitted(waits=2, after=(IDS[0], IDS[1]), **spec)
 
 

@@ -8,7 +8,7 @@ and, should nobody be left to do so, by the sweeper. Working a note off twice ch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
 from uuid import UUID
@@ -113,7 +113,7 @@ def child_id(parent: UUID, call: str, place: int) -> UUID:
     return UUID(int=number & ~(0b11 << 62) | 0b10 << 62)
 
 
-def in_order(after: dict[UUID, tuple[UUID, ...]]) -> list[UUID]:
+def in_order(after: Mapping[UUID, tuple[UUID, ...]]) -> list[UUID]:
     """New jobs, given whom each waits for, so that none is before one it waits for; otherwise as they were.
 
     :raises ConfigError: some wait for each other in a circle
