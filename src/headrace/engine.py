@@ -47,6 +47,7 @@ from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
 from headrace.core.rules import Rules
+from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import Status
 from headrace.steps import Enlisted, Steps
 
@@ -169,6 +170,18 @@ class Engine(Protocol):
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
+        ...
+
+    async def standing(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+        """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
+
+        Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
+        expired; whether they have concurrency keys makes no difference. Counted among those done are jobs that ended
+        as in ``core.standing.BY_WORK``. No more than ``most`` jobs are looked at for each of: jobs before it, jobs that
+        are due but not promoted (the longest due first), ended jobs of any queue (the last first). If that is not
+        enough, ``more`` says so, ``ahead`` is no more than ``most``, and ``since`` is the end of the last one looked at,
+        which is not counted itself.
+        """
         ...
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
