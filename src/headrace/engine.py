@@ -176,11 +176,11 @@ class Engine(Protocol):
         """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
 
         Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
-        expired; whether they have concurrency keys makes no difference. Counted among those done are jobs that ended
-        as in ``core.standing.BY_WORK``. No more than ``most`` jobs are looked at for each of: jobs before it, jobs that
-        are due but not promoted (the longest due first), ended jobs of any queue (the last first). If that is not
-        enough, ``more`` says so, ``ahead`` is no more than ``most``, and ``since`` is the end of the last one looked at,
-        which is not counted itself.
+        expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
+        ``core.standing.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that are due
+        but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last first):
+        then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of the first
+        job that is not counted.
         """
         ...
 

@@ -139,6 +139,13 @@ class Standings(Part):
         assert found.ahead <= 5
         assert (await lab.engine.standing(job, lab.now, 60.0, 10)).ahead == 9
 
+    async def test_nor_keys(self, lab: Lab) -> None:
+        *_, job = await lab.put_all(*(lab.job(concurrency_key=f"k{n}") for n in range(10)))
+        found = await lab.engine.standing(job, lab.now, 60.0, 5)
+        assert found.more
+        assert found.ahead <= 5
+        assert (await lab.engine.standing(job, lab.now, 60.0, 10)).ahead == 9
+
     async def test_nor_of_those_that_ended(self, lab: Lab) -> None:
         job = await lab.put("asked", queue="mine")
         ends: list[datetime] = []

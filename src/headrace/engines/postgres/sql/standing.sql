@@ -15,9 +15,10 @@ keys (line, key) AS (
     ORDER BY turn_key LIMIT 1
   ) k
 ),
+turns AS MATERIALIZED (SELECT line, key FROM keys LIMIT $6::bigint + 1),
 due AS MATERIALIZED (
   SELECT seq, line, rank, available_at, turn_key, act_by
-  FROM {schema}.jobs WHERE stage = 1 AND available_at <= $5 ORDER BY available_at LIMIT $6::integer + 1
+  FROM {schema}.jobs WHERE stage = 1 AND available_at <= $5 ORDER BY available_at LIMIT $6 + 1
 ),
 before AS MATERIALIZED (
   SELECT turn_key, act_by FROM (
@@ -32,7 +33,7 @@ before AS MATERIALIZED (
     WHERE line = ANY (ARRAY(SELECT line FROM mine)) AND (rank, available_at, seq) < ($2::smallint, $3::bigint, $4::bigint)
     UNION ALL
     SELECT k.key, j.act_by
-    FROM keys k CROSS JOIN LATERAL (
+    FROM turns k CROSS JOIN LATERAL (
       SELECT act_by FROM {schema}.jobs
       WHERE stage = -1 AND line = k.line AND turn_key = k.key
         AND (rank, arrived_at, seq) < ($2::smallint, $3::bigint, $4::bigint)
@@ -55,7 +56,9 @@ recent AS MATERIALIZED (
 span AS MATERIALIZED (
   SELECT CASE WHEN count(*) > $6 THEN min(finished_at) ELSE $8::bigint END AS since FROM recent
 )
-SELECT a.ahead, a.keyed, (SELECT count(*) > $6 FROM before) OR (SELECT count(*) > $6 FROM due), d.ended, s.since, d.first
+SELECT a.ahead, a.keyed,
+  (SELECT count(*) > $6 FROM before) OR (SELECT count(*) > $6 FROM due) OR (SELECT count(*) > $6 FROM turns),
+  d.ended, s.since, d.first
 FROM (SELECT count(*) AS ahead, count(turn_key) AS keyed FROM ahead) a
 CROSS JOIN span s
 CROSS JOIN LATERAL (

@@ -3,11 +3,16 @@
 -- line: ?2 rank, ?3 arrival, ?4 order number; ?5 the moment, ?6 how many are looked at, ?7 and ?8 statuses, ?9 from when
 -- on.
 WITH RECURSIVE keys (line, key) AS (
-  -- From key to key by the index: what stands behind a key's first job costs nothing.
-  SELECT l.id, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = l.id) FROM lines l WHERE l.queue = ?1
+  -- From the first job of a key to that of the next, by the index: what stands behind it costs nothing.
+  SELECT l.id, j.turn_key
+  FROM lines l CROSS JOIN jobs j
+    ON j.seq = (SELECT seq FROM jobs WHERE stage = -1 AND line = l.id ORDER BY turn_key LIMIT 1)
+  WHERE l.queue = ?1
   UNION ALL
-  SELECT k.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
-  FROM keys k WHERE k.key IS NOT NULL
+  SELECT k.line, j.turn_key
+  FROM keys k CROSS JOIN jobs j ON j.seq = (
+    SELECT seq FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key ORDER BY turn_key LIMIT 1)
+  LIMIT ?6 + 1
 ),
 due AS MATERIALIZED (
   SELECT seq, line, rank, available_at, turn_key, act_by
@@ -51,5 +56,5 @@ done AS MATERIALIZED (
 )
 SELECT
   (SELECT count(*) FROM ahead), (SELECT count(turn_key) FROM ahead),
-  (SELECT count(*) > ?6 FROM before) OR (SELECT count(*) > ?6 FROM due),
+  (SELECT count(*) > ?6 FROM before) OR (SELECT count(*) > ?6 FROM due) OR (SELECT count(*) > ?6 FROM keys),
   (SELECT count(*) FROM done), (SELECT since FROM span), (SELECT min(assigned_at) FROM done)
