@@ -12,7 +12,7 @@ from headrace.core.limit import Usage
 from headrace.core.match import mismatch
 from headrace.core.rate import next_permit, permits
 from headrace.core.rule import Group, Limits
-from headrace.core.standing import Standing, estimate, pace
+from headrace.core.standing import Standing, estimate, pace, starts_at_once
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
@@ -45,9 +45,10 @@ def in_line(
         return
     takers = [row for row in able if _obstacle(job, row) is None]
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
-    yield from _takers(len(takers), free, bool(held_back), standing)
-    if standing is not None and not held_back and standing.ahead >= free:
-        yield _start(standing, now, free)
+    soon = not held_back and (standing is None or starts_at_once(standing, free))
+    yield from _takers(len(takers), free, soon, bool(held_back))
+    if standing is not None and not soon and not held_back:
+        yield from _start(standing, now, free)
     if job.unstarted_losses:
         text = f"It was lost {many(job.unstarted_losses, 'time')} before its start, so it is given to free slots only."
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
@@ -83,45 +84,41 @@ def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Seq
 def _position(job: Job, standing: Standing) -> Fact:
     """Its place in the queue."""
     ahead = standing.ahead
+    before = f"{many(ahead, 'job')} {'is' if ahead == 1 else 'are'} before it"
     by_turns = job.concurrency_key is not None or standing.keyed > 0
-    data = {"position": ahead + 1, "ahead": ahead, "at_least": standing.more, "approximate": by_turns}
     if standing.more:
-        text = f"At least {many(ahead, 'job')} of its queue {'is' if ahead == 1 else 'are'} before it"
-    elif ahead:
-        text = f"It is number {ahead + 1:,} in its queue: {many(ahead, 'job')} {'is' if ahead == 1 else 'are'} before it"
+        text = f"At least {before}" if ahead else "How many jobs are before it is not known, there are too many"
     else:
-        text = "It is the first in its queue"
-    return Fact("position", f"{text}, more or less, since concurrency keys take turns." if by_turns else f"{text}.", data)
+        text = f"It is number {ahead + 1:,} in its queue: {before}" if ahead else "It is the first in its queue"
+    turns = ", more or less, since concurrency keys take turns" if by_turns else ""
+    data = {"position": ahead + 1, "ahead": ahead, "at_least": standing.more, "approximate": by_turns}
+    return Fact("position", f"{text}{turns}.", data)
 
 
-def _takers(takers: int, free: int, held_back: bool, standing: Standing | None) -> Iterator[Fact]:
+def _takers(takers: int, free: int, soon: bool, held_back: bool) -> Iterator[Fact]:
     """Who might take it."""
     who = many(takers, "live worker")
+    text, data = f"{who} may take it, with {many(free, 'free slot')}", {"workers": takers, "free": free}
     if not free:
         yield Fact("workers_busy", f"{who} may take it, and all their slots are busy.", {"workers": takers})
+    elif soon:
+        yield Fact("ready", f"{text}: it is about to run.", data)
     elif not held_back:
-        soon = standing is None or standing.ahead < free
-        text = f"{who} may take it, with {many(free, 'free slot')}"
-        data = {"workers": takers, "free": free}
-        yield Fact("ready", f"{text}: it is about to run.", data) if soon else Fact("workers_free", f"{text}.", data)
+        yield Fact("workers_free", f"{text}.", data)
 
 
-def _start(standing: Standing, now: datetime, free: int) -> Fact:
+def _start(standing: Standing, now: datetime, free: int) -> Iterator[Fact]:
     """When it may start."""
-    seconds, speed = estimate(standing, now, free), pace(standing, now)
-    if seconds is None or speed is None:
+    speed, seconds = pace(standing, now), estimate(standing, now, free)
+    if speed is None:
         window = (now - standing.since).total_seconds()
         text = f"No job of its queue was done in the last {roughly(window)}, so there is no telling when it starts."
-        return Fact("no_estimate", text, {"window": window})
-    least = "not before" if standing.more else "about"
-    text = f"It may start {least} {roughly(seconds)} from now, at {per_time(speed)}."
-    data = {
-        "seconds": seconds,
-        "at": now + timedelta(seconds=seconds),
-        "at_least": standing.more,
-        "jobs_per_second": speed,
-    }
-    return Fact("estimate", text, data)
+        yield Fact("no_estimate", text, {"window": window})
+    elif seconds is not None:
+        words = f"{'not before' if standing.more else 'about'} {roughly(seconds)} from now, at {per_time(speed)}"
+        at = now + timedelta(seconds=seconds)
+        data = {"seconds": seconds, "at": at, "at_least": standing.more, "jobs_per_second": speed}
+        yield Fact("estimate", f"It may start {words}.", data)
 
 
 def _obstacle(job: Job, row: WorkerRow) -> tuple[int, str] | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.status import Status
 
-__all__ = ["BY_WORK", "MOST", "WINDOW", "Standing", "estimate", "pace"]
+__all__ = ["BY_WORK", "MOST", "WINDOW", "Standing", "estimate", "pace", "starts_at_once"]
 
 WINDOW = 300.0
 """Seconds over which the pace of a queue is taken."""
@@ -52,10 +52,19 @@ def pace(standing: Standing, now: datetime) -> float | None:
     return standing.ended / max((now - since).total_seconds(), _LEAST)
 
 
+def starts_at_once(standing: Standing, free: int) -> bool:
+    """Whether so many free slots are enough for it and those before it."""
+    return standing.ahead < free and not standing.more
+
+
 def estimate(standing: Standing, now: datetime, free: int) -> float | None:
-    """In how many seconds it may start, with so many slots free now; None if there is no pace to tell it by."""
-    before = standing.ahead + 1 - free
-    if before <= 0 and not standing.more:
+    """In how many seconds it may start, with so many slots free now; None if there is nothing to tell it by.
+
+    If there are more jobs before it than were counted, it is not before that.
+    """
+    if starts_at_once(standing, free):
         return 0.0
     speed = pace(standing, now)
-    return None if speed is None else max(0, before) / speed
+    if speed is None or standing.ahead < free:
+        return None
+    return (standing.ahead + 1 - free) / speed
