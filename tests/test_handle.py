@@ -3,12 +3,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from headrace import App, JobCancelled, JobFailed, ResultTimeout, Retry, Status
+from headrace.core.job import Spec
+from headrace.core.lifecycle import submit
 from headrace.errors import InvalidResult, JobNotFound, TransitionRefused
 from tests.support.apps import ENGINES, Sums, busy_worker, url_of
 
@@ -101,6 +104,18 @@ async def test_explaining_tells_the_place_in_line_and_the_estimated_start(sums: 
     estimate = explained.facts[-1].data
     assert estimate["seconds"] * estimate["jobs_per_second"] == pytest.approx(2)
     assert "It may start about" in explained
+
+
+async def test_explaining_names_whom_a_job_waits_for(sums: Sums) -> None:
+    parents = [await sums.add.submit(1), await sums.add.submit(2)]
+    now, engine = datetime.now(UTC), sums.app.session.engine
+    spec = Spec(task="add", created_at=now, after=tuple(one.id for one in parents))
+    waiting = submit(uuid4(), spec, "{}", now, waits=2)
+    await engine.insert([waiting], now)
+    explained = await sums.app.explain(waiting.id)
+    assert explained.codes == ("waiting",)
+    assert [one["id"] for one in explained.facts[0].data["waits_for"]] == [one.id for one in parents]
+    assert f"It waits for 2 of 2 jobs: add {parents[0].id} (queued), add {parents[1].id} (queued)" in explained
 
 
 async def test_an_id_that_is_nobodys_is_not_found(sums: Sums) -> None:

@@ -24,6 +24,7 @@ from headrace.core.query import Filter, Page, as_seen, seen_status
 from headrace.core.rule import Group, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import HELD, Status
+from headrace.core.waiting import relatives
 from headrace.draft import Draft
 from headrace.engine import Duplicated
 from headrace.errors import (
@@ -231,6 +232,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
         usage=usage,
         holders=holders,
         standing=await engine.standing(job, now) if seen_status(job, now) is Status.QUEUED else None,
+        parents=[one for one in await engine.get(relatives(job)) if one is not None],
         rules=engine.rules,
     )
 

@@ -32,9 +32,7 @@ def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Standi
     """The answer if every job is looked at."""
     place, since = order(as_seen(job, now), 0), now - timedelta(seconds=window)
     seen = [as_seen(one, now) for one in jobs if one.queue == job.queue]
-    ahead = [
-        one for one in seen if one.status is Status.QUEUED and order(one, 0) < place and not expired(one, now)
-    ]
+    ahead = [one for one in seen if one.status is Status.QUEUED and order(one, 0) < place and not expired(one, now)]
     done = [
         one.assigned_at
         for one in seen

@@ -17,6 +17,7 @@ from headrace.core.rule import Limits
 from headrace.core.rules import Rules
 from headrace.core.standing import Standing
 from headrace.core.status import Outcome, Reason, Status
+from headrace.core.waiting import blame, waiting
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
@@ -32,7 +33,7 @@ _REASONS = {
     Reason.UNDELIVERABLE: "it was lost again and again before it could start",
     Reason.NO_HANDLER: "the worker had no handler for it",
     Reason.INVALID_RESULT: "its result cannot be stored",
-    Reason.PARENT: "a job it waited for did not end as asked",
+    Reason.PARENT: "a job that it depends on did not end as asked",
     Reason.USER: "that was asked for",
     Reason.EXPIRED: "it was not started before its last moment",
     Reason.DISCARDED: "it was put away by hand",
@@ -49,24 +50,27 @@ def explain(
     usage: Usage | None = None,
     holders: Sequence[Job] = (),
     standing: Standing | None = None,
+    parents: Sequence[Job] = (),
     rules: Rules | None = None,
 ) -> Explanation:
     """Say why the job stands where it does.
 
     ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``standing``: its place in
-    its queue, if known.
+    its queue, if known. ``parents``: of its ``relatives``, those that are still here.
     """
-    limits = limits or Limits()
+    limits, known = limits or Limits(), {one.id: one for one in parents}
     seen = as_seen(job, now)
     facts = [*_origin(job)]
     if seen.ended:
-        facts += _end(seen)
+        facts += [*_end(seen), *blame(seen, known, now), *_remedy(seen)]
     elif seen.held:
         facts += _held(seen, now, workers, rules or Rules())
     elif seen.status is Status.QUEUED:
         facts += _queued(seen, now)
         if not expired(seen, now):
             facts += in_line(seen, now, workers, limits, usage or Usage(), holders, standing)
+    elif seen.status is Status.WAITING:
+        facts += [*waiting(seen, known, now), *_expiry(seen, now)]
     else:
         facts += _deferred(seen, now)
     facts += _past(seen, history)
@@ -93,6 +97,9 @@ def _end(job: Job) -> Iterator[Fact]:
     yield Fact(str(job.status), f"It {verb}{when}{why}.", {"reason": job.reason, "at": job.finished_at})
     if job.error is not None and job.status is not Status.COMPLETED:
         yield _error(job.error)
+
+
+def _remedy(job: Job) -> Iterator[Fact]:
     if job.status is Status.FAILED:
         yield Fact("remedy", "Retry it to give it a new budget, or rerun it as a new job.")
 
@@ -118,9 +125,7 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules) -
     elif row is not None:
         silent = (now - row.beat_at).total_seconds()
         if silent > 2 * rules.beat:
-            yield Fact(
-                "worker_silent", f"That worker was last heard of {ago(now - row.beat_at)}.", {"seconds": silent}
-            )
+            yield Fact("worker_silent", f"That worker was last heard of {ago(now - row.beat_at)}.", {"seconds": silent})
         if row.beat.state == "blocked":
             yield Fact("worker_blocked", "That worker's event loop is blocked.")
     if job.progress is not None:
@@ -133,9 +138,7 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules) -
         yield Fact("cancel_requested", text, {"at": job.cancel_requested_at})
     if job.timeout_at is not None:
         late = job.timeout_at <= now
-        text = (
-            f"Its time ran out at {clock(job.timeout_at)}" if late else f"It must be done by {clock(job.timeout_at)}"
-        )
+        text = f"Its time ran out at {clock(job.timeout_at)}" if late else f"It must be done by {clock(job.timeout_at)}"
         yield Fact(
             "timed_out" if late else "deadline", f"{text} ({span(job.timeout_at, now)}).", {"at": job.timeout_at}
         )
@@ -146,8 +149,6 @@ def _deferred(job: Job, now: datetime) -> Iterator[Fact]:
     match job.status:
         case Status.PENDING:
             yield Fact("pending", "It was accepted and waits to be checked.")
-        case Status.WAITING:
-            yield Fact("waiting", f"It waits for {many(job.waits, 'other job')} to end.", {"jobs": job.waits})
         case Status.RETRYING:
             failed = f" after {told(job.error)}" if job.error else ""
             text = f"It is tried again at {due}{failed}: {job.charged} of {job.max_attempts} attempts are used up."

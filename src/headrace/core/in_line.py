@@ -1,4 +1,4 @@
-"""Why a queued job is not running: what holds it back, who might take it, how many go before it and when it may start."""
+"""Why a queued job is not running: what holds it back, who might take it, how many go before it, when it may start."""
 
 from __future__ import annotations
 
