@@ -52,7 +52,8 @@ def blame(job: Job, parents: Mapping[UUID, Job], now: datetime) -> Iterator[Fact
         text = f"It waited for {_named(bad, parents, now)}, which did not succeed."
         yield Fact("parent", text, {"parents": _data(bad, parents, now)})
     elif submitter is not None and (submitter.status is Status.CANCELLED or submitter.cancel_requested_at is not None):
-        text = f"The job that submitted it, {_name(submitter.id, parents, now)}, was cancelled, and its children with it."
+        who = _name(submitter.id, parents, now)
+        text = f"The job that submitted it, {who}, was cancelled, and its children with it."
         yield Fact("parent", text, {"parents": _data([submitter.id], parents, now)})
 
 
