@@ -3,15 +3,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from headrace import App, JobCancelled, JobFailed, ResultTimeout, Retry, Status
-from headrace.core.job import Spec
-from headrace.core.lifecycle import submit
 from headrace.errors import InvalidResult, JobNotFound, TransitionRefused
 from tests.support.apps import ENGINES, Sums, busy_worker, url_of
 
@@ -108,14 +105,22 @@ async def test_explaining_tells_the_place_in_line_and_the_estimated_start(sums: 
 
 async def test_explaining_names_whom_a_job_waits_for(sums: Sums) -> None:
     parents = [await sums.add.submit(1), await sums.add.submit(2)]
-    now, engine = datetime.now(UTC), sums.app.session.engine
-    spec = Spec(task="add", created_at=now, after=tuple(one.id for one in parents))
-    waiting = submit(uuid4(), spec, "{}", now, waits=2)
-    await engine.insert([waiting], now)
-    explained = await sums.app.explain(waiting.id)
+    waiting = await sums.add.options(after=parents).submit(3)
+    explained = await waiting.explain()
     assert explained.codes == ("waiting",)
     assert [one["id"] for one in explained.facts[0].data["waits_for"]] == [one.id for one in parents]
     assert f"It waits for 2 of 2 jobs: add {parents[0].id} (queued), add {parents[1].id} (queued)" in explained
+
+
+async def test_explaining_names_whose_end_became_its_own(sums: Sums) -> None:
+    bad = await sums.fail.options(retry=Retry(0)).submit("broken")
+    after = await sums.add.options(after=[bad]).submit(1)
+    async with sums.app.worker():
+        with pytest.raises(JobCancelled):
+            await after.result(timeout=10)
+    explained = await after.explain()
+    assert explained.codes == ("cancelled", "parent")
+    assert f"It waited for fail {bad.id} (failed), which did not succeed." in explained
 
 
 async def test_an_id_that_is_nobodys_is_not_found(sums: Sums) -> None:

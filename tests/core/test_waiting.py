@@ -104,6 +104,9 @@ def test_a_child_of_a_cancelled_job_names_its_parent() -> None:
         found = told(change.job, parents=[submitter])
         assert found.codes == ("cancelled", "parent")
         assert f"The job that submitted it, resize {A} ({submitter.status}), was cancelled" in found
+    sibling = replace(change.job, spec=replace(child.spec, after=(B,)))
+    both = told(sibling, parents=[parent(A, Status.CANCELLED), parent(B, Status.CANCELLED)])
+    assert f"The job that submitted it, resize {A} (cancelled), was cancelled" in both
     assert told(change.job).codes == ("cancelled",), "nobody is blamed who is not known"
 
 

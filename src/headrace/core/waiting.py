@@ -47,14 +47,16 @@ def blame(job: Job, parents: Mapping[UUID, Job], now: datetime) -> Iterator[Fact
     if job.reason is not Reason.PARENT:
         return
     submitter = None if job.parent is None else parents.get(job.parent)
+    if submitter is not None and (submitter.status is Status.CANCELLED or submitter.cancel_requested_at is not None):
+        # First: what it waited for may be children of the same job, and cancelled for the same reason.
+        who = _name(submitter.id, parents, now)
+        text = f"The job that submitted it, {who}, was cancelled, and its children with it."
+        yield Fact("parent", text, {"parents": _data([submitter.id], parents, now)})
+        return
     asked = _not_as_asked(job, parents)
     if bad := [id for id in asked if id in parents] or asked:  # one that is gone may well have succeeded
         text = f"It waited for {_named(bad, parents, now)}, which did not succeed."
         yield Fact("parent", text, {"parents": _data(bad, parents, now)})
-    elif submitter is not None and (submitter.status is Status.CANCELLED or submitter.cancel_requested_at is not None):
-        who = _name(submitter.id, parents, now)
-        text = f"The job that submitted it, {who}, was cancelled, and its children with it."
-        yield Fact("parent", text, {"parents": _data([submitter.id], parents, now)})
 
 
 def _not_as_asked(job: Job, parents: Mapping[UUID, Job]) -> list[UUID]:
