@@ -10,7 +10,7 @@ import pytest
 
 from headrace import App, JobCancelled, JobFailed, ResultTimeout, Retry, Status
 from headrace.errors import InvalidResult, JobNotFound, TransitionRefused
-from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.apps import ENGINES, Sums, busy_worker, url_of
 
 
 @pytest.fixture(params=ENGINES)
@@ -80,6 +80,47 @@ async def test_acts_show_at_once(sums: Sums) -> None:
     assert (await again.refresh()).spec.rerun_of == job.id
     assert [event.verb for event in (await sums.app.history(job.id)).events] == ["cancel", "retry", "cancel"]
     assert await again.explain()
+
+
+async def test_explaining_tells_the_place_in_line_and_the_estimated_start(sums: Sums) -> None:
+    first, second = await sums.add.submit(1), await sums.add.submit(2)
+    urgent = await sums.add.options(priority=90).submit(3)
+    await sums.multiply.submit(1, 2)  # in another queue
+    for job, place in ((urgent, 1), (first, 2), (second, 3)):
+        facts = {fact.code: fact.data for fact in (await job.explain()).facts}
+        assert facts.keys() == {"queued", "no_worker", "position"}
+        assert facts["position"]["position"] == place
+    async with sums.app.worker():
+        await second.result(timeout=10)
+    assert "position" not in (await second.explain()).codes
+    await busy_worker(sums.app.session.engine, "add")
+    await sums.add.submit(4)
+    last = await sums.add.submit(5)
+    explained = await last.explain()
+    assert explained.codes == ("queued", "position", "workers_busy", "estimate")
+    estimate = explained.facts[-1].data
+    assert estimate["seconds"] * estimate["jobs_per_second"] == pytest.approx(2)
+    assert "It may start about" in explained
+
+
+async def test_explaining_names_whom_a_job_waits_for(sums: Sums) -> None:
+    parents = [await sums.add.submit(1), await sums.add.submit(2)]
+    waiting = await sums.add.options(after=parents).submit(3)
+    explained = await waiting.explain()
+    assert explained.codes == ("waiting",)
+    assert [one["id"] for one in explained.facts[0].data["waits_for"]] == [one.id for one in parents]
+    assert f"It waits for 2 of 2 jobs: add {parents[0].id} (queued), add {parents[1].id} (queued)" in explained
+
+
+async def test_explaining_names_whose_end_became_its_own(sums: Sums) -> None:
+    bad = await sums.fail.options(retry=Retry(0)).submit("broken")
+    after = await sums.add.options(after=[bad]).submit(1)
+    async with sums.app.worker():
+        with pytest.raises(JobCancelled):
+            await after.result(timeout=10)
+    explained = await after.explain()
+    assert explained.codes == ("cancelled", "parent")
+    assert f"It waited for fail {bad.id} (failed), which did not succeed." in explained
 
 
 async def test_an_id_that_is_nobodys_is_not_found(sums: Sums) -> None:

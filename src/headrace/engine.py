@@ -47,6 +47,7 @@ from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
 from headrace.core.rules import Rules
+from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import Status
 from headrace.steps import Enlisted, Steps
 
@@ -169,6 +170,18 @@ class Engine(Protocol):
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
+        ...
+
+    async def standing(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+        """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
+
+        Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
+        expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
+        ``core.standing.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that are due
+        but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last first):
+        then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of the first
+        job that is not counted.
+        """
         ...
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:

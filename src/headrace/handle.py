@@ -173,7 +173,7 @@ class JobHandle(Generic[R_co]):
         return self.last
 
     async def explain(self) -> Explanation:
-        """Why it stands where it stands, in a few lines."""
+        """Why it stands where it stands, in a few lines: also its position in its queue, and when it may start."""
         with self._in_store():
             return await self._app.explain(self.id)
 

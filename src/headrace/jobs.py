@@ -20,10 +20,11 @@ from headrace.core.explain import Explanation
 from headrace.core.explain import explain as tell
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.limit import Usage
-from headrace.core.query import Filter, Page, as_seen
+from headrace.core.query import Filter, Page, as_seen, seen_status
 from headrace.core.rule import Group, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import HELD, Status
+from headrace.core.waiting import relatives
 from headrace.draft import Draft
 from headrace.engine import Duplicated
 from headrace.errors import (
@@ -222,8 +223,18 @@ async def explain(session: Session, id: UUID) -> Explanation:
         group = Group(job.queue, job.task, job.concurrency_key)
         usage = await engine.usage(list(limits.paced(group)))
         holders = [*(await engine.find(Filter(status=HELD), now, _HOLDERS)).items]
-    history, workers = await engine.history(id), await engine.workers()
-    return tell(job, history, now, workers, limits=limits, usage=usage, holders=holders, rules=engine.rules)
+    return tell(
+        job,
+        await engine.history(id),
+        now,
+        await engine.workers(),
+        limits=limits,
+        usage=usage,
+        holders=holders,
+        standing=await engine.standing(job, now) if seen_status(job, now) is Status.QUEUED else None,
+        parents=[one for one in await engine.get(relatives(job)) if one is not None],
+        rules=engine.rules,
+    )
 
 
 # Acting

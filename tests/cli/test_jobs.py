@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
+from headrace import App
 from tests.cli.conftest import Shell
+from tests.support.apps import busy_worker
 
 
 def test_jobs_are_listed_newest_first_and_filtered(shell: Shell) -> None:
@@ -88,6 +91,25 @@ def test_explain_says_why(shell: Shell) -> None:
     id = shell.submit("add", "a=1", "--delay", "1h")
     assert shell("explain", id, "--url", shell.url).stdout.strip()
     assert shell.json("explain", id, "--url", shell.url)["id"] == id
+
+
+def test_explain_tells_the_place_in_line_and_the_estimated_start(shell: Shell) -> None:
+    async def hire() -> None:
+        async with App(shell.url) as app:
+            await busy_worker(app.session.engine, "add")
+
+    for _ in range(3):
+        shell.submit("add", "a=1")
+    shell.work()
+    asyncio.run(hire())
+    shell.submit("add", "a=1")
+    id = shell.submit("add", "a=1")
+    facts = {fact["code"]: fact["data"] for fact in shell.json("explain", id, "--url", shell.url)["facts"]}
+    assert facts["position"] == {"position": 2, "ahead": 1, "at_least": False, "approximate": False}
+    assert facts["estimate"]["seconds"] == pytest.approx(2 / facts["estimate"]["jobs_per_second"])
+    told = shell("explain", id, "--url", shell.url).stdout
+    assert "It is number 2 in its queue: 1 job is before it." in told
+    assert "It may start about" in told
 
 
 @pytest.mark.parametrize("colour", [True, False])

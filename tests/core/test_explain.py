@@ -111,15 +111,8 @@ def test_the_nearest_worker_that_does_not_meet_the_requirements_is_named() -> No
     assert f"worker {OTHER} on mill offers memory=32" in str(found)
 
 
-def test_behind_others_and_all_busy() -> None:
-    found = told(new(), NOW + 5 * MINUTE, worker(beat=Beat(busy=4)), ahead=3)
-    assert found.codes == ("queued", "behind", "workers_busy")
-    assert "(5 min ago)" in str(found)
-    assert "3 jobs are before it." in str(found)
-
-
 def test_about_to_run() -> None:
-    found = told(new(), NOW, worker(beat=Beat(busy=1)), ahead=0)
+    found = told(new(), NOW, worker(beat=Beat(busy=1)))
     assert found.codes == ("queued", "ready")
     assert "1 live worker may take it, with 3 free slots" in str(found)
 

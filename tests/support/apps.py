@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
+from uuid import uuid4
 
 from headrace import App, Context
+from headrace.engine import Beat, Engine, WorkerInfo
 from tests.support import schemas
 
 ENGINES = ("memory", "sqlite", "postgres")
@@ -15,6 +18,13 @@ def url_of(kind: str, folder: Path) -> str:
     if kind == "postgres":
         return schemas.url_of(folder)
     return "memory://" if kind == "memory" else f"sqlite:///{folder}/jobs.db?synchronous=normal"
+
+
+async def busy_worker(engine: Engine, *tasks: str) -> None:
+    """Somebody who could take jobs of these tasks, but for having no free slot."""
+    id, now = uuid4(), datetime.now(UTC)
+    await engine.register(WorkerInfo(id=id, host="mill", pid=1, started_at=now, concurrency=1, tasks=tasks), now)
+    await engine.beat(id, Beat(busy=1), now)
 
 
 class Sums:

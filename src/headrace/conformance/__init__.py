@@ -35,6 +35,7 @@ _PARTS = (
     "families",
     "batches",
     "asking",
+    "standing",
     "keeping",
     "sessions",
     "within",
@@ -56,6 +57,7 @@ from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.limiting import Limiting  # noqa: E402
 from headrace.conformance.records import Records  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
+from headrace.conformance.standing import Standings  # noqa: E402
 from headrace.conformance.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.within import Within  # noqa: E402
 
@@ -72,6 +74,7 @@ class Suite(
     Sweeping,
     Crew,
     Asking,
+    Standings,
     Keeping,
     Entries,
     Families,

@@ -26,3 +26,5 @@ def test_it_is_what_a_sorted_list_would_be(steps: list[tuple[bool, int]]) -> Non
         assert len(index) == len(plain)
         assert index.first() == (plain[0][0] if plain else None)
         assert list(index.upto(10)) == [id for sort, id in plain if sort[0] <= 10]
+        assert list(index.before((10, 5))) == [id for sort, id in plain if sort < (10, 5)]
+        assert list(index.last()) == plain[::-1]

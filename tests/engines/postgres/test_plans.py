@@ -180,6 +180,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "insert": set(),
     "in_line": {"ready", "turns"},
     "usage": {"held"},
+    "standing": {"ready", "turns", "due", "finished"},
     "give": {"jobs_pkey", "bodies_pkey"},
     "gates": {"gates_pkey"},
     "limited_head": {"workers_pkey", "held", "due"},

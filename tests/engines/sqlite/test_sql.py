@@ -89,6 +89,16 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         ("workers", ["USING COVERING INDEX held (worker=?)"]),
         ("second_look", ["sqlite_autoindex_jobs_1 (id=?)", "USING COVERING INDEX keys (held_key=?)"]),
         ("known", ["sqlite_autoindex_jobs_1 (id=?)", "USING COVERING INDEX keys (held_key=?)"]),
+        (
+            "standing",
+            [
+                "INDEX ready (line=? AND (rank,arrived_at)<(?,?))",
+                "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)<(?,?))",
+                "INDEX turns (line=? AND turn_key>?)",
+                "INDEX due (available_at<?)",
+                "INDEX finished (status=? AND finished_at>?)",
+            ],
+        ),
         ("history", ["SEARCH a USING PRIMARY KEY (seq=?)", "USING INDEX events_of_job (seq=?)"]),
     ],
 )

@@ -20,6 +20,7 @@ from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
 from headrace.core.rules import Rules
+from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import Status
 from headrace.engine import (
     MAX_BATCH,
@@ -39,6 +40,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
+from headrace.engines.memory.standing import standing
 from headrace.engines.memory.store import Store
 from headrace.errors import NotOpen, NotSupported
 from headrace.host import Host
@@ -180,6 +182,10 @@ class MemoryEngine:
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._store() as store:
             return store.usage()
+
+    async def standing(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+        with self._store() as store:
+            return standing(store.jobs, job, now, window, most)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self._store() as store:

@@ -48,6 +48,16 @@ class Index:
         """The smallest key."""
         return self._entries[self._front][0] if self else None
 
+    def before(self, sort: Sort) -> Iterator[UUID]:
+        """The ids whose key is smaller, in order."""
+        for at in range(self._front, bisect_left(self._entries, sort, lo=self._front, key=lambda entry: entry[0])):
+            yield self._entries[at][1]
+
+    def last(self) -> Iterator[tuple[Sort, UUID]]:
+        """From the greatest key down."""
+        for at in range(len(self._entries) - 1, self._front - 1, -1):
+            yield self._entries[at]
+
     def upto(self, bound: Any) -> Iterator[UUID]:
         """The ids whose key begins with something no greater than the bound, in order."""
         for sort, id in self:

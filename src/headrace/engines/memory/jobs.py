@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from itertools import islice
+from heapq import merge
+from itertools import islice, takewhile
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound, Group, Limits, counted_by
+from headrace.core.standing import BY_WORK
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.entries import Entries
@@ -141,6 +143,12 @@ class Jobs:
                 for bound in counted_by(Group(job.queue, job.task, job.concurrency_key)):
                     usage.held[bound] = usage.held.get(bound, 0) + 1
         return usage
+
+    def recent(self, since: datetime) -> Iterator[Job]:
+        """Jobs that were done after this, the last first."""
+        places = merge(*(self._ended[status].last() for status in BY_WORK), reverse=True)
+        for _, id in takewhile(lambda place: place[0][0] > since, places):
+            yield self.records[id]
 
     def history(self, id: UUID) -> History:
         """The attempts and events of one job."""

@@ -11,11 +11,13 @@ import msgspec
 
 from headrace.core.job import Event, History, Job
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.standing import Standing
 from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.record import Past, attempt_of, micros, moment, stages_of
+from headrace.engines.standing import standing_asked, standing_of
 
 __all__ = ["Reading"]
 
@@ -45,6 +47,10 @@ class Reading:
         rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))
         jobs = {job.id: job for job in Reader().jobs(rows)}
         return [jobs.get(id) for id in ids]
+
+    async def standing(self, job: Job, now: datetime, window: float, most: int) -> Standing:
+        rows = await self._hot.fetch(sql("standing", self._schema), *standing_asked(job, now, window, most))
+        return standing_of(*rows[0])
 
     async def history(self, id: UUID) -> History:
         rows = await self._search.fetch(sql("history", self._schema), id)

@@ -17,6 +17,7 @@ from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
 from headrace.core.rules import Rules
+from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import Status
 from headrace.engine import (
     MAX_BATCH,
@@ -199,6 +200,9 @@ class PostgresEngine:
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         return await self._claiming.usage(rates)
+
+    async def standing(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+        return await self._reading.standing(job, now, window, most)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         return await self._claiming.promote(now, limit)

@@ -10,11 +10,13 @@ import msgspec
 
 from headrace.core.job import Event, History, Job
 from headrace.core.query import Count, Ledger
+from headrace.core.standing import Standing
 from headrace.core.status import LIVE, Status
 from headrace.engines.record import attempts_of, encode, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.rows import jobs_of
+from headrace.engines.standing import standing_asked, standing_of
 
 __all__ = ["Reading", "delete"]
 
@@ -33,6 +35,12 @@ class Reading:
         found = await self._hand.run(lambda connection: connection.execute(ask("get"), wanted).get)
         jobs = {job.id: job for job in jobs_of(found)}
         return [jobs.get(id) for id in ids]
+
+    async def standing(self, job: Job, now: datetime, window: float, most: int) -> Standing:
+        *place, statuses, since = standing_asked(job, now, window, most)
+        asked = (*place, *statuses, since)
+        found = await self._searcher.run(lambda connection: connection.execute(ask("standing"), asked).get)
+        return standing_of(*found)
 
     async def history(self, id: UUID) -> History:
         found = await self._hand.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)

@@ -21,6 +21,7 @@ from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
 from headrace.core.rules import Rules
+from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import Status
 from headrace.engine import (
     MAX_BATCH,
@@ -223,6 +224,9 @@ class SqliteEngine:
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         return await self._reader.run(lambda connection: limiting.usage(connection, set(rates)))
+
+    async def standing(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+        return await self._reading.standing(job, now, window, most)
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         return await claiming.promote(self._writer, now, limit)

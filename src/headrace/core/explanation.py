@@ -1,0 +1,91 @@
+"""What an explanation is made of: facts, and the words for numbers and moments in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import msgspec
+
+from headrace.core.job import ErrorInfo
+
+__all__ = ["Explanation", "Fact", "ago", "clock", "many", "per_time", "roughly", "span", "told"]
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """One thing that is so: a word for programs, a sentence for people, and what it is about."""
+
+    code: str
+    text: str
+    data: dict[str, Any] = {}
+
+
+class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
+    """Why a job stands where it does: one paragraph, and the facts it is made of."""
+
+    facts: tuple[Fact, ...]
+
+    def __new__(cls, facts: Sequence[Fact]) -> Self:
+        """Tell these facts."""
+        made = super().__new__(cls, " ".join(fact.text for fact in facts))
+        made.facts = tuple(facts)
+        return made
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The facts by their words."""
+        return tuple(fact.code for fact in self.facts)
+
+
+def told(error: ErrorInfo) -> str:
+    """An error in one line."""
+    first = error.message.strip().splitlines()[:1]
+    return f"{error.type}: {first[0][:200]}" if first else error.type
+
+
+def many(n: int, noun: str) -> str:
+    """So many of them."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def clock(at: datetime) -> str:
+    """A moment."""
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def span(at: datetime, now: datetime) -> str:
+    """A moment, seen from now."""
+    return f"in {_length(at - now)}" if at > now else ago(now - at)
+
+
+def ago(passed: timedelta) -> str:
+    """How long ago."""
+    return f"{_length(passed)} ago" if passed >= timedelta(seconds=1) else "just now"
+
+
+def _length(span: timedelta) -> str:
+    seconds = max(0.0, span.total_seconds())
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def roughly(seconds: float) -> str:
+    """A length that was guessed, and no more exactly than that."""
+    if seconds < 15:
+        return _length(timedelta(seconds=max(1.0, seconds)))
+    return _length(timedelta(seconds=round(seconds / 5) * 5))
+
+
+def per_time(per_second: float) -> str:
+    """A pace, in the unit that makes it a number above one."""
+    for size, unit in ((1.0, "second"), (60.0, "minute")):
+        if per_second * size >= 1:
+            return f"{_jobs(per_second * size)} a {unit}"
+    return f"{_jobs(per_second * 3600)} an hour"
+
+
+def _jobs(n: float) -> str:
+    return f"{n:.1f} jobs" if n < 10 and round(n, 1) % 1 else many(round(n), "job")
