@@ -152,6 +152,7 @@ async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
         "INSERT INTO ends",
         "INSERT INTO attempts",
         "INSERT INTO events",
+        "INSERT INTO notes",
     ]
     for statement in (*insert, *apply):
         assert "new." not in statement
