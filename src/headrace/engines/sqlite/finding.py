@@ -51,7 +51,7 @@ def prepare(connection: apsw.Connection) -> None:
 async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
     """The jobs that match, as seen now, newest first."""
     below = cursor_of(cursor)
-    label, *others = labels_asked(filter) or [None]
+    labels = labels_asked(filter)
     among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
     args = (
         _NEWEST if below is None else below,
@@ -60,8 +60,8 @@ async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: st
         encode(sorted(filter.status)) if filter.status else None,
         filter.task,
         filter.queue,
-        encode(others) if others else None,
-        label,
+        encode(labels[1:]) if labels[1:] else None,
+        labels[0] if labels else None,
         *(not group.isdisjoint(among) for group in GROUPS),
         None if filter.text is None else filter.text.lower(),
     )

@@ -111,7 +111,7 @@ CREATE TABLE waits (
   parent INTEGER NOT NULL,
   PRIMARY KEY (child, parent)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX waits_for ON waits (parent, child);
+CREATE UNIQUE INDEX waits_for ON waits (parent, child);
 
 -- What other jobs are still to be told of a job.
 CREATE TABLE notes (
@@ -138,7 +138,7 @@ CREATE TABLE batches (
 ) STRICT;
 CREATE INDEX batches_open ON batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON batches (created_at)
-  WHERE sealed AND NOT settled AND completed + failed + cancelled >= total;
+  WHERE sealed AND NOT settled AND total <= completed + failed + cancelled;
 CREATE INDEX batches_settled ON batches (coalesce(ended_at, 0)) WHERE settled;
 
 -- No index but the key: a beat touches nothing else.
