@@ -148,11 +148,11 @@ async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
     ]
     apply = within._unfolded("apply", "turned", "turning_one")
     assert [one.split("(")[0].split(" SET")[0].strip() for one in apply] == [
+        "INSERT INTO notes",
         "UPDATE jobs",
         "INSERT INTO ends",
         "INSERT INTO attempts",
         "INSERT INTO events",
-        "INSERT INTO notes",
     ]
     for statement in (*insert, *apply):
         assert "new." not in statement

@@ -13,10 +13,12 @@ from headrace.core.status import Verb
 from headrace.engines.record import Micros, Moments, encode, judge, key_of
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.kin import following, follows
+from headrace.engines.sqlite.kin import follow, following
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_report
 
 __all__ = ["Turn", "apply"]
+
+_PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
 
 _numbers = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, Record | None, Record | None]]).decode
@@ -29,11 +31,12 @@ class Turn:
         """``quietly``: nothing is to follow from them."""
         at = Micros()
         self.changes = changes
-        self.noted = frozenset[int]()
+        self.noted: frozenset[int] = frozenset()
         """The order numbers of those for whose end others waited; known once they are written."""
-        self._rows = [place for place, change in enumerate(changes) if change.verb is not Verb.PROGRESS]
-        self._reports = [place for place, change in enumerate(changes) if change.verb is Verb.PROGRESS]
-        self._follows = [place for place in self._rows if not quietly and follows(changes[place])]
+        verbs = [change.verb for change in changes]
+        self._rows = [place for place, verb in enumerate(verbs) if verb is not _PROGRESS]
+        self._reports = [place for place, verb in enumerate(verbs) if verb is _PROGRESS]
+        self._follows = [] if quietly else following(changes)
         rows = [row_of_change(changes[place], at) for place in self._rows]
         reports = [row_of_report(changes[place], at) for place in self._reports]
         self._args = (encode(rows), encode(reports))
@@ -49,13 +52,15 @@ class Turn:
 
     def _write(self, connection: apsw.Connection) -> list[int]:
         rows, reports, noted = connection.execute(ask("apply"), self._args).get
-        self.noted = frozenset() if noted == "[]" else frozenset(_numbers(noted))
-        missed = list[int]()
+        if noted != "[]":
+            self.noted = frozenset(_numbers(noted))
+        missed: list[int] = []
         if not rows == reports == "[]":
-            late = [self._rows[key] for key in _numbers(rows)]
-            missed = sorted(late + [self._reports[key] for key in _numbers(reports)])
+            rest = [self._rows[key] for key in _numbers(rows)]
+            missed = sorted(rest + [self._reports[key] for key in _numbers(reports)])
         if self._follows:
-            drive(connection, following([self.changes[place] for place in self._follows if place not in set(missed)]))
+            late = set(missed)
+            drive(connection, follow([self.changes[place] for place in self._follows if place not in late]))
         return missed
 
 
@@ -116,8 +121,9 @@ async def apply(hand: Hand, changes: Sequence[Change]) -> list[Verdict]:
 
 async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
     missed, seen = await hand.run(lambda connection: _write(connection, turn))
-    noted = turn.noted
-    verdicts: list[Verdict] = [Applied(change.job, change.job.seq in noted) for change in turn.changes]
+    verdicts: list[Verdict] = [Applied(change.job) for change in turn.changes]
+    if turn.noted:
+        verdicts = [Applied(change.job, change.job.seq in turn.noted) for change in turn.changes]
     moments = Moments()
     for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
         change = turn.changes[place]

@@ -29,7 +29,7 @@ from headrace.engines.record import (
 from headrace.engines.sqlite.applying import Turn
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.kin import Kin, has_kin
+from headrace.engines.sqlite.kin import Kin, have_kin
 from headrace.engines.sqlite.lines import intern
 from headrace.engines.sqlite.rows import Record, job_of, row_of_new
 
@@ -89,7 +89,7 @@ class _Batch:
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None) -> None:
         self._jobs, self._lines, self._collected, self._of = jobs, lines, collected, of
         self._new = all(is_new(job) for job in jobs)
-        self._alone = of is None and not any(has_kin(job) for job in jobs)
+        self._alone = of is None and not have_kin(jobs)
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:

@@ -21,7 +21,7 @@ from headrace.engines.sqlite.connection import ask
 from headrace.errors import HeadraceError
 from headrace.steps import Statement, Steps
 
-__all__ = ["Kin", "following", "follows", "has_kin"]
+__all__ = ["Kin", "follow", "following", "have_kin"]
 
 _Told = tuple[str, int, str | None]
 """A note as it is kept: its kind, the order number of the job, and what those are labelled with that are told."""
@@ -29,13 +29,17 @@ _Told = tuple[str, int, str | None]
 _Counts = tuple[UUID, Tally, datetime | None]
 """What is added to a batch, and when its submitter did so."""
 
+_CANCEL, _WAITING = Verb.CANCEL, Status.WAITING  # to look them up in their classes costs more than the question does
+
 _kin = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
 
 
-def has_kin(job: Job) -> bool:
-    """Whether the job is something to others, or waits."""
-    spec = job.spec
-    return spec.parent is not None or spec.batch is not None or spec.after != () or job.status is Status.WAITING
+def have_kin(jobs: Iterable[Job]) -> bool:
+    """Whether one of these jobs is something to others, or waits."""
+    return any(
+        (spec := job.spec).parent is not None or spec.batch is not None or spec.after or job.status is _WAITING
+        for job in jobs
+    )
 
 
 def _notes_of(job: Job, notes: Iterable[Note]) -> list[_Told]:
@@ -124,13 +128,18 @@ class Kin:
         yield from _keeping(notes, counts)
 
 
-def follows(change: Change) -> bool:
-    """Whether a change means more than an end that others may wait for."""
-    job = change.job
-    return job.spec.batch is not None or change.verb is Verb.CANCEL or job.status is Status.WAITING
+def following(changes: Sequence[Change]) -> list[int]:
+    """The places of those changes that mean more for others than an end for which some may wait."""
+    return [
+        place
+        for place, change in enumerate(changes)
+        if change.verb is _CANCEL
+        or (job := change.job).status is _WAITING
+        or (job.spec.batch is not None and tally_of(change) is not None)
+    ]
 
 
-def following(changes: Iterable[Change]) -> Steps[None]:
+def follow(changes: Iterable[Change]) -> Steps[None]:
     """Write what is to follow from changes that took."""
     notes, counts = list[_Told](), list[_Counts]()
     for change in changes:

@@ -8,7 +8,6 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.change import Change, Key
-from headrace.core.family import Note, note_of
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
 from headrace.engines.record import Micros, Moments, State, encode, key_of, past_of, stage_of, state_of
@@ -147,7 +146,6 @@ def row_of_change(change: Change, at: Micros) -> tuple[Any, ...]:
         None if attempt is None else attempt.number,
         None if attempt is None else past_of(attempt, at),
         None if change.event is None else encode(change.event),
-        Note.ENDED in note_of(change),
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -106,12 +105,14 @@ class _Teller:
             Turn(changes).write(self._connection)
             self.changes += changes
 
-    def _parents(self, seqs: Iterable[int]) -> dict[int, frozenset[Status | None]]:
+    def _parents(self, seqs: set[int]) -> dict[int, frozenset[Status | None]]:
         """In which statuses those are that a job waits for."""
         rows: list[Any] = self._connection.execute(ask("parents"), (encode(list(seqs)),)).fetchall()
         return {seq: _statuses(found) for seq, found in rows}
 
-    def _jobs(self, seqs: Iterable[int]) -> dict[int, Job]:
+    def _jobs(self, seqs: set[int]) -> dict[int, Job]:
+        if not seqs:
+            return {}
         found = self._connection.execute(ask("records"), (encode(list(seqs)),)).get
         return {job.seq: job for job in jobs_of(found)}
 

@@ -18,7 +18,7 @@ from headrace.engine import InsertAnswer, Refused
 from headrace.engines.record import Micros, Moments, encode, is_new, judge, key_of, labels_of, place_of, sort_out
 from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.sqlite.connection import ask, setup
-from headrace.engines.sqlite.kin import Kin, following
+from headrace.engines.sqlite.kin import Kin, follow
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_new
 from headrace.steps import Statement, Steps
@@ -90,7 +90,7 @@ def applying(change: Change) -> Steps[Verdict]:
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", _row(change))
     if tied:
         yield from _write(change)
-        yield from following([change])
+        yield from follow([change])
         return Applied(change.job, tied == "1" and Note.ENDED in note_of(change))
     wanted = encode([(change.job.id, key_of(change.job) if change.key is Key.TAKE else None)])
     (last, record, holder), moments = _seen((yield Statement(_reading("second_look"), wanted)))[0], Moments()

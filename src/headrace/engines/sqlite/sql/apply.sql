@@ -1,9 +1,8 @@
 -- Apply decided changes, each if its rev still holds, in one step.
 -- rows: [[seq, rev before, rev, status, stage, updated_at, epoch, unstarted_losses, worker, claim, act_by, assigned_at,
 --         accepted_at, finished_at, available_at, arrived_at, cancel_requested_at, progress, state, key, change, result,
---         error, number of the attempt, attempt, event, ending], …]
+--         error, number of the attempt, attempt, event], …]
 --   key: 0 keeps it, 1 releases it, a text takes it
---   ending: 1, if those who wait for the job are to be told
 -- reports (of progress): [[seq, rev, progress, updated_at], …]
 CREATE TEMP TABLE missed (row INTEGER, report INTEGER, noted INTEGER);
 CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS reports;
@@ -12,7 +11,7 @@ SELECT NULL AS place, NULL AS seq, NULL AS rev_before, NULL AS rev, NULL AS stat
   NULL AS epoch, NULL AS unstarted_losses, NULL AS worker, NULL AS claim, NULL AS act_by, NULL AS assigned_at,
   NULL AS accepted_at, NULL AS finished_at, NULL AS available_at, NULL AS arrived_at, NULL AS cancel_requested_at,
   NULL AS progress, NULL AS state, NULL AS key, NULL AS change, NULL AS result, NULL AS error, NULL AS number,
-  NULL AS attempt, NULL AS event, NULL AS ending;
+  NULL AS attempt, NULL AS event;
 
 CREATE TEMP TRIGGER turning INSTEAD OF INSERT ON turn BEGIN
   DELETE FROM missed;
@@ -21,7 +20,7 @@ CREATE TEMP TRIGGER turning INSTEAD OF INSERT ON turn BEGIN
   SELECT key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     unhex(value ->> 8, '-'), value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14,
     value ->> 15, value ->> 16, value ->> 17, value ->> 18, value ->> 19, value ->> 20, value ->> 21, value ->> 22,
-    value ->> 23, value ->> 24, value ->> 25, value ->> 26
+    value ->> 23, value ->> 24, value ->> 25
   FROM jsonb_each(new.rows);
   INSERT INTO missed (report)
   SELECT e.key FROM jsonb_each(new.reports) e LEFT JOIN jobs j ON j.seq = e.value ->> 0 WHERE j.rev IS NOT e.value ->> 1;
@@ -32,7 +31,10 @@ END;
 CREATE TEMP TRIGGER turning_one INSTEAD OF INSERT ON turned BEGIN
   INSERT INTO missed (row)
   SELECT new.place WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE seq = new.seq AND rev = new.rev_before);
-  SELECT raise(IGNORE) WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE seq = new.seq AND rev = new.rev_before);
+  SELECT raise(IGNORE) WHERE changes() = 1;
+  -- An end is noted where others wait for the job: core.family.note_of.
+  INSERT INTO notes (kind, seq, cursor)
+  SELECT 'ended', seq, 0 FROM jobs WHERE new.stage >= 4 AND seq = new.seq AND tied AND stage < 4;
   UPDATE jobs SET
     rev = new.rev, status = new.status, stage = new.stage, updated_at = new.updated_at, epoch = new.epoch,
     unstarted_losses = new.unstarted_losses, worker = new.worker, claim = new.claim, act_by = new.act_by,
@@ -50,7 +52,6 @@ CREATE TEMP TRIGGER turning_one INSTEAD OF INSERT ON turned BEGIN
   ON CONFLICT (seq, number) DO UPDATE SET data = json_set(
     data, '$[0]', (data ->> 0) + (excluded.data ->> 0), '$[1]', excluded.data ->> 1);
   INSERT INTO events (seq, data) SELECT new.seq, new.event WHERE new.event IS NOT NULL;
-  INSERT INTO notes (kind, seq, cursor) SELECT 'ended', seq, 0 FROM jobs WHERE new.ending AND seq = new.seq AND tied;
 END;
 -- ask
 INSERT INTO turn VALUES (?1, ?2) RETURNING (SELECT json_group_array(row) FROM missed WHERE row IS NOT NULL),
