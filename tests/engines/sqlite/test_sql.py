@@ -187,6 +187,31 @@ async def test_changes_counts_the_last_statement_of_the_trigger_it_is_asked_in()
     assert connection.execute("SELECT x FROM t").fetchall() == [(1,), (3,)]
 
 
+@pytest.mark.parametrize(("limit", "again"), [("?1", True), ("?1 + 0", False)])
+def test_a_bare_parameter_behind_limit_has_the_statement_compiled_anew(limit: str, again: bool) -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (x)")
+    compiled = 0
+
+    def look(*what: object) -> int:
+        nonlocal compiled
+        compiled += 1
+        return apsw.SQLITE_OK
+
+    connection.authorizer = look
+    seen = []
+    for n in (3, 4):
+        compiled = 0
+        connection.execute(f"SELECT x FROM t LIMIT {limit}", (n,)).fetchall()
+        seen.append(compiled > 0)
+    assert seen == [True, again]
+
+
+def test_no_statement_has_a_bare_parameter_behind_limit() -> None:
+    for file in (PACKAGE / "sql").iterdir():
+        assert not re.search(r"LIMIT \?\d+(?! \+ 0)", file.read_text(encoding="utf-8")), file.name
+
+
 async def test_jobs_are_given_in_the_order_they_were_picked(lab: Lab) -> None:
     jobs = [await lab.put(f"task{at % 3}", priority=at * 7 % 10) for at in range(40)]
     given = await lab.claim(await lab.worker(), 25)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Verdict, WasStale
+from headrace.core.family import Note, note_of
 from headrace.core.status import Verb
 from headrace.engines.record import Micros, Moments, encode, judge, key_of
 from headrace.engines.sqlite.connection import ask, drive
@@ -32,14 +33,14 @@ class Turn:
         at = Micros()
         self.changes = changes
         self.noted: frozenset[int] = frozenset()
-        """The order numbers of those for whose end others waited; known once they are written."""
+        """The order numbers of some jobs, among them those that ended and that others wait for; known once written."""
         verbs = [change.verb for change in changes]
         self._rows = [place for place, verb in enumerate(verbs) if verb is not _PROGRESS]
         self._reports = [place for place, verb in enumerate(verbs) if verb is _PROGRESS]
         self._follows = [] if quietly else following(changes)
         rows = [row_of_change(changes[place], at) for place in self._rows]
         reports = [row_of_report(changes[place], at) for place in self._reports]
-        self._args = (encode(rows), encode(reports))
+        self._args = (encode(rows), encode(reports), len(rows))
 
     def write(self, connection: apsw.Connection) -> list[int]:
         """Apply them; the places of those that did not take."""
@@ -123,7 +124,10 @@ async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
     missed, seen = await hand.run(lambda connection: _write(connection, turn))
     verdicts: list[Verdict] = [Applied(change.job) for change in turn.changes]
     if turn.noted:
-        verdicts = [Applied(change.job, change.job.seq in turn.noted) for change in turn.changes]
+        verdicts = [
+            Applied(change.job, change.job.seq in turn.noted and Note.ENDED in note_of(change))
+            for change in turn.changes
+        ]
     moments = Moments()
     for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
         change = turn.changes[place]

@@ -4,7 +4,7 @@
 --         error, number of the attempt, attempt, event], …]
 --   key: 0 keeps it, 1 releases it, a text takes it
 -- reports (of progress): [[seq, rev, progress, updated_at], …]
-CREATE TEMP TABLE missed (row INTEGER, report INTEGER, noted INTEGER);
+CREATE TEMP TABLE missed (row INTEGER, report INTEGER);
 CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS reports;
 CREATE TEMP VIEW turned AS
 SELECT NULL AS place, NULL AS seq, NULL AS rev_before, NULL AS rev, NULL AS status, NULL AS stage, NULL AS updated_at,
@@ -15,7 +15,6 @@ SELECT NULL AS place, NULL AS seq, NULL AS rev_before, NULL AS rev, NULL AS stat
 
 CREATE TEMP TRIGGER turning INSTEAD OF INSERT ON turn BEGIN
   DELETE FROM missed;
-  INSERT INTO missed (noted) SELECT coalesce(max(id), 0) FROM notes;
   INSERT INTO turned
   SELECT key, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
     unhex(value ->> 8, '-'), value ->> 9, value ->> 10, value ->> 11, value ->> 12, value ->> 13, value ->> 14,
@@ -56,5 +55,6 @@ END;
 -- ask
 INSERT INTO turn VALUES (?1, ?2) RETURNING (SELECT json_group_array(row) FROM missed WHERE row IS NOT NULL),
   (SELECT json_group_array(report) FROM missed WHERE report IS NOT NULL),
-  -- Of which jobs an end was noted: behind the last note there was before.
-  (SELECT json_group_array(seq) FROM notes WHERE id > (SELECT max(noted) FROM missed))
+  -- Those of the jobs whose end was noted are among the newest notes. ?3 how many rows; bare, it would have this
+  -- compiled anew whenever it is bound.
+  (SELECT json_group_array(seq) FROM (SELECT seq FROM notes ORDER BY id DESC LIMIT ?3 + 0))

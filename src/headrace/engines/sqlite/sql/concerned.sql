@@ -4,4 +4,4 @@ FROM notes n
   LEFT JOIN waits w ON n.kind = 'ended' AND w.parent = n.seq AND w.child > n.cursor
   LEFT JOIN labels l ON l.label = n.label AND l.seq > n.cursor
 ORDER BY n.id, w.child, l.seq
-LIMIT ?1
+LIMIT ?1 + 0

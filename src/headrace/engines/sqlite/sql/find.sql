@@ -24,5 +24,5 @@ SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
         ELSE mentions_error(e.error, ?14) END
       FROM bodies b LEFT JOIN ends e ON e.seq = b.seq WHERE b.seq = j.seq))
   ORDER BY s.seq DESC
-  LIMIT ?2
+  LIMIT ?2 + 0
 )
