@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from headrace.conformance.lab import Lab
+from headrace.conformance.lab import OOPS, Lab
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Conflict, Key
-from headrace.core.outcome import Completed
-from headrace.core.status import Status
+from headrace.core.outcome import Completed, Failed
+from headrace.core.status import Reason, Status
 from headrace.engines.sqlite import SqliteEngine
 
 
@@ -70,6 +70,17 @@ async def test_a_batch_in_which_nothing_is_refused_is_one_statement(lab: Lab) ->
     await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in held))
     await engine._writer.run(lambda connection: connection.set_exec_trace(None))
     assert len(seen) == 1
+
+
+async def test_only_an_end_is_noted_whatever_was_noted_before(lab: Lab) -> None:
+    worker = await lab.worker()
+    parent = await lab.running(worker, "p")
+    await lab.put_all(lab.job("child", waits=1, after=(parent.id,)))
+    failed = lab.end(parent, Failed(error=OOPS, reason=Reason.NON_RETRYABLE))
+    alone = lab.end(await lab.running(worker, "alone"), Completed())
+    retry = acts.retry(failed.job, lab.now)
+    verdicts = [(await lab.apply(change))[0] for change in (failed, retry, alone)]
+    assert [isinstance(one, Applied) and one.noted for one in verdicts] == [True, False, False]
 
 
 async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab: Lab) -> None:

@@ -148,6 +148,7 @@ async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
     ]
     apply = within._unfolded("apply", "turned", "turning_one")
     assert [one.split("(")[0].split(" SET")[0].strip() for one in apply] == [
+        "INSERT INTO notes",
         "UPDATE jobs",
         "INSERT INTO ends",
         "INSERT INTO attempts",

@@ -27,7 +27,7 @@ def writer(file: Path) -> apsw.Connection:
 
 
 def plan(connection: apsw.Connection, statement: str) -> str:
-    count = max((int(number) for number in re.findall(r"\?(\d+)", statement)), default=0)
+    count = max((int(number) for number in re.findall(r"[?$](\d+)", statement)), default=0)
     rows = connection.execute("EXPLAIN QUERY PLAN " + statement, (None,) * count)
     return "\n".join(str(row[3]) for row in rows)
 
@@ -99,6 +99,16 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
                 "INDEX finished (status=? AND finished_at>?)",
             ],
         ),
+        ("kin", ["sqlite_autoindex_jobs_1 (id=?)"]),
+        ("tie", ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("tally", ["sqlite_autoindex_batches_1 (id=?)"]),
+        ("batches", ["sqlite_autoindex_batches_1 (id=?)"]),
+        ("abandon", ["USING INDEX batches_open (touched_at<?)"]),
+        ("over", ["SCAN batches USING INDEX batches_over"]),
+        ("to_tell", ["USING INDEX batches_open (touched_at<?)", "SCAN batches USING INDEX batches_over"]),
+        ("concerned", ["waits_for (parent=? AND child>?)", "labelled (label=? AND seq>?)"]),
+        ("parents", ["SEARCH w USING PRIMARY KEY (child=?)", "SEARCH p USING INTEGER PRIMARY KEY (rowid=?)"]),
+        ("records", ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("history", ["SEARCH a USING PRIMARY KEY (seq=?)", "USING INDEX events_of_job (seq=?)"]),
     ],
 )
@@ -109,7 +119,9 @@ def test_a_verb_looks_things_up_by_index(writer: apsw.Connection, verb: str, use
     found = plan(writer, ask(verb))
     for index in uses:
         assert index in found, found
-    assert not re.search(r"SCAN (jobs|j|bodies|b|ends|attempts|labels)$", found, re.MULTILINE), found
+    assert not re.search(r"SCAN (jobs|j|bodies|b|ends|attempts|labels|batches)$", found, re.MULTILINE), found
+    if verb == "concerned":  # a page of it is not the result of sorting all there is
+        assert "TEMP B-TREE" not in found, found
 
 
 @pytest.mark.parametrize(
@@ -138,6 +150,8 @@ def test_every_step_of_a_claim_goes_by_index(writer: apsw.Connection, start: str
 def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> None:
     found = plan(writer, trigger(writer, "prune", "INSERT INTO old"))
     assert "INDEX finished (status=? AND finished_at<?)" in found
+    assert "INDEX waits_for (parent=?)" in found
+    assert "INDEX batches_settled" in plan(writer, trigger(writer, "prune", "DELETE FROM batches"))
 
 
 @pytest.mark.parametrize("analyzed", [False, True], ids=["never analyzed", "analyzed while empty"])
@@ -169,6 +183,43 @@ async def test_raise_ignore_leaves_out_one_row_and_goes_on() -> None:
     )
     connection.execute("INSERT INTO v SELECT value FROM json_each('[1, 2, 3]')")
     assert connection.execute("SELECT x FROM t").fetchall() == [(1,), (3,)]
+
+
+async def test_changes_counts_the_last_statement_of_the_trigger_it_is_asked_in() -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (x); CREATE TABLE u (x); CREATE TEMP VIEW v AS SELECT NULL AS x")
+    connection.execute(
+        "CREATE TEMP TRIGGER g INSTEAD OF INSERT ON v BEGIN"
+        " INSERT INTO u SELECT new.x WHERE new.x = 2; SELECT raise(IGNORE) WHERE changes() = 1;"
+        " INSERT INTO t VALUES (new.x); END"
+    )
+    connection.execute("INSERT INTO v SELECT value FROM json_each('[1, 2, 3]')")
+    assert connection.execute("SELECT x FROM t").fetchall() == [(1,), (3,)]
+
+
+@pytest.mark.parametrize(("limit", "again"), [("?1", True), ("?1 + 0", False)])
+def test_a_bare_parameter_behind_limit_has_the_statement_compiled_anew(limit: str, again: bool) -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute("CREATE TABLE t (x)")
+    compiled = 0
+
+    def look(*what: object) -> int:
+        nonlocal compiled
+        compiled += 1
+        return apsw.SQLITE_OK
+
+    connection.authorizer = look
+    seen = []
+    for n in (3, 4):
+        compiled = 0
+        connection.execute(f"SELECT x FROM t LIMIT {limit}", (n,)).fetchall()
+        seen.append(compiled > 0)
+    assert seen == [True, again]
+
+
+def test_no_statement_has_a_bare_parameter_behind_limit() -> None:
+    for file in (PACKAGE / "sql").iterdir():
+        assert not re.search(r"LIMIT \?\d+(?! \+ 0)", file.read_text(encoding="utf-8")), file.name
 
 
 async def test_jobs_are_given_in_the_order_they_were_picked(lab: Lab) -> None:

@@ -9,44 +9,68 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Verdict, WasStale
+from headrace.core.family import Note, note_of
 from headrace.core.status import Verb
 from headrace.engines.record import Micros, Moments, encode, judge, key_of
-from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_note
+from headrace.engines.sqlite.kin import follow, following
+from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_report
 
 __all__ = ["Turn", "apply"]
 
-_missed = msgspec.json.Decoder(list[int]).decode
+_PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
+
+_numbers = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, Record | None, Record | None]]).decode
 
 
 class Turn:
     """Changes on their way into the store, encoded before they are handed to the thread."""
 
-    def __init__(self, changes: Sequence[Change]) -> None:
+    def __init__(self, changes: Sequence[Change], *, quietly: bool = False) -> None:
+        """``quietly``: nothing is to follow from them."""
         at = Micros()
         self.changes = changes
-        self._rows = [place for place, change in enumerate(changes) if change.verb is not Verb.PROGRESS]
-        self._notes = [place for place, change in enumerate(changes) if change.verb is Verb.PROGRESS]
+        self.noted: frozenset[int] = frozenset()
+        """The order numbers of some jobs, among them those that ended and that others wait for; known once written."""
+        verbs = [change.verb for change in changes]
+        self._rows = [place for place, verb in enumerate(verbs) if verb is not _PROGRESS]
+        self._reports = [place for place, verb in enumerate(verbs) if verb is _PROGRESS]
+        self._follows = [] if quietly else following(changes)
         rows = [row_of_change(changes[place], at) for place in self._rows]
-        notes = [row_of_note(changes[place], at) for place in self._notes]
-        self._args = (encode(rows), encode(notes))
+        reports = [row_of_report(changes[place], at) for place in self._reports]
+        self._args = (encode(rows), encode(reports), len(rows))
 
     def write(self, connection: apsw.Connection) -> list[int]:
         """Apply them; the places of those that did not take."""
-        rows, notes = connection.execute(ask("apply"), self._args).get
-        if rows == notes == "[]":
-            return []
-        return sorted([self._rows[key] for key in _missed(rows)] + [self._notes[key] for key in _missed(notes)])
+        if not self._follows or connection.in_transaction:
+            return self._write(connection)
+        connection.execute("BEGIN IMMEDIATE")
+        missed = self._write(connection)
+        connection.execute("COMMIT")
+        return missed
+
+    def _write(self, connection: apsw.Connection) -> list[int]:
+        rows, reports, noted = connection.execute(ask("apply"), self._args).get
+        if noted != "[]":
+            self.noted = frozenset(_numbers(noted))
+        missed: list[int] = []
+        if not rows == reports == "[]":
+            rest = [self._rows[key] for key in _numbers(rows)]
+            missed = sorted(rest + [self._reports[key] for key in _numbers(reports)])
+        if self._follows:
+            late = set(missed)
+            drive(connection, follow([self.changes[place] for place in self._follows if place not in late]))
+        return missed
 
 
 class _Taking(Turn):
     """One change that takes a key; it may find the key held."""
 
-    def write(self, connection: apsw.Connection) -> list[int]:
+    def _write(self, connection: apsw.Connection) -> list[int]:
         try:
-            return super().write(connection)
+            return super()._write(connection)
         except apsw.ConstraintError:
             return [0]
 
@@ -99,6 +123,11 @@ async def apply(hand: Hand, changes: Sequence[Change]) -> list[Verdict]:
 async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
     missed, seen = await hand.run(lambda connection: _write(connection, turn))
     verdicts: list[Verdict] = [Applied(change.job) for change in turn.changes]
+    if turn.noted:
+        verdicts = [
+            Applied(change.job, change.job.seq in turn.noted and Note.ENDED in note_of(change))
+            for change in turn.changes
+        ]
     moments = Moments()
     for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
         change = turn.changes[place]

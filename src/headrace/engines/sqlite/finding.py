@@ -11,7 +11,7 @@ import msgspec
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.query import Filter, Page, as_seen, cursor_of
 from headrace.core.status import DEFERRED, HELD, Status
-from headrace.engines.record import encode, micros
+from headrace.engines.record import encode, labels_asked, micros
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.rows import jobs_of
@@ -51,8 +51,7 @@ def prepare(connection: apsw.Connection) -> None:
 async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
     """The jobs that match, as seen now, newest first."""
     below = cursor_of(cursor)
-    tag = None if filter.tag is None else f"t{filter.tag}"
-    schedule = None if filter.schedule is None else f"s{filter.schedule}"
+    labels = labels_asked(filter)
     among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
     args = (
         _NEWEST if below is None else below,
@@ -61,9 +60,8 @@ async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: st
         encode(sorted(filter.status)) if filter.status else None,
         filter.task,
         filter.queue,
-        tag,
-        schedule,
-        tag or schedule,
+        encode(labels[1:]) if labels[1:] else None,
+        labels[0] if labels else None,
         *(not group.isdisjoint(among) for group in GROUPS),
         None if filter.text is None else filter.text.lower(),
     )
@@ -82,7 +80,7 @@ async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: st
 
 def _source(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) -> str:
     """Where to look for candidates."""
-    if args[8] is not None:
+    if args[7] is not None:
         return ask("find_by_label")
     rare = ask("find_by_status")
     if gathered and connection.execute(rare + ask("find_few"), args[:-1]).get:

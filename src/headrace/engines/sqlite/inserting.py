@@ -9,10 +9,11 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engine import InsertAnswer, Inserted, Refused
 from headrace.engines.record import (
     Micros,
     Moments,
@@ -26,8 +27,9 @@ from headrace.engines.record import (
     too_many,
 )
 from headrace.engines.sqlite.applying import Turn
-from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.kin import Kin, have_kin
 from headrace.engines.sqlite.lines import intern
 from headrace.engines.sqlite.rows import Record, job_of, row_of_new
 
@@ -48,15 +50,15 @@ class Inserting:
         self._lines: dict[Place, int] = {}
         self._collected = -1
 
-    async def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given."""
+    async def insert(self, jobs: Sequence[Job], of: Batch | None = None) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given; ``of``: the batch to make with them."""
         places = [place_of(job) for job in jobs]
         while True:
             refused = await self._learn(places)
             taken = [at for at, place in enumerate(places) if place not in refused]
-            batch = _Batch([jobs[at] for at in taken], [self._lines[places[at]] for at in taken], self._collected)
+            batch = _Batch([jobs[at] for at in taken], [self._lines[places[at]] for at in taken], self._collected, of)
             try:
-                stored = await self._hand.run(batch.write) if taken else []
+                stored = await self._hand.run(batch.write) if taken or of is not None else []
             except _Collected:
                 self._lines.clear()
                 continue
@@ -84,9 +86,10 @@ class Inserting:
 class _Batch:
     """Jobs on their way into the store, encoded before they are handed to the thread."""
 
-    def __init__(self, jobs: list[Job], lines: list[int], collected: int) -> None:
-        self._jobs, self._lines, self._collected = jobs, lines, collected
-        self._plain = all(is_new(job) for job in jobs)
+    def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None) -> None:
+        self._jobs, self._lines, self._collected, self._of = jobs, lines, collected, of
+        self._new = all(is_new(job) for job in jobs)
+        self._alone = of is None and not have_kin(jobs)
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
@@ -95,14 +98,17 @@ class _Batch:
         labels = [
             (place, label)
             for place, index in enumerate(chosen)
-            if (spec := self._jobs[index].spec).tags or spec.schedule is not None
+            if (spec := self._jobs[index].spec).tags
+            or spec.schedule is not None
+            or spec.parent is not None
+            or spec.batch is not None
             for label in labels_of(self._jobs[index])
         ]
         return encode(rows), encode(labels), len(rows), self._collected
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
         """Store them: the order number of the first if all were new, else an answer each."""
-        if self._plain:
+        if self._new and self._alone:
             try:
                 return self._insert(connection, self._args) + 1
             except apsw.ConstraintError:
@@ -136,16 +142,21 @@ class _Batch:
                 here.append(job.id)
             elif (key := key_of(job)) is not None:
                 keys[key] = job.id
-        fresh, told = sort_out(self._jobs, here, keys)
-        before = self._insert(connection, self._encode(fresh))
-        stored = [replace(self._jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
+        kin = Kin(self._jobs)
+        drive(connection, kin.looking())
+        fresh, told = sort_out(self._jobs, here, keys, kin.refused)
+        stored = list[Job]()
+        if fresh:
+            before = self._insert(connection, self._args if len(fresh) == len(self._jobs) else self._encode(fresh))
+            stored = [replace(self._jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
         ids |= {job.id: job for job in stored}
-        if not self._plain:
+        if not self._new:
             self._finish(connection, stored)
-        return [Inserted(ids[id]) if of is None else Duplicated(ids[of]) for id, of in told]
+        drive(connection, kin.storing(stored, self._of))
+        return kin.answers(told, ids)
 
     def _finish(self, connection: apsw.Connection, stored: list[Job]) -> None:
         """Write what a job brings along beyond a new one's fields."""
         rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
-            Turn(rest).write(connection)
+            Turn(rest, quietly=True).write(connection)

@@ -12,7 +12,7 @@ from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
 from headrace.engines.record import Micros, Moments, State, encode, key_of, past_of, stage_of, state_of
 
-__all__ = ["Record", "job_of", "jobs_of", "row_of_change", "row_of_new", "row_of_note"]
+__all__ = ["Record", "job_of", "jobs_of", "row_of_change", "row_of_new", "row_of_report"]
 
 
 class Record(msgspec.Struct, array_like=True):
@@ -149,7 +149,7 @@ def row_of_change(change: Change, at: Micros) -> tuple[Any, ...]:
     )
 
 
-def row_of_note(change: Change, at: Micros) -> tuple[Any, ...]:
+def row_of_report(change: Change, at: Micros) -> tuple[Any, ...]:
     """A progress report as ``apply.sql`` takes it."""
     job = change.job
     progress = None if job.progress is None else encode(job.progress)

@@ -13,6 +13,7 @@ from uuid import UUID
 import apsw
 
 from headrace.bus import Bus
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -38,11 +39,13 @@ from headrace.engine import (
     Profiles,
     Setting,
     Steps,
+    Told,
     WorkerInfo,
     WorkerRow,
 )
 from headrace.engines.sqlite import (
     applying,
+    batches,
     checks,
     claiming,
     enlisted,
@@ -51,6 +54,7 @@ from headrace.engines.sqlite import (
     limiting,
     migrate,
     reading,
+    telling,
     within,
 )
 from headrace.engines.sqlite.bus import SocketBus
@@ -213,14 +217,26 @@ class SqliteEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
-        return await self._inserting.insert(jobs)
+    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
+        return await self._inserting.insert(jobs, batch)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         return await self._claiming.claim(worker, ask, request, now)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         return await applying.apply(self._writer, changes)
+
+    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
+        return await telling.tell(self._writer, self.rules, now, limit)
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        return await batches.batches(self._reader, ids)
+
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        return await batches.seal(self._writer, batch, now)
+
+    async def settle(self, batch: UUID) -> None:
+        await batches.settle(self._writer, batch)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         return await self._reader.run(lambda connection: limiting.usage(connection, set(rates)))

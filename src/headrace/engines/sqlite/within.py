@@ -11,12 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Verdict, WasStale
+from headrace.core.family import Note, note_of
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engine import InsertAnswer, Refused
 from headrace.engines.record import Micros, Moments, encode, is_new, judge, key_of, labels_of, place_of, sort_out
 from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.sqlite.connection import ask, setup
+from headrace.engines.sqlite.kin import Kin, follow
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_new
 from headrace.steps import Statement, Steps
@@ -65,7 +67,9 @@ def _insert(jobs: list[Job], lines: list[int]) -> Steps[list[InsertAnswer]]:
             here.append(job.id)
         elif (key := key_of(job)) is not None:
             keys[key] = job.id
-    fresh, told = sort_out(jobs, here, keys)
+    kin = Kin(jobs)
+    yield from kin.looking()
+    fresh, told = sort_out(jobs, here, keys, kin.refused)
     at = Micros()
     rows = [row_of_new(jobs[index], lines[index], at) for index in fresh]
     labels = [(place, label) for place, index in enumerate(fresh) for label in labels_of(jobs[index])]
@@ -73,19 +77,21 @@ def _insert(jobs: list[Job], lines: list[int]) -> Steps[list[InsertAnswer]]:
     document = encode((rows, labels, len(rows), 0))
     for statement in _unfolded("insert", "arrival", "arriving"):
         yield Statement(statement, document)
-    for seq, index in enumerate(fresh, before + 1):
-        job = ids[jobs[index].id] = replace(jobs[index], seq=seq)
+    stored = [replace(jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
+    for job in stored:
         if not is_new(job):
             yield from _write(Change(verb=Verb.SUBMIT, rev=1, job=job))
-    return [Inserted(ids[id]) if of is None else Duplicated(ids[of]) for id, of in told]
+    yield from kin.storing(stored, None)
+    return kin.answers(told, ids | {job.id: job for job in stored})
 
 
 def applying(change: Change) -> Steps[Verdict]:
     """Apply one change if its rev and owner still hold."""
-    here = yield Statement("SELECT 1 FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", _row(change))
-    if here:
+    tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", _row(change))
+    if tied:
         yield from _write(change)
-        return Applied(change.job)
+        yield from follow([change])
+        return Applied(change.job, tied == "1" and Note.ENDED in note_of(change))
     wanted = encode([(change.job.id, key_of(change.job) if change.key is Key.TAKE else None)])
     (last, record, holder), moments = _seen((yield Statement(_reading("second_look"), wanted)))[0], Moments()
     job = None if record is None else job_of(record, moments)

@@ -37,6 +37,7 @@ CREATE TABLE jobs (
   status              TEXT NOT NULL,
   stage               INTEGER NOT NULL,  -- what its status comes to for the indexes: 0 not in line yet, 1 deferred,
                                          -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
+  tied                INTEGER NOT NULL DEFAULT 0,  -- 1: another job was stored to wait for it
   rank                INTEGER NOT NULL,  -- the priority, negated: smaller is claimed first
   arrived_at          INTEGER NOT NULL,
   available_at        INTEGER NOT NULL,
@@ -95,13 +96,50 @@ CREATE TABLE events (
 ) STRICT;
 CREATE INDEX events_of_job ON events (seq);
 
--- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule.
+-- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'p', 'r' and 'b' + the id of the
+-- parent, the root and the batch.
 CREATE TABLE labels (
   seq   INTEGER NOT NULL,
   label TEXT NOT NULL,
   PRIMARY KEY (seq, label)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX labelled ON labels (label, seq);
+
+-- Whom a job was stored to wait for; kept as long as the job itself.
+CREATE TABLE waits (
+  child  INTEGER NOT NULL,
+  parent INTEGER NOT NULL,
+  PRIMARY KEY (child, parent)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX waits_for ON waits (parent, child);
+
+-- What other jobs are still to be told of a job.
+CREATE TABLE notes (
+  id     INTEGER PRIMARY KEY,
+  kind   TEXT NOT NULL,     -- core.family.Note
+  seq    INTEGER NOT NULL,
+  label  TEXT,              -- what those are labelled with that are told; null: those that wait, or the job itself
+  cursor INTEGER NOT NULL   -- the last job that was told
+) STRICT;
+
+CREATE TABLE batches (
+  id         BLOB PRIMARY KEY,
+  created_at INTEGER NOT NULL,
+  touched_at INTEGER NOT NULL,
+  sealed     INTEGER NOT NULL,
+  abandoned  INTEGER NOT NULL,
+  total      INTEGER NOT NULL,
+  completed  INTEGER NOT NULL,
+  failed     INTEGER NOT NULL,
+  cancelled  INTEGER NOT NULL,
+  ended_at   INTEGER,
+  settled    INTEGER NOT NULL,
+  calls      TEXT NOT NULL   -- [JSON] of what is submitted at its end: on_complete, on_failure
+) STRICT;
+CREATE INDEX batches_open ON batches (touched_at) WHERE NOT sealed;
+CREATE INDEX batches_over ON batches (created_at)
+  WHERE sealed AND NOT settled AND total <= completed + failed + cancelled;
+CREATE INDEX batches_settled ON batches (coalesce(ended_at, 0)) WHERE settled;
 
 -- No index but the key: a beat touches nothing else.
 CREATE TABLE workers (

@@ -3,9 +3,9 @@
 --         accepted_at, finished_at, available_at, arrived_at, cancel_requested_at, progress, state, key, change, result,
 --         error, number of the attempt, attempt, event], …]
 --   key: 0 keeps it, 1 releases it, a text takes it
--- notes (progress): [[seq, rev, progress, updated_at], …]
-CREATE TEMP TABLE missed (row INTEGER, note INTEGER);
-CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS notes;
+-- reports (of progress): [[seq, rev, progress, updated_at], …]
+CREATE TEMP TABLE missed (row INTEGER, report INTEGER);
+CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS reports;
 CREATE TEMP VIEW turned AS
 SELECT NULL AS place, NULL AS seq, NULL AS rev_before, NULL AS rev, NULL AS status, NULL AS stage, NULL AS updated_at,
   NULL AS epoch, NULL AS unstarted_losses, NULL AS worker, NULL AS claim, NULL AS act_by, NULL AS assigned_at,
@@ -21,16 +21,19 @@ CREATE TEMP TRIGGER turning INSTEAD OF INSERT ON turn BEGIN
     value ->> 15, value ->> 16, value ->> 17, value ->> 18, value ->> 19, value ->> 20, value ->> 21, value ->> 22,
     value ->> 23, value ->> 24, value ->> 25
   FROM jsonb_each(new.rows);
-  INSERT INTO missed (note)
-  SELECT e.key FROM jsonb_each(new.notes) e LEFT JOIN jobs j ON j.seq = e.value ->> 0 WHERE j.rev IS NOT e.value ->> 1;
+  INSERT INTO missed (report)
+  SELECT e.key FROM jsonb_each(new.reports) e LEFT JOIN jobs j ON j.seq = e.value ->> 0 WHERE j.rev IS NOT e.value ->> 1;
   UPDATE jobs SET progress = e.value ->> 2, updated_at = e.value ->> 3
-  FROM jsonb_each(new.notes) e WHERE jobs.seq = e.value ->> 0 AND jobs.rev = e.value ->> 1;
+  FROM jsonb_each(new.reports) e WHERE jobs.seq = e.value ->> 0 AND jobs.rev = e.value ->> 1;
 END;
 
 CREATE TEMP TRIGGER turning_one INSTEAD OF INSERT ON turned BEGIN
   INSERT INTO missed (row)
   SELECT new.place WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE seq = new.seq AND rev = new.rev_before);
-  SELECT raise(IGNORE) WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE seq = new.seq AND rev = new.rev_before);
+  SELECT raise(IGNORE) WHERE changes() = 1;
+  -- An end is noted where others wait for the job: core.family.note_of.
+  INSERT INTO notes (kind, seq, cursor)
+  SELECT 'ended', seq, 0 FROM jobs WHERE new.stage >= 4 AND seq = new.seq AND tied AND stage < 4;
   UPDATE jobs SET
     rev = new.rev, status = new.status, stage = new.stage, updated_at = new.updated_at, epoch = new.epoch,
     unstarted_losses = new.unstarted_losses, worker = new.worker, claim = new.claim, act_by = new.act_by,
@@ -51,4 +54,7 @@ CREATE TEMP TRIGGER turning_one INSTEAD OF INSERT ON turned BEGIN
 END;
 -- ask
 INSERT INTO turn VALUES (?1, ?2) RETURNING (SELECT json_group_array(row) FROM missed WHERE row IS NOT NULL),
-  (SELECT json_group_array(note) FROM missed WHERE note IS NOT NULL)
+  (SELECT json_group_array(report) FROM missed WHERE report IS NOT NULL),
+  -- Those of the jobs whose end was noted are among the newest notes. ?3 how many rows; bare, it would have this
+  -- compiled anew whenever it is bound.
+  (SELECT json_group_array(seq) FROM (SELECT seq FROM notes ORDER BY id DESC LIMIT ?3 + 0))

@@ -6,15 +6,22 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   INSERT INTO old
   SELECT j.seq FROM jsonb_each(new.before) e CROSS JOIN jobs j
   WHERE j.stage >= 4 AND j.status = e.value ->> 0 AND j.finished_at <= e.value ->> 1
+    -- One that is live and waits for it, or waited and may ask for its result.
+    AND NOT (j.tied AND EXISTS (
+      SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
   LIMIT new.n;
   DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);
   DELETE FROM ends WHERE seq IN (SELECT seq FROM old);
   DELETE FROM attempts WHERE seq IN (SELECT seq FROM old);
   DELETE FROM events WHERE seq IN (SELECT seq FROM old);
   DELETE FROM labels WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM waits WHERE child IN (SELECT seq FROM old);
   DELETE FROM entries WHERE seq IN (SELECT seq FROM old);
   DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
   DELETE FROM turns_taken WHERE last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before));
+  DELETE FROM batches WHERE id IN (
+    SELECT id FROM batches
+    WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) LIMIT new.n);
   UPDATE books SET pruned = pruned + (SELECT count(*) FROM old);
 END;
 -- ask

@@ -1,5 +1,5 @@
 -- Of the candidates, those that match as seen at a moment, newest first.
--- ?2 how many, ?3 the moment, ?4 statuses, ?5 task, ?6 queue, ?7 tag, ?8 schedule (as labels), ?15 text, in lower case
+-- ?2 how many, ?3 the moment, ?4 statuses, ?5 task, ?6 queue, ?7 the other labels, ?14 text, in lower case
 SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
   SELECT (SELECT doc FROM record WHERE seq = j.seq) AS doc
   FROM source s
@@ -10,19 +10,19 @@ SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
       IN (SELECT value FROM json_each(?4)))
     AND (?5 IS NULL OR p.task = ?5)
     AND (?6 IS NULL OR l.queue = ?6)
-    AND (?7 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = ?7))
-    AND (?8 IS NULL OR EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = ?8))
-    AND (?15 IS NULL OR (
+    AND (?7 IS NULL OR NOT EXISTS (
+      SELECT 1 FROM json_each(?7) a WHERE NOT EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = a.value)))
+    AND (?14 IS NULL OR (
       -- What is plain ASCII is searched here; for the rest lower() knows too little. CASE looks no further than it must.
       SELECT CASE
         WHEN instr(lower(substr(hex(j.id), 1, 8) || '-' || substr(hex(j.id), 9, 4) || '-' || substr(hex(j.id), 13, 4)
-          || '-' || substr(hex(j.id), 17, 4) || '-' || substr(hex(j.id), 21)), ?15) THEN 1
-        WHEN iif(octet_length(p.task) = length(p.task), instr(lower(p.task), ?15), mentions(p.task, ?15)) THEN 1
-        WHEN iif(octet_length(b.payload) = length(b.payload), instr(lower(b.payload), ?15), mentions(b.payload, ?15))
+          || '-' || substr(hex(j.id), 17, 4) || '-' || substr(hex(j.id), 21)), ?14) THEN 1
+        WHEN iif(octet_length(p.task) = length(p.task), instr(lower(p.task), ?14), mentions(p.task, ?14)) THEN 1
+        WHEN iif(octet_length(b.payload) = length(b.payload), instr(lower(b.payload), ?14), mentions(b.payload, ?14))
           THEN 1
         WHEN e.error IS NULL THEN 0
-        ELSE mentions_error(e.error, ?15) END
+        ELSE mentions_error(e.error, ?14) END
       FROM bodies b LEFT JOIN ends e ON e.seq = b.seq WHERE b.seq = j.seq))
   ORDER BY s.seq DESC
-  LIMIT ?2
+  LIMIT ?2 + 0
 )

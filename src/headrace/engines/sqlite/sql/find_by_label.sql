@@ -1,2 +1,2 @@
 -- Candidates: the jobs with a label.
-WITH source (seq) AS (SELECT seq FROM labels WHERE label = ?9 AND seq < ?1)
+WITH source (seq) AS (SELECT seq FROM labels WHERE label = ?8 AND seq < ?1)

@@ -7,5 +7,5 @@ SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || r.d
   UNION ALL
   SELECT seq, 1, 0 FROM jobs
   WHERE act_by <= ?1 AND stage < 3
-  LIMIT ?2
+  LIMIT ?2 + 0
 ) o CROSS JOIN record r ON r.seq = o.seq

@@ -1,0 +1,82 @@
+"""Batches: made, counted, sealed, and told of when they are over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import apsw
+import msgspec
+
+from headrace.core.batch import Batch, Call, Tally
+from headrace.engines.record import encode, micros, moment
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.hand import Hand
+from headrace.steps import Statement, Steps
+
+__all__ = ["adding", "batches", "over", "seal", "settle"]
+
+_calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
+
+
+def adding(batch: Batch) -> Steps[None]:
+    """Make a batch, unless it is here."""
+    row = (
+        batch.id,
+        micros(batch.created_at),
+        micros(batch.touched_at),
+        batch.sealed,
+        batch.abandoned,
+        batch.tally.total,
+        batch.tally.completed,
+        batch.tally.failed,
+        batch.tally.cancelled,
+        None if batch.ended_at is None else micros(batch.ended_at),
+        batch.settled,
+        encode((batch.on_complete, batch.on_failure)),
+    )
+    yield Statement(ask("add_batch"), encode(row))
+
+
+async def batches(hand: Hand, ids: Sequence[UUID]) -> list[Batch | None]:
+    """The batches of these ids, in order."""
+    wanted = (encode(ids),)
+    rows: list[Any] = await hand.run(lambda connection: connection.execute(ask("batches"), wanted).fetchall())
+    found = {batch.id: batch for batch in map(_batch_of, rows)}
+    return [found.get(id) for id in ids]
+
+
+async def seal(hand: Hand, batch: UUID, now: datetime) -> bool:
+    """All of its jobs are there; whether it is here."""
+    args = (batch.bytes, micros(now))
+    return await hand.run(lambda connection: connection.execute(ask("seal"), args).get) is not None
+
+
+async def settle(hand: Hand, batch: UUID) -> None:
+    """What follows its end was submitted."""
+    await hand.run(lambda connection: connection.execute(ask("settle"), (batch.bytes,)).get)
+
+
+def over(connection: apsw.Connection, silent: int, now: int) -> list[Batch]:
+    """Within a transaction: seal those that nobody added to since ``silent``; those that are over."""
+    connection.execute(ask("abandon"), (silent,))
+    return [_batch_of(row) for row in connection.execute(ask("over"), (now,)).fetchall()]
+
+
+def _batch_of(row: Any) -> Batch:
+    id, created_at, touched_at, sealed, abandoned, *tally, ended_at, settled, calls = row
+    on_complete, on_failure = _calls(calls)
+    return Batch(
+        id=UUID(bytes=id),
+        created_at=moment(created_at),
+        touched_at=moment(touched_at),
+        sealed=bool(sealed),
+        abandoned=bool(abandoned),
+        tally=Tally(*tally),
+        ended_at=None if ended_at is None else moment(ended_at),
+        settled=bool(settled),
+        on_complete=on_complete,
+        on_failure=on_failure,
+    )

@@ -1,0 +1,3 @@
+-- The jobs of some order numbers, as far as they are here.
+SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']'
+FROM jsonb_each(?1) e CROSS JOIN record r ON r.seq = e.value

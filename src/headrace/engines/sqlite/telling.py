@@ -1,0 +1,123 @@
+"""Tell: notes are worked off on the thread that writes, in one transaction with what follows from them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import apsw
+import msgspec
+
+from headrace.core import family
+from headrace.core.batch import Batch
+from headrace.core.change import Change
+from headrace.core.family import Note
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.core.status import ENDED, Status
+from headrace.engine import Told
+from headrace.engines.record import encode, micros
+from headrace.engines.sqlite import batches
+from headrace.engines.sqlite.applying import Turn
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.rows import jobs_of
+
+__all__ = ["tell"]
+
+_statuses = msgspec.json.Decoder(frozenset[Status | None]).decode
+
+_NOTES = "SELECT EXISTS (SELECT 1 FROM notes)"
+
+
+async def tell(hand: Hand, rules: Rules, now: datetime, limit: int) -> Told:
+    """Work off notes, as far as ``limit`` other jobs."""
+    silent = micros(now - timedelta(seconds=rules.batch_silence))
+
+    def write(connection: apsw.Connection) -> Told:
+        if not connection.execute(ask("to_tell"), (silent,)).get:
+            return Told()
+        connection.execute("BEGIN IMMEDIATE")
+        teller = _Teller(connection, rules, now)
+        teller.work_off(limit)
+        over: list[Batch] = batches.over(connection, silent, micros(now))
+        more = bool(connection.execute(_NOTES).get)
+        connection.execute("COMMIT")
+        return Told(tuple(teller.changes), tuple(over), more)
+
+    return await hand.run(write)
+
+
+class _Teller:
+    """One transaction's work."""
+
+    def __init__(self, connection: apsw.Connection, rules: Rules, now: datetime) -> None:
+        self._connection, self._rules, self._now = connection, rules, now
+        self._pending = dict[int, Change]()
+        self.changes = list[Change]()
+
+    def work_off(self, limit: int) -> None:
+        """Tell notes in their order, those that come of it behind the others, until enough jobs have heard one."""
+        while limit > 0:
+            # One more than is told, to see whether the last note is told to its end.
+            rows: list[Any] = self._connection.execute(ask("concerned"), (limit + 1,)).fetchall()
+            heard = rows[:limit]
+            if not heard:
+                return
+            self._hear([(Note(kind), seq) for _, kind, seq in heard if seq is not None])
+            self._strike(heard, rows[limit:])
+            limit -= len(heard)
+
+    def _strike(self, heard: list[Any], rest: list[Any]) -> None:
+        """Delete what was told; of a note with more jobs to hear it, remember how far it got."""
+        last, _, seq = heard[-1]
+        cut = bool(rest) and rest[0][0] == last
+        self._connection.execute("DELETE FROM notes WHERE id < ?1 + ?2", (last, 0 if cut else 1))
+        if cut:
+            self._connection.execute("UPDATE notes SET cursor = ?2 WHERE id = ?1", (last, seq))
+
+    def _hear(self, heard: list[tuple[Note, int]]) -> None:
+        parents = self._parents({seq for note, seq in heard if note is not Note.CANCELLED})
+        moving = {seq for note, seq in heard if note is Note.CANCELLED or _may_move(parents.get(seq, frozenset()))}
+        jobs = self._jobs(moving)
+        for note, seq in heard:
+            job = jobs.get(seq)
+            if job is None:
+                continue
+            if note is Note.CANCELLED:
+                change = family.doom(job, self._now, self._rules)
+            else:
+                change = family.release(job, parents.get(seq, frozenset()), self._now)
+            if change is not None:
+                jobs[seq] = change.job
+                self._take(change)
+        self._flush()
+
+    def _take(self, change: Change) -> None:
+        if change.job.seq in self._pending:  # a second one of the same job: the first goes ahead of it
+            self._flush()
+        self._pending[change.job.seq] = change
+
+    def _flush(self) -> None:
+        changes = list(self._pending.values())
+        self._pending.clear()
+        if changes:
+            Turn(changes).write(self._connection)
+            self.changes += changes
+
+    def _parents(self, seqs: set[int]) -> dict[int, frozenset[Status | None]]:
+        """In which statuses those are that a job waits for."""
+        rows: list[Any] = self._connection.execute(ask("parents"), (encode(list(seqs)),)).fetchall()
+        return {seq: _statuses(found) for seq, found in rows}
+
+    def _jobs(self, seqs: set[int]) -> dict[int, Job]:
+        if not seqs:
+            return {}
+        found = self._connection.execute(ask("records"), (encode(list(seqs)),)).get
+        return {job.seq: job for job in jobs_of(found)}
+
+
+def _may_move(parents: frozenset[Status | None]) -> bool:
+    """Whether to look at a job that waits for such parents: not while all is well and some have not ended."""
+    live = {one for one in parents if one is not None and one not in ENDED}
+    return not live or bool(parents - live - {Status.COMPLETED})
