@@ -34,7 +34,7 @@ from headrace.engines.record import Micros, encode, judge
 from headrace.errors import Unavailable
 from headrace.steps import Statement, Steps
 
-__all__ = ["Applying", "changing"]
+__all__ = ["Applying", "changing", "rows_of_changes"]
 
 _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD | None, RECORD | None]]).decode
@@ -50,11 +50,18 @@ _Sight = tuple[int | None, Job | None, Job | None]
 
 
 def changing(schema: str, changes: Sequence[Change]) -> Steps[list[int]]:
-    """Apply changes on whatever connection; the places of those that took."""
+    """Apply changes on whatever connection; the places of those that took, as ``~place`` where an end was noted."""
     at = Micros()
     rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
     text = sql("changes_document", schema) + sql("apply", schema)
     return _places((yield Statement(text, encode(rows))))
+
+
+def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
+    """Changes, at least one, as ``changes_rows.sql`` takes them, in the order in which everybody locks jobs."""
+    at = Micros()
+    rows = sorted((row_of_change(place, change, at) for place, change in enumerate(changes)), key=_by_seq)
+    return columns(rows, TEXTS_OF_CHANGE)
 
 
 def _look(schema: str, changes: Sequence[Change]) -> Steps[list[_Sight]]:
@@ -98,7 +105,7 @@ class Applying:
         return verdicts
 
     async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
-        """Apply them in one step; the verdicts on those that did not take."""
+        """Apply them in one step; the verdicts on those that did not take, and on ends that others waited for."""
         at, complete = Micros(), Verb.COMPLETE
         if all(one.verb is complete for one in changes.values()):  # most batches by far, and they write the least
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
@@ -108,13 +115,15 @@ class Applying:
             rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
             took = await self._change(self._other, rows, TEXTS_OF_CHANGE)
             took += await self._change(self._report, reports, TEXTS_OF_REPORT)
-        if len(took) == len(changes):
+        there = {place for place in took if place >= 0}
+        if len(there) == len(changes):
             return {}
-        there = set(took)
-        return await self._judge({place: one for place, one in changes.items() if place not in there})
+        noted: dict[int, Verdict] = {~place: Applied(changes[~place].job, noted=True) for place in took if place < 0}
+        missed = {place: one for place, one in changes.items() if place not in there and place not in noted}
+        return noted | await self._judge(missed) if missed else noted
 
     async def _change(self, text: str, rows: list[tuple[Any, ...]], texts: frozenset[int]) -> list[int]:
-        """Write the rows; the places of those that took."""
+        """Write the rows; the places of those that took, as ``~place`` where an end was noted."""
         rows.sort(key=_by_seq)  # everybody locks in the same order
         if self._locked and (known := [row[_SEQ] for row in rows if row[_SEQ] in self._locked]):
             await self._look_whether_locked(known)
@@ -183,5 +192,5 @@ class Applying:
             verdict = judge(change, last, job, holder)
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
-            if (yield from changing(self._schema, [_know(change, job)])):
-                return Applied(change.job)
+            if took := (yield from changing(self._schema, [_know(change, job)])):
+                return Applied(change.job, noted=took[0] < 0)

@@ -15,7 +15,7 @@ from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.record import Past, attempt_of, micros, moment, stages_of
+from headrace.engines.record import Past, attempt_of, labels_asked, micros, moment, stages_of
 
 __all__ = ["Reading"]
 
@@ -100,10 +100,8 @@ class Reading:
             add(_OF_TASK, filter.task)
         if filter.queue is not None:
             add(_OF_QUEUE, filter.queue)
-        if filter.tag is not None:
-            add(_LABELLED, label(f"t{filter.tag}"))
-        if filter.schedule is not None:
-            add(_LABELLED, label(f"s{filter.schedule}"))
+        for text in labels_asked(filter):
+            add(_LABELLED, label(text))
         if filter.text is not None and askable(filter.text):
             given.append(filter.text.lower())
             add(sql("find_text", self._schema, text=f"${len(given) + 2}::text"))

@@ -9,11 +9,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.batch import tally_of
 from headrace.core.change import Change, Key
 from headrace.core.claim import Grant
+from headrace.core.family import note_of
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.lifecycle import DONE
-from headrace.core.status import HELD, Status
+from headrace.core.status import HELD, Status, Verb
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.record import Micros, Moments, State, encode, key_of, labels_of, past_of, stage_of, state_of
 
@@ -192,15 +194,14 @@ def label(text: str | None) -> str | None:
 
 
 def _labels(job: Job) -> str | None:
-    if not job.spec.tags and job.spec.schedule is None:
-        return None
-    return encode(sorted({label(text) for text in labels_of(job)}))
+    labels = sorted({label(text) for text in labels_of(job)})
+    return encode(labels) if labels else None
 
 
 TEXTS_OF_RUN = frozenset({10, 11, 12, 13})
-TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
+TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26, 27, 28})
 TEXTS_OF_REPORT = frozenset({3})
-TEXTS_OF_COMPLETE = frozenset({10, 11, 12})
+TEXTS_OF_COMPLETE = frozenset({10, 11, 12, 13})
 
 
 def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
@@ -289,7 +290,22 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         None if attempt is None else attempt.number,
         None if attempt is None else past_of(attempt, at),
         None if change.event is None else encode(change.event),
+        _notes(change),
+        _tally(change),
     )
+
+
+def _notes(change: Change) -> str | None:
+    """What is to be noted with a change, by first letters. What an insert adds to a row of its own is no change."""
+    if change.verb is Verb.SUBMIT:
+        return None
+    return "".join(note[0] for note in note_of(change)) or None
+
+
+def _tally(change: Change) -> str | None:
+    if change.job.spec.batch is None or change.verb is Verb.SUBMIT or (tally := tally_of(change)) is None:
+        return None
+    return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
 
 
 def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
@@ -317,6 +333,7 @@ def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         None if job.progress is None or job.progress is DONE else encode(job.progress),
         None if follows else state_of(job, at),
         job.result_text,
+        job.spec.batch,
     )
 
 
