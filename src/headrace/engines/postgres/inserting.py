@@ -174,8 +174,8 @@ class Inserting:
         tell: bool = False,
         batch: Batch | None = None,
     ) -> Steps[list[InsertAnswer]]:
-        """Lock the keys and the kin, look what is here, store the rest. What another transaction holds is waited for, or
-        its job is refused for now."""
+        """Lock the keys and the kin, look what is here, store the rest. What another transaction holds is waited for,
+        or its job is refused for now."""
         if batch is not None:
             yield from relate(self._schema, (), batch)
         keyed = yield from self._lock_keys(jobs, wait)

@@ -188,9 +188,9 @@ def lines_lock(schema: str) -> int:
     return lock_number(schema, "lines")
 
 
-def label(text: str | None) -> str | None:
+def label(text: str) -> str:
     """A label as the store keeps it."""
-    return text if text is None or len(text) <= _LONG else text[0] + digest(text)
+    return text if len(text) <= _LONG else text[0] + digest(text)
 
 
 def _labels(job: Job) -> str | None:

@@ -1,4 +1,4 @@
-"""Tell: notes are worked off, a round at a time, each in a transaction; what follows from one round may fill the next."""
+"""Tell: notes are worked off, a round at a time, each in a transaction; what follows from one may fill the next."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headrace.errors import Unavailable
 __all__ = ["Telling"]
 
 _PATIENCE = 250
-"""Milliseconds for which a job is waited for that another holds: longer than a commit, shorter than who waits for us."""
+"""Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
 
 _places = msgspec.json.Decoder(list[int]).decode
 
@@ -140,9 +140,7 @@ class Telling:
 
     async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
         ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
-        rows: list[Any] = await connection.fetch(
-            sql("concerned", self._schema), ids, kinds, seqs, cursors, limit + 1
-        )
+        rows: list[Any] = await connection.fetch(sql("concerned", self._schema), ids, kinds, seqs, cursors, limit + 1)
         end, partly = None, None
         if len(rows) > limit:
             # The one too many says where this page ends: within its note, or before it.
@@ -170,7 +168,9 @@ class Telling:
         rows: list[Any] = await connection.fetch(sql("parents", self._schema), waiting) if waiting else []
         parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
         changes = (
-            family.doom(job, now, self._rules) if job.seq in doomed else family.release(job, parents.get(job.seq, []), now)
+            family.doom(job, now, self._rules)
+            if job.seq in doomed
+            else family.release(job, parents.get(job.seq, []), now)
             for job in jobs
         )
         return [change for change in changes if change is not None]

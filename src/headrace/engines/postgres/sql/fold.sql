@@ -40,7 +40,7 @@ folded AS (
     ended_at = coalesce(b.ended_at, CASE
       WHEN (b.sealed OR (s.silent AND b.touched_at <= $2))
         AND b.completed + b.failed + b.cancelled + s.completed + s.failed + s.cancelled >= b.total + s.total
-      THEN $1 END)
+      THEN $1::bigint END)
   FROM summed s WHERE b.id = s.id
   RETURNING b.*
 ),
