@@ -8,9 +8,10 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, tally_of_new
+from headrace.core.batch import Batch, Tally, tally_of, tally_of_new
+from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.status import Status
+from headrace.core.status import Status, Verb
 from headrace.engines.postgres.batches import row_of_batch
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
@@ -18,12 +19,31 @@ from headrace.engines.record import Micros, encode
 from headrace.errors import HeadraceError
 from headrace.steps import Statement, Steps
 
-__all__ = ["Kin", "is_related", "meet", "relate"]
+__all__ = ["Kin", "is_followed", "is_related", "meet", "notes_of", "relate", "tally_in"]
 
 _kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
 
 _Stand = tuple[Status | None, bool]
 """The status of a job, and whether its cancel was requested."""
+
+
+def notes_of(change: Change) -> str | None:
+    """What is to be noted with a change, by first letters. What an insert adds to its own row is no change."""
+    if change.verb is Verb.SUBMIT:
+        return None
+    return "".join(note[0] for note in family.note_of(change)) or None
+
+
+def tally_in(change: Change) -> str | None:
+    """What a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
+    if change.job.spec.batch is None or change.verb is Verb.SUBMIT or (tally := tally_of(change)) is None:
+        return None
+    return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
+
+
+def is_followed(change: Change) -> bool:
+    """Whether something may follow from a change, or is added to a batch."""
+    return change.job.spec.batch is not None or notes_of(change) is not None
 
 
 def is_related(job: Job) -> bool:
@@ -101,7 +121,7 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
             counts[job.spec.batch] = (tally.plus(tally_of_new(job)), max(last, at[job.updated_at] or 0))
     document = {
         "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
-        "waiting": [job.seq for job in stored if family.note_of_new(job)],
+        "noted": [job.seq for job in stored if family.note_of_new(job)],
         "batches": [] if batch is None else [row_of_batch(batch, at)],
         "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
     }

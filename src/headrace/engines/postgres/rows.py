@@ -9,14 +9,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.batch import tally_of
 from headrace.core.change import Change, Key
 from headrace.core.claim import Grant
-from headrace.core.family import note_of
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.lifecycle import DONE
-from headrace.core.status import HELD, Status, Verb
+from headrace.core.status import HELD, Status
 from headrace.engines.postgres.connection import digest, lock_number
+from headrace.engines.postgres.families import notes_of, tally_in
 from headrace.engines.record import Micros, Moments, State, encode, key_of, labels_of, past_of, stage_of, state_of
 
 __all__ = [
@@ -290,22 +289,9 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         None if attempt is None else attempt.number,
         None if attempt is None else past_of(attempt, at),
         None if change.event is None else encode(change.event),
-        _notes(change),
-        _tally(change),
+        notes_of(change),
+        tally_in(change),
     )
-
-
-def _notes(change: Change) -> str | None:
-    """What is to be noted with a change, by first letters. What an insert adds to a row of its own is no change."""
-    if change.verb is Verb.SUBMIT:
-        return None
-    return "".join(note[0] for note in note_of(change)) or None
-
-
-def _tally(change: Change) -> str | None:
-    if change.job.spec.batch is None or change.verb is Verb.SUBMIT or (tally := tally_of(change)) is None:
-        return None
-    return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
 
 
 def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:

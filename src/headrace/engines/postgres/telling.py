@@ -16,7 +16,7 @@ from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Told
-from headrace.engines.postgres.applying import rows_of_changes
+from headrace.engines.postgres.applying import apply_text, rows_of_changes
 from headrace.engines.postgres.batches import Batches
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
@@ -27,6 +27,8 @@ __all__ = ["Telling"]
 
 _PATIENCE = 250
 """Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
+
+_NOTES = {note[0]: note for note in Note}
 
 _places = msgspec.json.Decoder(list[int]).decode
 
@@ -78,7 +80,7 @@ class Telling:
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches) -> None:
         self._hot, self._cold, self._schema, self._rules, self._batches = hot, cold, schema, rules, batches
-        self._apply = sql("changes_rows", schema) + sql("apply", schema)
+        self._apply = sql("changes_rows", schema) + apply_text(schema)
 
     async def tell(self, now: datetime, limit: int) -> Told:
         """Work off notes as far as ``limit`` other jobs, and see which batches are over."""
@@ -149,14 +151,14 @@ class Telling:
         hearing: dict[int, list[int]] = {id: [] for id in ids if end is None or id < end or id == partly}
         for id, seq in rows:
             hearing[id].append(seq)
-        return _Page(dict(zip(ids, map(Note, kinds), strict=True)), hearing, partly)
+        return _Page({id: _NOTES[kind] for id, kind in zip(ids, kinds, strict=True)}, hearing, partly)
 
     async def _hold(self, connection: Connection, page: _Page, *, wait: bool) -> tuple[list[Job], set[int]]:
         """The jobs that something may become of, and the order numbers of those that another holds."""
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
-        rows: list[Any] = await connection.fetch(text, list(page.concerned), list(page.doomed))
+        rows: list[Any] = await connection.fetch(text, list(page.concerned), list(page.doomed), Status.WAITING)
         reader = Reader()
         held = [reader.job(row, 1) for row in rows if row[1] is not None]
         return held, {row[0] for row in rows if row[1] is None}

@@ -134,7 +134,7 @@ CREATE TABLE {schema}.notes (
   id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   seq    bigint NOT NULL,           -- the job it is about
   cursor bigint NOT NULL DEFAULT 0, -- the last of those concerned that has heard it
-  kind   text NOT NULL              -- core.family.Note
+  kind   text NOT NULL              -- the first letter of a core.family.Note
 ) WITH (
   -- Each row lives for a moment.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0

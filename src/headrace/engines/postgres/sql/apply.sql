@@ -24,16 +24,4 @@ tried AS (
 ),
 logged AS (
   INSERT INTO {schema}.events (seq, data) SELECT seq, event FROM changed WHERE event IS NOT NULL
-),
-told AS (
-  INSERT INTO {schema}.notes (kind, seq)
-  SELECT n.kind, c.seq FROM changed c CROSS JOIN (VALUES ('ended'), ('cancelled'), ('waits')) AS n (kind)
-  WHERE c.notes IS NOT NULL AND position(left(n.kind, 1) IN c.notes) > 0 AND (n.kind <> 'ended' OR c.place < 0)
-),
-counted AS (
-  INSERT INTO {schema}.batch_counts (batch, total, completed, failed, cancelled)
-  SELECT (tally::json ->> 0)::uuid, 0, sum((tally::json ->> 1)::integer), sum((tally::json ->> 2)::integer),
-    sum((tally::json ->> 3)::integer)
-  FROM changed WHERE tally IS NOT NULL GROUP BY 1
 )
-SELECT coalesce(json_agg(place), '[]')::text FROM changed

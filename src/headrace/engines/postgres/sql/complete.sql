@@ -18,10 +18,5 @@ WITH completed AS (
   RETURNING CASE j.tied WHEN 0 THEN c.place ELSE ~c.place END AS place, c.seq, c.batch
 ),
 told AS (
-  INSERT INTO {schema}.notes (kind, seq) SELECT 'ended', seq FROM completed WHERE place < 0
-),
-counted AS (
-  INSERT INTO {schema}.batch_counts (batch, total, completed, failed, cancelled)
-  SELECT batch, 0, count(*), 0, 0 FROM completed WHERE batch IS NOT NULL GROUP BY batch
+  INSERT INTO {schema}.notes (kind, seq) SELECT 'e', seq FROM completed WHERE place < 0
 )
-SELECT coalesce(json_agg(place), '[]')::text FROM completed

@@ -5,8 +5,10 @@ WITH found AS MATERIALIZED (
   FROM unnest($1::text[], $2::text::bigint[]) AS t (status, before) CROSS JOIN LATERAL (
     SELECT j.seq, j.id, j.tied FROM {schema}.jobs j
     WHERE j.stage >= 4 AND j.status = t.status AND j.finished_at <= t.before
-      AND (j.tied = 0 OR NOT EXISTS (
-        SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child WHERE w.parent = j.seq AND k.stage < 4))
+      -- A number, not EXISTS: for that the planner might first find out about every job.
+      AND (j.tied = 0 OR (
+        SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child
+        WHERE w.parent = j.seq AND k.stage < 4 LIMIT 1) IS NULL)
     ORDER BY j.finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
   ) o
   LIMIT $3

@@ -1,5 +1,5 @@
--- What new jobs are to others, after they were stored: {"edges": [[order number, [ids it waits for]], …], "waiting": [order
--- numbers to be noted], "batches": [[id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed,
+-- What new jobs are to others, after they were stored: {"edges": [[order number, [ids it waits for]], …], "noted": [order
+-- numbers of those that wait], "batches": [[id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed,
 -- cancelled, ended_at, calls], …], "counts": [[batch, total, completed, failed, cancelled, moment], …]}
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 made AS (
@@ -25,7 +25,7 @@ waiting AS (
 ),
 noted AS (
   INSERT INTO {schema}.notes (kind, seq)
-  SELECT 'waits', value::bigint FROM doc CROSS JOIN json_array_elements_text(d -> 'waiting')
+  SELECT 'w', value::bigint FROM doc CROSS JOIN json_array_elements_text(d -> 'noted')
 ),
 counted AS (
   INSERT INTO {schema}.batch_counts (batch, total, completed, failed, cancelled, at)
