@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -65,6 +67,13 @@ class _Collected(Exception):
     """The lines this session remembers were collected by another."""
 
 
+class _Questionable(Exception):
+    """The kin of a job is held by another, or is not what it should be."""
+
+
+_Write = Callable[..., Awaitable[list[Any]]]
+
+
 class Inserting:
     """The inserts of one session, with the lines it remembers."""
 
@@ -105,11 +114,12 @@ class Inserting:
         return run()
 
     async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None) -> list[InsertAnswer]:
-        if batch is None and all(job.spec.dedup is None and is_new(job) and not is_related(job) for job in jobs):
+        if jobs and all(job.spec.dedup is None and is_new(job) for job in jobs):
+            related = batch is not None or any(is_related(job) for job in jobs)
             try:
-                return await self._insert_new(jobs, learned)
-            except UniqueViolationError:
-                pass  # an id is here already: look which
+                return await self._insert_new(jobs, learned, partial(self._with_kin, jobs, batch) if related else None)
+            except (UniqueViolationError, _Questionable):
+                pass  # an id is here already, or the kin of one is not what it should be: look which
         answers = await self._write(self._steps(jobs, learned, wait=False, batch=batch))
         busy = [at for at, answer in enumerate(answers) if _for_now(answer)]
         if not busy:
@@ -141,7 +151,9 @@ class Inserting:
         except UniqueViolationError as error:
             raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
-    async def _insert_new(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
+    async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
+        """Store jobs as if none were here; ``write`` runs the statement where that takes more than it."""
+        write = write or self._hot.fetch
         ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
         # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
@@ -153,17 +165,29 @@ class Inserting:
             self._lines.lock,
         )
         try:
-            found = await self._hot.fetch(self._text, *args, *_unzipped(hints))
+            found = await write(self._text, *args, *_unzipped(hints))
         except Unavailable as error:
             if not hints or "NOTIFY" not in str(error):
                 raise
             # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
-            found, hints = await self._hot.fetch(self._text, *args, [], []), []
+            found, hints = await write(self._text, *args, [], []), []
         first = found[0][0]
         if first is None:
             raise _Collected
         self._bus.ready_told(hints)
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
+
+    async def _with_kin(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
+        """Run the statement that stores the jobs while their kin is held, and write down what they are to it."""
+        async with self._hot.transaction() as connection:
+            kin = await run_steps(connection, meet(self._schema, jobs, wait=False))
+            if kin.busy(jobs, ()) or kin.refusals(jobs):
+                raise _Questionable
+            found: list[Any] = await connection.fetch(text, *args)
+            if (first := found[0][0]) is not None:
+                stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
+                await run_steps(connection, relate(self._schema, stored, batch))
+            return found
 
     def _steps(
         self,
