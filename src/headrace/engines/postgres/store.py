@@ -112,7 +112,7 @@ class PostgresEngine:
         self._claiming = Claiming(self._hot, self._schema, self.rules)
         self._applying = Applying(self._warm, self._cold, self._schema)
         self._batches = Batches(self._hot, self._schema, self.rules)
-        self._telling = Telling(self._hot, self._cold, self._schema, self.rules, self._batches)
+        self._telling = Telling(self._hot, self._cold, self._schema, self.rules, self._batches, self._host)
         self._entries = Entries(self._hot, self._schema)
         self._reading = Reading(self._hot, self._cold, self._search, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
@@ -10,6 +11,7 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
+from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.family import Note
 from headrace.core.job import Job
@@ -22,11 +24,15 @@ from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.errors import Unavailable
+from headrace.host import Host
 
 __all__ = ["Telling"]
 
 _PATIENCE = 250
 """Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
+
+_HURRY = 2.0
+"""Seconds after that was in vain for which nothing is waited for."""
 
 _NOTES = {note[0]: note for note in Note}
 
@@ -43,6 +49,8 @@ class _Round(msgspec.Struct):
     changes: list[Change]
     busy: bool
     """Whether a job was passed over that another holds; its note is still there."""
+    moved: bool
+    """Whether anything was done about any note."""
     over: bool
     """Whether nothing follows: there were fewer notes than there was room for, and no new ones were left."""
 
@@ -78,47 +86,49 @@ class _Page(msgspec.Struct):
 class Telling:
     """The verb tell, for one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches) -> None:
-        self._hot, self._cold, self._schema, self._rules, self._batches = hot, cold, schema, rules, batches
+    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches, host: Host) -> None:
+        self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
+        self._batches, self._host = batches, host
+        self._hurry_until = -math.inf
         self._apply = sql("changes_rows", schema) + apply_text(schema)
 
     async def tell(self, now: datetime, limit: int) -> Told:
         """Work off notes as far as ``limit`` other jobs, and see which batches are over."""
         [(notes, batches)] = await self._hot.fetch(sql("glance", self._schema), self._batches.silent_since(now))
         changes: list[Change] = []
-        more = False
-        if notes:
-            try:
-                more = await self._work_off(now, limit, changes)
-            except Unavailable:
-                if not changes:
-                    raise
-                more = True  # what was done is done, and must be known
-        batches = batches or any(change.job.spec.batch is not None for change in changes)
-        over = await self._batches.over(now) if batches else []
+        over: list[Batch] = []
+        try:
+            more = await self._work_off(now, limit, changes) if notes else False
+            if batches or any(change.job.spec.batch is not None for change in changes):
+                over = await self._batches.over(now)
+        except Unavailable:
+            if not changes:
+                raise
+            more = True  # what was done is done, and must be known
         return Told(tuple(changes), tuple(over), more)
 
     async def _work_off(self, now: datetime, limit: int, changes: list[Change]) -> bool:
         """Rounds until there are no more notes, or the limit is used up; whether there may be more."""
-        last, busy = 0, False
+        last, busy, moved = 0, False, False
         while limit > 0:
             done = await self._round(now, last, limit)
             changes += done.changes
-            last, busy = done.last, busy or done.busy
+            last, busy, moved = done.last, busy or done.busy, moved or done.moved
             limit -= done.used
             if done.over:
                 break
-        if busy:
+        if busy and self._host.clock.monotonic() >= self._hurry_until:
             # Mostly for a moment: another tells the same job of another note, and may not know yet what we know.
             try:
                 done = await self._round(now, 0, max(limit, 1), patience=_PATIENCE)
             except Unavailable as error:
                 if not isinstance(error.__cause__, LockNotAvailableError):
                     raise
+                self._hurry_until = self._host.clock.monotonic() + _HURRY
             else:
                 changes += done.changes
                 return limit <= 0 or not done.over
-        return limit <= 0
+        return limit <= 0 and moved
 
     async def _round(self, now: datetime, last: int, limit: int, patience: int | None = None) -> _Round:
         """Take notes behind the last one, and do what follows from them. A job that another holds is passed over, or
@@ -128,7 +138,7 @@ class Telling:
                 await connection.execute(f"SET LOCAL lock_timeout = {patience}")
             notes: list[Any] = await connection.fetch(sql("take_notes", self._schema), last, limit)
             if not notes:
-                return _Round(last, 0, [], busy=False, over=True)
+                return _Round(last, 0, [], busy=False, moved=False, over=True)
             page = await self._page(connection, notes, limit)
             jobs, busy = await self._hold(connection, page, wait=patience is not None)
             changes = await self._follows(connection, jobs, page.doomed, now)
@@ -138,7 +148,8 @@ class Telling:
             await connection.execute(sql("told", self._schema), gone, list(rest), list(rest.values()))
         used = max(len(page.hearing), len(page.concerned))
         fewer = len(notes) < limit and page.partly is None
-        return _Round(max(page.hearing, default=last), used, changes, bool(busy), over=fewer and not noted)
+        moved = bool(gone or changes) or any(rest.get(id, cursor) > cursor for id, _, _, cursor in notes)
+        return _Round(max(page.hearing, default=last), used, changes, bool(busy), moved, over=fewer and not noted)
 
     async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
         ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
