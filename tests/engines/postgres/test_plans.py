@@ -6,7 +6,7 @@ import asyncio
 import json
 import operator
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import resources
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.core.claim import Ask
 from headrace.core.rules import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
+from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
@@ -28,7 +29,7 @@ from tests.support.schemas import postgres_engine, schema_of
 
 PACKAGE = resources.files("headrace.engines.postgres")
 
-BIG = ("jobs", "bodies", "attempts", "events", "labels")
+BIG = ("jobs", "bodies", "attempts", "events", "labels", "waits")
 """Tables that hold a row or more for each job."""
 
 FILL = """
@@ -45,6 +46,11 @@ INSERT INTO {schema}.attempts (seq, number, data)
 SELECT n, 1, '[1,0,1,"completed",null,null,null,null,null]' FROM generate_series(2, {rows}, 2) n;
 INSERT INTO {schema}.labels (seq, label) SELECT n, 't' || n % 100 FROM generate_series(1, {rows}, 5) n;
 INSERT INTO {schema}.events (seq, data) SELECT n, '{{}}' FROM generate_series(1, {rows}, 5) n;
+INSERT INTO {schema}.waits (child, parent) SELECT n, n - 1 FROM generate_series(3, {rows}, 2) n;
+INSERT INTO {schema}.batches (
+  id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed, cancelled, ended_at)
+SELECT gen_random_uuid(), {now}, {now}, true, false, n % 2 = 0, 1, n % 2, 0, 0, CASE n % 2 WHEN 1 THEN {now} END
+FROM generate_series(1, {rows} / 10) n;
 SELECT setval('{schema}.seqs', {rows} + 1);
 """
 
@@ -171,7 +177,23 @@ def check_plan(plan: Node, uses: set[str], whole: frozenset[str] = frozenset()) 
 HOT_STATEMENTS: dict[str, set[str]] = {
     "beat": {"workers_pkey", "held", "jobs_pkey"},
     "claimed": {"held", "bodies_pkey"},
-    "delete": {"finished", "jobs_pkey", "bodies_pkey", "attempts_pkey", "events_of_job", "labels_pkey"},
+    "delete": {
+        "finished",
+        "jobs_pkey",
+        "bodies_pkey",
+        "attempts_pkey",
+        "events_of_job",
+        "labels_pkey",
+        "waits_pkey",
+        "waited_for",
+        "batches_settled",
+    },
+    "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for"},
+    "glance": {"notes_pkey", "batches_open", "batches_over"},
+    "fold": {"batches_open", "batches_over", "batches_pkey"},
+    "batches": {"batches_pkey", "counts_of_batch"},
+    "seal": {"batches_pkey"},
+    "settle": {"batches_pkey"},
     "get": {"bodies_pkey", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
     "overdue": {"held", "expiring", "jobs_pkey", "bodies_pkey"},
@@ -191,6 +213,9 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 def statement(verb: str, schema: str) -> str:
     claims = {"claim of one line": one_line, "claim of many lines": many_lines}
+    deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
+    if verb in deletes:
+        return sql(deletes[verb], schema) + sql("delete", schema)
     return claims[verb](schema) if verb in claims else sql(verb, schema)
 
 
@@ -228,9 +253,19 @@ async def test_plans_made_on_an_empty_table_and_kept_are_good_on_a_full_one(lab:
     await filler.close()
 
 
-@pytest.mark.parametrize("verb", ["changes", "complete", "report", "unlocked"])
+CHANGES: dict[str, Callable[[str], str]] = {
+    "changes": lambda schema: sql("changes_rows", schema) + apply_text(schema, followed=False),
+    "changes that others follow from": lambda schema: sql("changes_rows", schema) + apply_text(schema),
+    "complete": lambda schema: complete_text(schema, counted=False),
+    "complete of members": lambda schema: complete_text(schema, counted=True),
+    "report": lambda schema: sql("report", schema),
+    "unlocked": lambda schema: sql("unlocked", schema),
+}
+
+
+@pytest.mark.parametrize("verb", CHANGES)
 async def test_changes_go_by_the_key_in_the_order_they_are_given(warm: Connection, store: str, verb: str) -> None:
-    text = sql("changes_rows", store) + sql("apply", store) if verb == "changes" else sql(verb, store)
+    text = CHANGES[verb](store)
     plan = await explain(warm, text, ["'{1,2,3}'" if verb == "unlocked" else "'{NULL,NULL,NULL}'"] * arguments(text))
     check_plan(plan, {"jobs_pkey"})
     updates = [node for node in plan.all() if node.kind == "ModifyTable" and node.table == "jobs"]
@@ -241,11 +276,30 @@ async def test_changes_go_by_the_key_in_the_order_they_are_given(warm: Connectio
         assert update.below[0].below[0].kind in ("Function Scan", "CTE Scan")
 
 
+MANY = "'{" + ",".join(map(str, range(1, 3000, 3))) + "}'"
+COLD_TEXTS: dict[str, Callable[[str], str]] = {
+    "changes": lambda schema: sql("changes_document", schema) + apply_text(schema),
+    "changes that follow": lambda schema: sql("changes_rows", schema) + apply_text(schema),
+    "kin": lambda schema: sql("kin", schema, lock="NO KEY UPDATE"),
+    "hold": lambda schema: sql("hold", schema, wait=" SKIP LOCKED"),
+}
+
 COLD_STATEMENTS: dict[str, tuple[set[str], list[str]]] = {
     "history": ({"bodies_pkey", "attempts_pkey", "events_of_job"}, ["gen_random_uuid()"]),
     "known": ({"bodies_pkey", "keys"}, ["""'{"ids": [], "keys": []}'"""]),
     "changes": ({"jobs_pkey"}, ["'[]'"]),
     "second_look": ({"bodies_pkey", "keys"}, ["'[]'"]),
+    "kin": ({"bodies_pkey", "jobs_pkey"}, ["""'["00000000-0000-0000-0000-000000000001"]'"""]),
+    "relate": ({"bodies_pkey", "jobs_pkey"}, ["""'{"edges": [], "noted": [], "batches": [], "counts": []}'"""]),
+    "take_notes": ({"notes_pkey"}, ["0", "1000"]),
+    "concerned": (
+        {"waited_for", "labelled", "jobs_pkey"},
+        ["'{1,2,3}'", "'{e,w,c}'", "'{1,2,3}'", "'{0,0,0}'", "1000"],
+    ),
+    "hold": ({"jobs_pkey", "bodies_pkey"}, [MANY, MANY, "'waiting'"]),
+    "parents": ({"waits_pkey", "jobs_pkey"}, [MANY]),
+    "told": ({"notes_pkey"}, ["'{1,2}'", "'{3}'", "'{9}'"]),
+    "changes that follow": ({"jobs_pkey"}, []),
     "workers": ({"held"}, []),
     "forget": ({"held"}, []),
 }
@@ -256,8 +310,8 @@ async def test_the_other_statements_that_are_made_often_go_by_index_too(
     cold: Connection, store: str, verb: str
 ) -> None:
     uses, values = COLD_STATEMENTS[verb]
-    text = sql("changes_document", store) + sql("apply", store) if verb == "changes" else sql(verb, store)
-    plan = await explain(cold, text, values)
+    text = COLD_TEXTS[verb](store) if verb in COLD_TEXTS else sql(verb, store)
+    plan = await explain(cold, text, values or ["'{NULL,NULL,NULL}'"] * arguments(text))
     nodes = list(plan.all())
     assert uses <= {node.index for node in nodes}, nodes
     assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG], nodes

@@ -16,6 +16,7 @@ from headrace.core.status import Verb
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
+from headrace.engines.postgres.families import is_followed
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
@@ -34,7 +35,7 @@ from headrace.engines.record import Micros, encode, judge
 from headrace.errors import Unavailable
 from headrace.steps import Statement, Steps
 
-__all__ = ["Applying", "changing"]
+__all__ = ["Applying", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
 _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD | None, RECORD | None]]).decode
@@ -49,12 +50,32 @@ _Sight = tuple[int | None, Job | None, Job | None]
 """The id of a job's last change, the job, and the other job that holds the key it wants."""
 
 
+def apply_text(schema: str, *, followed: bool = True) -> str:
+    """The statement that applies changes, behind how they are given; ``followed``: something may follow from one, or be
+    added to its batch."""
+    more = sql("apply_followed", schema) if followed else ""
+    return sql("apply", schema) + more + sql("took", schema, changed="changed")
+
+
+def complete_text(schema: str, *, counted: bool) -> str:
+    """The statement that completes jobs; ``counted``: some of them are in a batch."""
+    more = sql("complete_counted", schema) if counted else ""
+    return sql("complete", schema) + more + sql("took", schema, changed="completed")
+
+
 def changing(schema: str, changes: Sequence[Change]) -> Steps[list[int]]:
-    """Apply changes on whatever connection; the places of those that took."""
+    """Apply changes on whatever connection; the places of those that took, as ``~place`` where an end was noted."""
     at = Micros()
     rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
-    text = sql("changes_document", schema) + sql("apply", schema)
+    text = sql("changes_document", schema) + apply_text(schema)
     return _places((yield Statement(text, encode(rows))))
+
+
+def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
+    """Changes, at least one, as ``changes_rows.sql`` takes them, in the order in which everybody locks jobs."""
+    at = Micros()
+    rows = sorted((row_of_change(place, change, at) for place, change in enumerate(changes)), key=_by_seq)
+    return columns(rows, TEXTS_OF_CHANGE)
 
 
 def _look(schema: str, changes: Sequence[Change]) -> Steps[list[_Sight]]:
@@ -77,8 +98,9 @@ class Applying:
 
     def __init__(self, warm: Pool, cold: Pool, schema: str) -> None:
         self._warm, self._cold, self._schema = warm, cold, schema
-        self._complete, self._report = sql("complete", schema), sql("report", schema)
-        self._other = sql("changes_rows", schema) + sql("apply", schema)
+        self._report = sql("report", schema)
+        self._complete = [complete_text(schema, counted=counted) for counted in (False, True)]
+        self._other = [sql("changes_rows", schema) + apply_text(schema, followed=more) for more in (False, True)]
         self._locked: set[int] = set()
         """Jobs that a transaction of somebody's held when they were last looked at."""
 
@@ -98,23 +120,27 @@ class Applying:
         return verdicts
 
     async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
-        """Apply them in one step; the verdicts on those that did not take."""
+        """Apply them in one step; the verdicts on those that did not take, and on ends that others waited for."""
         at, complete = Micros(), Verb.COMPLETE
         if all(one.verb is complete for one in changes.values()):  # most batches by far, and they write the least
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
-            took = await self._change(self._complete, rows, TEXTS_OF_COMPLETE)
+            counted = any(one.job.spec.batch is not None for one in changes.values())
+            took = await self._change(self._complete[counted], rows, TEXTS_OF_COMPLETE)
         else:
             reports = [row_of_report(place, one, at) for place, one in changes.items() if one.verb is Verb.PROGRESS]
             rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
-            took = await self._change(self._other, rows, TEXTS_OF_CHANGE)
+            followed = any(is_followed(one) for one in changes.values())
+            took = await self._change(self._other[followed], rows, TEXTS_OF_CHANGE)
             took += await self._change(self._report, reports, TEXTS_OF_REPORT)
-        if len(took) == len(changes):
+        there = {place for place in took if place >= 0}
+        if len(there) == len(changes):
             return {}
-        there = set(took)
-        return await self._judge({place: one for place, one in changes.items() if place not in there})
+        noted: dict[int, Verdict] = {~place: Applied(changes[~place].job, noted=True) for place in took if place < 0}
+        missed = {place: one for place, one in changes.items() if place not in there and place not in noted}
+        return noted | await self._judge(missed) if missed else noted
 
     async def _change(self, text: str, rows: list[tuple[Any, ...]], texts: frozenset[int]) -> list[int]:
-        """Write the rows; the places of those that took."""
+        """Write the rows; the places of those that took, as ``~place`` where an end was noted."""
         rows.sort(key=_by_seq)  # everybody locks in the same order
         if self._locked and (known := [row[_SEQ] for row in rows if row[_SEQ] in self._locked]):
             await self._look_whether_locked(known)
@@ -183,5 +209,5 @@ class Applying:
             verdict = judge(change, last, job, holder)
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
-            if (yield from changing(self._schema, [_know(change, job)])):
-                return Applied(change.job)
+            if took := (yield from changing(self._schema, [_know(change, job)])):
+                return Applied(change.job, noted=took[0] < 0)

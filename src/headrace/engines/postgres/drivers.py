@@ -82,6 +82,8 @@ class Waiting(Statement, frozen=True):
 
     trying: str
     """The same without waiting, with the same parameter: the answer tells of each whether it was locked."""
+    locked: Callable[[str], bool] = lambda answer: all(_bools(answer))
+    """Whether an answer says that all of them were."""
 
 
 def _loop_runs_here() -> bool:
@@ -110,13 +112,14 @@ class _Blocking:
             return self._execute(statement)
         for pause in (*_PAUSES, None):
             answer = self._execute(Statement(statement.trying, statement.document))
-            if all(_bools(answer)):
+            if statement.locked(answer):
                 return answer
             if pause is not None:
                 time.sleep(pause)
         raise Unavailable(
-            "another transaction that is still open holds this dedup key, and a synchronous connection cannot wait for"
-            " it on the thread of an event loop: try again, or use an asynchronous connection or another thread"
+            "another transaction that is still open holds this dedup key, or a job that this one belongs to or waits"
+            " for, and a synchronous connection cannot wait for it on the thread of an event loop: try again, or use an"
+            " asynchronous connection or another thread"
         )
 
     async def run(self, steps: Steps[T]) -> T:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -11,6 +13,7 @@ from asyncpg.exceptions import LockNotAvailableError, UniqueViolationError
 from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
+from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
@@ -20,6 +23,7 @@ from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
+from headrace.engines.postgres.families import Kin, is_related, meet, relate
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
@@ -63,6 +67,13 @@ class _Collected(Exception):
     """The lines this session remembers were collected by another."""
 
 
+class _Questionable(Exception):
+    """The kin of a job is held by another, or is not what it should be."""
+
+
+_Write = Callable[..., Awaitable[list[Any]]]
+
+
 class Inserting:
     """The inserts of one session, with the lines it remembers."""
 
@@ -72,14 +83,14 @@ class Inserting:
         self._hurry_until = -math.inf
         self._text = sql("insert", schema)
 
-    async def insert(self, jobs: Sequence[Job]) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given."""
+    async def insert(self, jobs: Sequence[Job], batch: Batch | None = None) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given; and the batch, unless it is here."""
         places = [place_of(job) for job in jobs]
         while True:
             learned = await self._lines.learn(places)
             taken = _taken(jobs, places, learned)
             try:
-                stored = await self._insert(taken, learned) if taken else []
+                stored = await self._insert(taken, learned, batch) if taken or batch is not None else []
             except _Collected:
                 self._lines.forget(learned.collected)
                 continue
@@ -102,25 +113,27 @@ class Inserting:
 
         return run()
 
-    async def _insert(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
-        if all(job.spec.dedup is None and is_new(job) for job in jobs):
+    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None) -> list[InsertAnswer]:
+        if jobs and all(job.spec.dedup is None and is_new(job) for job in jobs):
+            related = batch is not None or any(is_related(job) for job in jobs)
             try:
-                return await self._insert_new(jobs, learned)
-            except UniqueViolationError:
-                pass  # an id is here already: look which
-        answers = await self._write(self._steps(jobs, learned, wait=False))
-        busy = [at for at, answer in enumerate(answers) if isinstance(answer, Refused)]
+                return await self._insert_new(jobs, learned, partial(self._with_kin, jobs, batch) if related else None)
+            except (UniqueViolationError, _Questionable):
+                pass  # an id is here already, or the kin of one is not what it should be: look which
+        answers = await self._write(self._steps(jobs, learned, wait=False, batch=batch))
+        busy = [at for at, answer in enumerate(answers) if _for_now(answer)]
         if not busy:
             return answers
         if self._host.clock.monotonic() >= self._hurry_until:
             for at, answer in zip(busy, await self._insert_patiently([jobs[at] for at in busy], learned), strict=True):
                 answers[at] = answer
-        if any(isinstance(answers[at], Refused) for at in busy):
+        if any(_for_now(answers[at]) for at in busy):
             self._hurry_until = self._host.clock.monotonic() + _HURRY
         return answers
 
     async def _insert_patiently(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
-        """Store jobs whose keys others hold: mostly for a moment, until their commit; else they are refused for now."""
+        """Store jobs whose keys or kin others hold: mostly for a moment, until their commit; else they are refused for
+        now."""
         try:
             return await self._write(self._steps(jobs, learned, wait=True), patience=_KEY_PATIENCE)
         except Unavailable as error:
@@ -138,7 +151,9 @@ class Inserting:
         except UniqueViolationError as error:
             raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
-    async def _insert_new(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
+    async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
+        """Store jobs as if none were here; ``write`` runs the statement where that takes more than it."""
+        write = write or self._hot.fetch
         ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
         # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
@@ -150,42 +165,82 @@ class Inserting:
             self._lines.lock,
         )
         try:
-            found = await self._hot.fetch(self._text, *args, *_unzipped(hints))
+            found = await write(self._text, *args, *_unzipped(hints))
         except Unavailable as error:
             if not hints or "NOTIFY" not in str(error):
                 raise
             # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
-            found, hints = await self._hot.fetch(self._text, *args, [], []), []
+            found, hints = await write(self._text, *args, [], []), []
         first = found[0][0]
         if first is None:
             raise _Collected
         self._bus.ready_told(hints)
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
 
+    async def _with_kin(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
+        """Run the statement that stores the jobs while their kin is held, and write down what they are to it."""
+        async with self._hot.transaction() as connection:
+            kin = await run_steps(connection, meet(self._schema, jobs, wait=False))
+            if kin.busy(jobs, ()) or kin.refusals(jobs):
+                raise _Questionable
+            found: list[Any] = await connection.fetch(text, *args)
+            if (first := found[0][0]) is not None:
+                stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
+                await run_steps(connection, relate(self._schema, stored, batch))
+            return found
+
     def _steps(
-        self, jobs: Sequence[Job], learned: Learned, *, wait: bool, tell: bool = False
+        self,
+        jobs: Sequence[Job],
+        learned: Learned,
+        *,
+        wait: bool,
+        tell: bool = False,
+        batch: Batch | None = None,
     ) -> Steps[list[InsertAnswer]]:
-        """Lock the keys, look what is here, store the rest. A key that another transaction holds is waited for, or its
-        job is refused for now."""
-        busy = yield from self._lock_keys(jobs, wait)
-        free = [job for job in jobs if job.id not in busy]
-        if all(job.spec.dedup is None for job in jobs):
-            stored = yield from self._store(jobs, learned, tell=tell)
-            if stored is not None:
-                return [Inserted(job) for job in stored]
+        """Lock the keys and the kin, look what is here, store the rest. What another transaction holds is waited for,
+        or its job is refused for now."""
+        if batch is not None:
+            yield from relate(self._schema, (), batch)
+        keyed = yield from self._lock_keys(jobs, wait)
+        blind = all(job.spec.dedup is None for job in jobs)
         for _ in range(_TRIES):
-            known, here, holders = yield from self._look(free)
-            fresh, told = sort_out(free, here, holders)
-            stored = yield from self._store([free[at] for at in fresh], learned, tell=tell)
-            if stored is None:
-                continue  # another transaction stored one of them since we looked
-            known |= {job.id: job for job in stored}
-            answers = {
-                job.id: Inserted(known[id]) if of is None else Duplicated(known[of])
-                for job, (id, of) in zip(free, told, strict=True)
-            }
-            return [answers.get(job.id) or Refused(_busy(job)) for job in jobs]
+            kin = yield from meet(self._schema, jobs, wait=wait)
+            busy = kin.busy(jobs, keyed)
+            free = [job for job in jobs if job.id not in busy]
+            if blind and not busy and not kin.refusals(jobs):
+                # Most likely none of them is here.
+                stored = yield from self._store(jobs, learned, tell=tell)
+                if stored is not None:
+                    return [Inserted(job) for job in stored]
+            blind = False
+            answers = yield from self._sort_out(free, kin, learned, tell=tell)
+            if answers is not None:
+                return [answers.get(job.id) or Refused(_busy(job)) for job in jobs]
         raise Unavailable(f"{len(jobs)} jobs met others of the same id {_TRIES} times")
+
+    def _sort_out(
+        self, jobs: Sequence[Job], kin: Kin, learned: Learned, *, tell: bool
+    ) -> Steps[dict[UUID, InsertAnswer] | None]:
+        """Look which jobs are here, and store the others; None if another transaction stored one of them since."""
+        known, here, holders = yield from self._look(jobs)
+        refused = dict[UUID, HeadraceError]()
+        while True:
+            rest = [job for job in jobs if job.id not in refused]
+            fresh, told = sort_out(rest, here, holders)
+            # A key is not taken by a job that is refused, so that others may be fresh without it.
+            more = kin.refusals(rest[at] for at in fresh)
+            if not more:
+                break
+            refused |= more
+        stored = yield from self._store([rest[at] for at in fresh], learned, tell=tell)
+        if stored is None:
+            return None
+        known |= {job.id: job for job in stored}
+        answers: dict[UUID, InsertAnswer] = {id: Refused(why) for id, why in refused.items()}
+        for job, (id, of) in zip(rest, told, strict=True):
+            answers[job.id] = Inserted(known[id]) if of is None else Duplicated(known[of])
+        return answers
 
     def _lock_keys(self, jobs: Sequence[Job], wait: bool) -> Steps[set[UUID]]:
         """Hold the keys until the transaction ends; the jobs whose keys are not to be had now."""
@@ -242,6 +297,7 @@ class Inserting:
         rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
             yield from changing(self._schema, rest)
+        yield from relate(self._schema, stored)
         return stored if len(stored) == len(jobs) else None
 
 
@@ -266,7 +322,12 @@ def _spread(
     return [Refused(refused[place]) if place in refused else next(rest) for place in places]
 
 
+def _for_now(answer: InsertAnswer) -> bool:
+    return isinstance(answer, Refused) and isinstance(answer.error, Unavailable)
+
+
 def _busy(job: Job) -> Unavailable:
-    return Unavailable(
-        f"the dedup key {job.spec.dedup!r} of {job.spec.task} is in a transaction that is still open", ids=[job.id]
-    )
+    key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
+    kin = f"a job that this {job.spec.task} belongs to or waits for" if is_related(job) else None
+    held = " or ".join(one for one in (key, kin) if one is not None)
+    return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -16,7 +16,7 @@ from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.record import Past, attempt_of, micros, moment, stages_of
+from headrace.engines.record import Past, attempt_of, labels_asked, micros, moment, stages_of
 from headrace.engines.standing import standing_asked, standing_of
 
 __all__ = ["Reading"]
@@ -106,10 +106,8 @@ class Reading:
             add(_OF_TASK, filter.task)
         if filter.queue is not None:
             add(_OF_QUEUE, filter.queue)
-        if filter.tag is not None:
-            add(_LABELLED, label(f"t{filter.tag}"))
-        if filter.schedule is not None:
-            add(_LABELLED, label(f"s{filter.schedule}"))
+        for text in labels_asked(filter):
+            add(_LABELLED, label(text))
         if filter.text is not None and askable(filter.text):
             given.append(filter.text.lower())
             add(sql("find_text", self._schema, text=f"${len(given) + 2}::text"))
@@ -132,10 +130,16 @@ class Reading:
         """Remove up to ``limit`` ended jobs with all that is kept of them."""
         # As the text of an array: for any but one of texts the driver asks the server first, on each connection.
         moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
-        rows = await self._hot.fetch(sql("delete", self._schema), [str(status) for status in before], moments, limit)
+        old, remove = sql("delete_old", self._schema), sql("delete", self._schema)
+        [(removed, tied)] = await self._hot.fetch(old + remove, [str(status) for status in before], moments, limit)
+        count: int = removed
+        if tied:
+            async with self._hot.transaction() as connection:
+                # Whoever begins to wait for one of these has committed before this, or comes too late.
+                held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
+                count += await connection.fetchval(sql("delete_tied", self._schema) + remove, held)
         await self._sum_up()
-        removed: int = rows[0][0]
-        return removed
+        return count
 
     async def _sum_up(self) -> None:
         """Keep the ledger short; it has grown by a row for each insert."""

@@ -15,6 +15,7 @@ from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.lifecycle import DONE
 from headrace.core.status import HELD, Status
 from headrace.engines.postgres.connection import digest, lock_number
+from headrace.engines.postgres.families import notes_of, tally_in
 from headrace.engines.record import Micros, Moments, State, encode, key_of, labels_of, past_of, stage_of, state_of
 
 __all__ = [
@@ -186,21 +187,20 @@ def lines_lock(schema: str) -> int:
     return lock_number(schema, "lines")
 
 
-def label(text: str | None) -> str | None:
+def label(text: str) -> str:
     """A label as the store keeps it."""
-    return text if text is None or len(text) <= _LONG else text[0] + digest(text)
+    return text if len(text) <= _LONG else text[0] + digest(text)
 
 
 def _labels(job: Job) -> str | None:
-    if not job.spec.tags and job.spec.schedule is None:
-        return None
-    return encode(sorted({label(text) for text in labels_of(job)}))
+    labels = sorted({label(text) for text in labels_of(job)})
+    return encode(labels) if labels else None
 
 
 TEXTS_OF_RUN = frozenset({10, 11, 12, 13})
-TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26})
+TEXTS_OF_CHANGE = frozenset({4, 18, 19, 20, 22, 23, 25, 26, 27, 28})
 TEXTS_OF_REPORT = frozenset({3})
-TEXTS_OF_COMPLETE = frozenset({10, 11, 12})
+TEXTS_OF_COMPLETE = frozenset({10, 11, 12, 13})
 
 
 def row_of_new(job: Job, line: int, at: Micros) -> tuple[Any, ...]:
@@ -289,6 +289,8 @@ def row_of_change(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         None if attempt is None else attempt.number,
         None if attempt is None else past_of(attempt, at),
         None if change.event is None else encode(change.event),
+        notes_of(change),
+        tally_in(change),
     )
 
 
@@ -317,6 +319,7 @@ def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
         None if job.progress is None or job.progress is DONE else encode(job.progress),
         None if follows else state_of(job, at),
         job.result_text,
+        job.spec.batch,
     )
 
 

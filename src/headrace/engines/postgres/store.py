@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace.bus import Bus
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -34,11 +35,13 @@ from headrace.engine import (
     Profiles,
     Setting,
     Steps,
+    Told,
     WorkerInfo,
     WorkerRow,
 )
 from headrace.engines.postgres import checks, migrate
 from headrace.engines.postgres.applying import Applying
+from headrace.engines.postgres.batches import Batches
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.claiming import Claiming
 from headrace.engines.postgres.connection import Connection, check_schema, raise_meaning
@@ -48,6 +51,7 @@ from headrace.engines.postgres.entries import Entries
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.reading import Reading
+from headrace.engines.postgres.telling import Telling
 from headrace.engines.postgres.workers import Workers
 from headrace.errors import ConfigError
 from headrace.host import Host
@@ -108,6 +112,8 @@ class PostgresEngine:
         self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus, self._host)
         self._claiming = Claiming(self._hot, self._schema, self.rules)
         self._applying = Applying(self._warm, self._cold, self._schema)
+        self._batches = Batches(self._hot, self._schema, self.rules)
+        self._telling = Telling(self._hot, self._cold, self._schema, self.rules, self._batches, self._host)
         self._entries = Entries(self._hot, self._schema)
         self._reading = Reading(self._hot, self._cold, self._search, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
@@ -189,14 +195,26 @@ class PostgresEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
-        return await self._inserting.insert(jobs)
+    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
+        return await self._inserting.insert(jobs, batch)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         return await self._claiming.claim(worker, ask, request, now)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         return await self._applying.apply(changes)
+
+    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
+        return await self._telling.tell(now, limit)
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        return await self._batches.batches(ids)
+
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        return await self._batches.seal(batch, now)
+
+    async def settle(self, batch: UUID) -> None:
+        await self._batches.settle(batch)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         return await self._claiming.usage(rates)

@@ -55,6 +55,7 @@ CREATE TABLE {schema}.jobs (
                                           -- 2 queued, -1 queued with a key, 3 held, 4 completed, 5 failed or cancelled
   rank                smallint NOT NULL,  -- the priority, negated: smaller is claimed first
   unnamed             smallint NOT NULL,  -- successive beats of its worker that did not name it
+  tied                smallint NOT NULL DEFAULT 0,  -- 1 once another job was stored to wait for it
   worker              uuid,
   claim               bigint,
   act_by              bigint,
@@ -111,13 +112,65 @@ CREATE TABLE {schema}.events (
 );
 CREATE INDEX events_of_job ON {schema}.events (seq);
 
--- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule; a long one by its digest.
+-- What jobs are found by beside line and status: 't' + a tag, 's' + the schedule, 'p' + the parent, 'r' + the root, 'b' +
+-- the batch; a long one by its digest.
 CREATE TABLE {schema}.labels (
   seq   bigint NOT NULL,
   label text NOT NULL,
   PRIMARY KEY (seq, label)
 );
 CREATE INDEX labelled ON {schema}.labels (label, seq);
+
+-- Whom a job was stored to wait for; kept until it is pruned.
+CREATE TABLE {schema}.waits (
+  child  bigint NOT NULL,
+  parent bigint NOT NULL,
+  PRIMARY KEY (child, parent)
+);
+CREATE INDEX waited_for ON {schema}.waits (parent, child);
+
+-- What is to be told: written with the change it follows from, worked off by tell.
+CREATE TABLE {schema}.notes (
+  id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  seq    bigint NOT NULL,           -- the job it is about
+  cursor bigint NOT NULL DEFAULT 0, -- the last of those concerned that has heard it
+  kind   text NOT NULL              -- the first letter of a core.family.Note
+) WITH (
+  -- Each row lives for a moment.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+
+CREATE TABLE {schema}.batches (
+  id         uuid PRIMARY KEY,
+  created_at bigint NOT NULL,
+  touched_at bigint NOT NULL,
+  ended_at   bigint,
+  total      bigint NOT NULL,
+  completed  bigint NOT NULL,
+  failed     bigint NOT NULL,
+  cancelled  bigint NOT NULL,
+  sealed     boolean NOT NULL,
+  abandoned  boolean NOT NULL,
+  settled    boolean NOT NULL,
+  calls      text                -- [JSON] of what is submitted at its end; null: nothing
+);
+CREATE INDEX batches_open ON {schema}.batches (touched_at) WHERE NOT sealed;
+CREATE INDEX batches_over ON {schema}.batches (ended_at)
+  WHERE sealed AND NOT settled AND completed + failed + cancelled >= total;
+CREATE INDEX batches_settled ON {schema}.batches (coalesce(ended_at, 0)) WHERE settled;
+
+-- What writes add to batches, as deltas that are only ever added: two finishes never meet in one row. Summed up by tell.
+CREATE TABLE {schema}.batch_counts (
+  batch     uuid NOT NULL,
+  at        bigint,              -- when jobs were added; null: none were
+  total     integer NOT NULL,
+  completed integer NOT NULL,
+  failed    integer NOT NULL,
+  cancelled integer NOT NULL
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX counts_of_batch ON {schema}.batch_counts (batch);
 
 -- No index but the key, and room on the page: a beat touches nothing else.
 CREATE TABLE {schema}.workers (

@@ -1,4 +1,6 @@
--- Apply decided changes, each if its rev still holds. key: null keeps it, '' releases it, any other text takes it.
+-- Apply decided changes, each if its rev still holds. key: null keeps it, '' releases it, any other text takes it. notes:
+-- of what is to be noted, the first letters; those of an end only if others wait for the job. tally: [batch, completed,
+-- failed, cancelled]. Answers the places of those that took, as ~place where an end was noted.
 changed AS (
   UPDATE {schema}.jobs j SET
     rev = c.rev, status = c.status, stage = c.stage, updated_at = c.updated_at, epoch = c.epoch,
@@ -11,7 +13,8 @@ changed AS (
     held_key = CASE WHEN c.key IS NULL THEN j.held_key ELSE nullif(c.key, '') END,
     unnamed = CASE WHEN j.worker IS NOT DISTINCT FROM c.worker AND j.epoch = c.epoch THEN j.unnamed ELSE 0 END
   FROM c WHERE j.seq = c.seq AND j.rev = c.rev_before
-  RETURNING c.place, c.seq, c.number, c.attempt, c.event
+  RETURNING CASE WHEN j.tied <> 0 AND position('e' IN c.notes) > 0 THEN ~c.place ELSE c.place END AS place,
+    c.seq, c.number, c.attempt, c.event, c.notes, c.tally
 ),
 tried AS (
   -- A run of equal attempts shares one record: counted together, ended when the last one did.
@@ -19,7 +22,6 @@ tried AS (
   ON CONFLICT (seq, number) DO UPDATE
   SET folded = attempts.folded + (excluded.data::json ->> 0)::integer, until = (excluded.data::json ->> 1)::bigint
 ),
-noted AS (
+logged AS (
   INSERT INTO {schema}.events (seq, data) SELECT seq, event FROM changed WHERE event IS NOT NULL
 )
-SELECT coalesce(json_agg(place), '[]')::text FROM changed

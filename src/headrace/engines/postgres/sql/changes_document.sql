@@ -7,6 +7,7 @@ WITH c AS (
     (r ->> 13)::bigint AS accepted_at, (r ->> 14)::bigint AS finished_at, (r ->> 15)::bigint AS available_at,
     (r ->> 16)::bigint AS arrived_at, (r ->> 17)::bigint AS cancel_requested_at, r ->> 18 AS progress,
     r ->> 19 AS state, r ->> 20 AS key, (r ->> 21)::bigint AS change, r ->> 22 AS result, r ->> 23 AS error,
-    (r ->> 24)::integer AS number, r ->> 25 AS attempt, r ->> 26 AS event
+    (r ->> 24)::integer AS number, r ->> 25 AS attempt, r ->> 26 AS event,
+    r ->> 27 AS notes, r ->> 28 AS tally
   FROM json_array_elements($1::text::json) AS e (r)
 ),

@@ -1,0 +1,90 @@
+"""Batches: counted by deltas that nobody waits for, added up by tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.batch import Batch, Call, Tally
+from headrace.core.rules import Rules
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.record import Micros, encode, micros, moment
+
+__all__ = ["Batches", "row_of_batch"]
+
+_calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
+
+_DELTAS = 10_000
+"""How many are added up in one go."""
+
+
+def row_of_batch(batch: Batch, at: Micros) -> tuple[Any, ...]:
+    """A batch as ``relate.sql`` takes it."""
+    calls = (batch.on_complete, batch.on_failure)
+    return (
+        batch.id,
+        at[batch.created_at],
+        at[batch.touched_at],
+        batch.sealed,
+        batch.abandoned,
+        batch.settled,
+        *msgspec.structs.astuple(batch.tally),
+        at[batch.ended_at],
+        None if calls == (None, None) else encode(calls),
+    )
+
+
+def _batch(row: Sequence[Any]) -> Batch:
+    id, created_at, touched_at, sealed, abandoned, settled, *counts, ended_at, calls = row
+    on_complete, on_failure = (None, None) if calls is None else _calls(calls)
+    return Batch(
+        id=id,
+        created_at=moment(created_at),
+        touched_at=moment(touched_at),
+        sealed=sealed,
+        abandoned=abandoned,
+        settled=settled,
+        tally=Tally(*counts),
+        ended_at=None if ended_at is None else moment(ended_at),
+        on_complete=on_complete,
+        on_failure=on_failure,
+    )
+
+
+class Batches:
+    """The verbs about batches, for one session."""
+
+    def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
+        self._hot, self._schema, self._rules = hot, schema, rules
+
+    def silent_since(self, now: datetime) -> int:
+        """Who added nothing since then is silent."""
+        return micros(now - timedelta(seconds=self._rules.batch_silence))
+
+    async def over(self, now: datetime) -> list[Batch]:
+        """Add up, seal what is silent; the batches that have ended and are not settled."""
+        while True:
+            terms = (micros(now), self.silent_since(now), _DELTAS)
+            rows = await self._hot.fetch(sql("fold", self._schema), *terms)
+            if rows[0][0] < _DELTAS:
+                return [_batch(row[1:]) for row in rows if row[1] is not None]
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        """The batches of these ids, in order."""
+        rows = await self._hot.fetch(sql("batches", self._schema), list(dict.fromkeys(ids)))
+        found = {row[0]: _batch(row) for row in rows}
+        return [found.get(id) for id in ids]
+
+    async def seal(self, id: UUID, now: datetime) -> bool:
+        """All of its jobs are there."""
+        here: bool = (await self._hot.fetch(sql("seal", self._schema), id, micros(now)))[0][0]
+        return here
+
+    async def settle(self, id: UUID) -> None:
+        """What follows its end was submitted."""
+        await self._hot.fetch(sql("settle", self._schema), id)

@@ -1,0 +1,129 @@
+"""What new jobs are to others: whom they belong to, whom they wait for, and what they are counted with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+from headrace.core import family
+from headrace.core.batch import Batch, Tally, tally_of, tally_of_new
+from headrace.core.change import Change
+from headrace.core.job import Job
+from headrace.core.status import Status, Verb
+from headrace.engines.postgres.batches import row_of_batch
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import Waiting
+from headrace.engines.record import Micros, encode
+from headrace.errors import HeadraceError
+from headrace.steps import Statement, Steps
+
+__all__ = ["Kin", "is_followed", "is_related", "meet", "notes_of", "relate", "tally_in"]
+
+_kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
+
+_Stand = tuple[Status | None, bool]
+"""The status of a job, and whether its cancel was requested."""
+
+
+def notes_of(change: Change) -> str | None:
+    """What is to be noted with a change, by first letters. What an insert adds to its own row is no change."""
+    if change.verb is Verb.SUBMIT:
+        return None
+    return "".join(note[0] for note in family.note_of(change)) or None
+
+
+def tally_in(change: Change) -> str | None:
+    """What a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
+    if change.job.spec.batch is None or change.verb is Verb.SUBMIT or (tally := tally_of(change)) is None:
+        return None
+    return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
+
+
+def is_followed(change: Change) -> bool:
+    """Whether something may follow from a change, or is added to a batch."""
+    return change.job.spec.batch is not None or notes_of(change) is not None
+
+
+def is_related(job: Job) -> bool:
+    """Whether storing the job takes more than the job."""
+    spec = job.spec
+    return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is Status.WAITING
+
+
+class Kin:
+    """Those whom new jobs are related to, held until the transaction ends."""
+
+    def __init__(self, here: Mapping[UUID, _Stand], busy: frozenset[UUID]) -> None:
+        self._here, self._busy = here, busy
+
+    def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
+        """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
+        found = set(busy)
+        for job in jobs:
+            if not found.isdisjoint(_relatives(job)) or not self._busy.isdisjoint(_relatives(job)):
+                found.add(job.id)
+        return found
+
+    def refusals(self, jobs: Iterable[Job]) -> dict[UUID, HeadraceError]:
+        """Why some of these new jobs cannot be what they say they are; those before them may be their kin."""
+        here, refused = dict(self._here), dict[UUID, HeadraceError]()
+        for job in jobs:
+            if (why := _refusal(job, here)) is None:
+                here[job.id] = (job.status, job.cancel_requested_at is not None)
+            else:
+                refused[job.id] = why
+        return refused
+
+
+def _relatives(job: Job) -> tuple[UUID, ...]:
+    spec = job.spec
+    return spec.after if spec.parent is None else (spec.parent, *spec.after)
+
+
+def _refusal(job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
+    spec = job.spec
+    if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
+        why = family.refusal(spec.parent, *stand, job)
+        if why is not None:
+            return why
+    missing = next((id for id in spec.after if id not in here), None)
+    return None if missing is None else family.unknown_parent(missing)
+
+
+def meet(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[Kin]:
+    """Hold those whom these jobs are related to: what is read of them here is true until the commit. ``wait`` for them;
+    otherwise those that another holds are busy."""
+    related = list(dict.fromkeys(id for job in jobs for id in _relatives(job)))
+    if not related:
+        return Kin({}, frozenset())
+    # Children keep a cancel away and do not mind each other; who is waited for is written to.
+    lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
+    document, trying = encode(related), sql("kin", schema, lock=f"{lock} SKIP LOCKED")
+    waiting = Waiting(sql("kin", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
+    answer = _kin((yield waiting if wait else Statement(trying, document)))
+    missed = frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
+    return Kin({id: (status, asked) for id, status, asked in answer if status is not None}, missed)
+
+
+def _skipped(answer: str) -> bool:
+    return any(status is None for _, status, _ in _kin(answer))
+
+
+def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Steps[None]:
+    """Write down what jobs that were just stored are to others; and the batch, unless it is here."""
+    at = Micros()
+    counts = dict[UUID, tuple[Tally, int]]()
+    for job in stored:
+        if job.spec.batch is not None:
+            tally, last = counts.get(job.spec.batch, (Tally(), 0))
+            counts[job.spec.batch] = (tally.plus(tally_of_new(job)), max(last, at[job.updated_at] or 0))
+    document = {
+        "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
+        "noted": [job.seq for job in stored if family.note_of_new(job)],
+        "batches": [] if batch is None else [row_of_batch(batch, at)],
+        "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
+    }
+    if any(document.values()):
+        yield Statement(sql("relate", schema), encode(document))

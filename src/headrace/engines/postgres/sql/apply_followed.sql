@@ -1,0 +1,12 @@
+-- What is to follow from changes, and what they add to batches, where there is any such.
+, told AS (
+  INSERT INTO {schema}.notes (kind, seq)
+  SELECT n.kind, c.seq FROM changed c CROSS JOIN LATERAL unnest(string_to_array(c.notes, NULL)) AS n (kind)
+  WHERE n.kind <> 'e' OR c.place < 0
+),
+counted AS (
+  INSERT INTO {schema}.batch_counts (batch, total, completed, failed, cancelled)
+  SELECT (tally::json ->> 0)::uuid, 0, sum((tally::json ->> 1)::integer), sum((tally::json ->> 2)::integer),
+    sum((tally::json ->> 3)::integer)
+  FROM changed WHERE tally IS NOT NULL GROUP BY 1
+)

@@ -1,0 +1,15 @@
+-- Whom notes concern that have not heard them. $1 ids, $2 kinds, $3 order numbers and $4 cursors of the notes; $5 how many
+SELECT n.id, c.seq
+FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS n (id, kind, seq, cursor, place)
+  CROSS JOIN LATERAL (
+    SELECT n.seq AS seq WHERE n.kind = 'w'
+    UNION ALL
+    (SELECT w.child FROM {schema}.waits w WHERE n.kind = 'e' AND w.parent = n.seq AND w.child > n.cursor
+     ORDER BY w.child LIMIT $5)
+    UNION ALL
+    (SELECT l.seq FROM {schema}.labels l
+     WHERE n.kind = 'c' AND l.label = (SELECT 'p' || j.id FROM {schema}.jobs j WHERE j.seq = n.seq)
+       AND l.seq > n.cursor
+     ORDER BY l.seq LIMIT $5)
+  ) c
+ORDER BY n.place, c.seq LIMIT $5

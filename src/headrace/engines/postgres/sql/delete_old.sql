@@ -1,0 +1,22 @@
+-- Ended jobs that are old enough and that no live job waits or waited for. What others waited for is only named: whether a
+-- new one does is known once it is held. $1 statuses, $2 moments as a text, $3 most
+WITH found AS MATERIALIZED (
+  SELECT o.seq, o.id, o.tied
+  FROM unnest($1::text[], $2::text::bigint[]) AS t (status, before) CROSS JOIN LATERAL (
+    SELECT j.seq, j.id, j.tied FROM {schema}.jobs j
+    WHERE j.stage >= 4 AND j.status = t.status AND j.finished_at <= t.before
+      -- A number, not EXISTS: for that the planner might first find out about every job.
+      AND (j.tied = 0 OR (
+        SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child
+        WHERE w.parent = j.seq AND k.stage < 4 LIMIT 1) IS NULL)
+    ORDER BY j.finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
+  ) o
+  LIMIT $3
+),
+old AS MATERIALIZED (SELECT seq, id FROM found WHERE tied = 0),
+kept AS (SELECT seq FROM found WHERE tied <> 0),
+turns AS (DELETE FROM {schema}.turns_taken WHERE last <= (SELECT max(before) FROM unnest($2::text::bigint[]) AS t (before))),
+batches AS (
+  DELETE FROM {schema}.batches
+  WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(before) FROM unnest($2::text::bigint[]) AS t (before))
+),

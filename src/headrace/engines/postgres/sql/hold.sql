@@ -1,0 +1,13 @@
+-- Hold jobs that something may become of: those that wait, and of the doomed ones those that live. Their order numbers and
+-- records; no record: another holds the job. $1 order numbers, $2 of the doomed, $3 the status of those that wait
+WITH meant AS MATERIALIZED (
+  SELECT j.seq FROM {schema}.jobs j
+  WHERE j.seq = ANY ($1::bigint[]) AND j.stage < 4 AND (j.status = $3 OR j.seq = ANY ($2::bigint[]))
+),
+held AS MATERIALIZED (
+  SELECT {record}
+  FROM {schema}.jobs j JOIN {schema}.bodies b ON b.id = j.id
+  WHERE j.seq = ANY (ARRAY(SELECT seq FROM meant))
+  ORDER BY j.seq FOR NO KEY UPDATE OF j{wait}
+)
+SELECT m.seq AS meant, h.* FROM meant m LEFT JOIN held h ON h.seq = m.seq ORDER BY m.seq

@@ -1,0 +1,14 @@
+-- Hold those whom new jobs are related to, and say how they stand. [id, …] → [[id, status, whether its cancel was requested],
+-- …] of those that are here; no status: gone by now or, where nobody is waited for, held by another.
+-- In the order in which everybody locks jobs.
+WITH wanted AS MATERIALIZED (
+  SELECT b.id, b.seq FROM {schema}.bodies b
+  WHERE b.id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($1::text::json)))
+),
+held AS MATERIALIZED (
+  SELECT j.seq, j.status, j.cancel_requested_at IS NOT NULL AS asked FROM {schema}.jobs j
+  WHERE j.seq = ANY (ARRAY(SELECT seq FROM wanted))
+  ORDER BY j.seq FOR {lock}
+)
+SELECT coalesce(json_agg(json_build_array(w.id, h.status, coalesce(h.asked, false))), '[]')::text
+FROM wanted w LEFT JOIN held h USING (seq)

@@ -1,0 +1,36 @@
+-- What new jobs are to others, after they were stored: {"edges": [[order number, [ids it waits for]], …], "noted": [order
+-- numbers of those that wait], "batches": [[id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed,
+-- cancelled, ended_at, calls], …], "counts": [[batch, total, completed, failed, cancelled, moment], …]}
+WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
+made AS (
+  INSERT INTO {schema}.batches (
+    id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed, cancelled, ended_at, calls)
+  SELECT (r ->> 0)::uuid, (r ->> 1)::bigint, (r ->> 2)::bigint, (r ->> 3)::boolean, (r ->> 4)::boolean,
+    (r ->> 5)::boolean, (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, (r ->> 9)::bigint, (r ->> 10)::bigint,
+    r ->> 11
+  FROM doc CROSS JOIN json_array_elements(d -> 'batches') AS e (r)
+  ON CONFLICT (id) DO NOTHING
+),
+edges AS MATERIALIZED (
+  SELECT DISTINCT (r ->> 0)::bigint AS child, b.seq AS parent
+  FROM doc CROSS JOIN json_array_elements(d -> 'edges') AS e (r)
+    CROSS JOIN json_array_elements_text(r -> 1) AS a (id)
+    JOIN {schema}.bodies b ON b.id = a.id::uuid
+),
+tied AS (
+  UPDATE {schema}.jobs SET tied = 1 WHERE seq = ANY (ARRAY(SELECT parent FROM edges ORDER BY parent)) AND tied = 0
+),
+waiting AS (
+  INSERT INTO {schema}.waits (child, parent) SELECT child, parent FROM edges
+),
+noted AS (
+  INSERT INTO {schema}.notes (kind, seq)
+  SELECT 'w', value::bigint FROM doc CROSS JOIN json_array_elements_text(d -> 'noted')
+),
+counted AS (
+  INSERT INTO {schema}.batch_counts (batch, total, completed, failed, cancelled, at)
+  SELECT (r ->> 0)::uuid, (r ->> 1)::integer, (r ->> 2)::integer, (r ->> 3)::integer, (r ->> 4)::integer,
+    (r ->> 5)::bigint
+  FROM doc CROSS JOIN json_array_elements(d -> 'counts') AS e (r)
+)
+SELECT count(*)::text FROM edges

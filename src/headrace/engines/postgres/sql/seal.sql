@@ -1,0 +1,5 @@
+-- All jobs of a batch are there; whether it is here. $1 id, $2 the moment
+WITH closed AS (
+  UPDATE {schema}.batches SET sealed = true, touched_at = greatest(touched_at, $2) WHERE id = $1 AND NOT sealed
+)
+SELECT EXISTS (SELECT 1 FROM {schema}.batches WHERE id = $1)

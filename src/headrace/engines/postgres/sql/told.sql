@@ -1,0 +1,4 @@
+-- These notes were worked off, of others a part. $1 ids of the former; $2 ids and $3 cursors of the latter
+WITH gone AS (DELETE FROM {schema}.notes WHERE id = ANY ($1::bigint[]))
+UPDATE {schema}.notes n SET cursor = c.cursor
+FROM unnest($2::bigint[], $3::bigint[]) AS c (id, cursor) WHERE n.id = c.id

@@ -1,0 +1,2 @@
+-- The places of those that took.
+SELECT coalesce(json_agg(place), '[]')::text FROM {changed}

@@ -1,0 +1,197 @@
+"""Tell: notes are worked off, a round at a time, each in a transaction; what follows from one may fill the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from asyncpg.exceptions import LockNotAvailableError
+
+from headrace.core import family
+from headrace.core.batch import Batch
+from headrace.core.change import Change
+from headrace.core.family import Note
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engine import Told
+from headrace.engines.postgres.applying import apply_text, rows_of_changes
+from headrace.engines.postgres.batches import Batches
+from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader
+from headrace.errors import Unavailable
+from headrace.host import Host
+
+__all__ = ["Telling"]
+
+_PATIENCE = 250
+"""Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
+
+_HURRY = 2.0
+"""Seconds after that was in vain for which nothing is waited for."""
+
+_NOTES = {note[0]: note for note in Note}
+
+_places = msgspec.json.Decoder(list[int]).decode
+
+
+class _Round(msgspec.Struct):
+    """What one round came to."""
+
+    last: int
+    """The last note it looked at."""
+    used: int
+    """How many jobs and notes it looked at."""
+    changes: list[Change]
+    busy: bool
+    """Whether a job was passed over that another holds; its note is still there."""
+    moved: bool
+    """Whether anything was done about any note."""
+    over: bool
+    """Whether nothing follows: there were fewer notes than there was room for, and no new ones were left."""
+
+
+class _Page(msgspec.Struct):
+    """Whom the notes of one round concern, by note."""
+
+    notes: dict[int, Note]
+    hearing: dict[int, list[int]]
+    partly: int | None
+    """The note that concerns more than there was room for."""
+
+    @property
+    def concerned(self) -> set[int]:
+        return {seq for seqs in self.hearing.values() for seq in seqs}
+
+    @property
+    def doomed(self) -> set[int]:
+        return {seq for id, seqs in self.hearing.items() if self.notes[id] is Note.CANCELLED for seq in seqs}
+
+    def rest(self, busy: Collection[int]) -> dict[int, int]:
+        """The notes that are still needed, with their new cursors."""
+        found: dict[int, int] = {}
+        for id, seqs in self.hearing.items():
+            missed = min((seq for seq in seqs if seq in busy), default=None)
+            if missed is not None:
+                found[id] = missed - 1
+            elif id == self.partly:
+                found[id] = seqs[-1]
+        return found
+
+
+class Telling:
+    """The verb tell, for one session."""
+
+    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches, host: Host) -> None:
+        self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
+        self._batches, self._host = batches, host
+        self._hurry_until = -math.inf
+        self._apply = sql("changes_rows", schema) + apply_text(schema)
+
+    async def tell(self, now: datetime, limit: int) -> Told:
+        """Work off notes as far as ``limit`` other jobs, and see which batches are over."""
+        [(notes, batches)] = await self._hot.fetch(sql("glance", self._schema), self._batches.silent_since(now))
+        changes: list[Change] = []
+        over: list[Batch] = []
+        try:
+            more = await self._work_off(now, limit, changes) if notes else False
+            if batches or any(change.job.spec.batch is not None for change in changes):
+                over = await self._batches.over(now)
+        except Unavailable:
+            if not changes:
+                raise
+            more = True  # what was done is done, and must be known
+        return Told(tuple(changes), tuple(over), more)
+
+    async def _work_off(self, now: datetime, limit: int, changes: list[Change]) -> bool:
+        """Rounds until there are no more notes, or the limit is used up; whether there may be more."""
+        last, busy, moved = 0, False, False
+        while limit > 0:
+            done = await self._round(now, last, limit)
+            changes += done.changes
+            last, busy, moved = done.last, busy or done.busy, moved or done.moved
+            limit -= done.used
+            if done.over:
+                break
+        if busy and self._host.clock.monotonic() >= self._hurry_until:
+            # Mostly for a moment: another tells the same job of another note, and may not know yet what we know.
+            try:
+                done = await self._round(now, 0, max(limit, 1), patience=_PATIENCE)
+            except Unavailable as error:
+                if not isinstance(error.__cause__, LockNotAvailableError):
+                    raise
+                self._hurry_until = self._host.clock.monotonic() + _HURRY
+            else:
+                changes += done.changes
+                return limit <= 0 or not done.over
+        return limit <= 0 and moved
+
+    async def _round(self, now: datetime, last: int, limit: int, patience: int | None = None) -> _Round:
+        """Take notes behind the last one, and do what follows from them. A job that another holds is passed over, or
+        waited for; all at once and in order, so that nobody waits for us who waits for us."""
+        async with self._cold.transaction() as connection:
+            if patience is not None:
+                await connection.execute(f"SET LOCAL lock_timeout = {patience}")
+            notes: list[Any] = await connection.fetch(sql("take_notes", self._schema), last, limit)
+            if not notes:
+                return _Round(last, 0, [], busy=False, moved=False, over=True)
+            page = await self._page(connection, notes, limit)
+            jobs, busy = await self._hold(connection, page, wait=patience is not None)
+            changes = await self._follows(connection, jobs, page.doomed, now)
+            noted = await self._write(connection, changes)
+            rest = page.rest(busy)
+            gone = [id for id in page.hearing if id not in rest]
+            await connection.execute(sql("told", self._schema), gone, list(rest), list(rest.values()))
+        used = max(len(page.hearing), len(page.concerned))
+        fewer = len(notes) < limit and page.partly is None
+        moved = bool(gone or changes) or any(rest.get(id, cursor) > cursor for id, _, _, cursor in notes)
+        return _Round(max(page.hearing, default=last), used, changes, bool(busy), moved, over=fewer and not noted)
+
+    async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
+        ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
+        rows: list[Any] = await connection.fetch(sql("concerned", self._schema), ids, kinds, seqs, cursors, limit + 1)
+        end, partly = None, None
+        if len(rows) > limit:
+            # The one too many says where this page ends: within its note, or before it.
+            end = rows.pop()[0]
+            partly = end if rows and rows[-1][0] == end else None
+        hearing: dict[int, list[int]] = {id: [] for id in ids if end is None or id < end or id == partly}
+        for id, seq in rows:
+            hearing[id].append(seq)
+        return _Page({id: _NOTES[kind] for id, kind in zip(ids, kinds, strict=True)}, hearing, partly)
+
+    async def _hold(self, connection: Connection, page: _Page, *, wait: bool) -> tuple[list[Job], set[int]]:
+        """The jobs that something may become of, and the order numbers of those that another holds."""
+        if not page.concerned:
+            return [], set()
+        text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
+        rows: list[Any] = await connection.fetch(text, list(page.concerned), list(page.doomed), Status.WAITING)
+        reader = Reader()
+        held = [reader.job(row, 1) for row in rows if row[1] is not None]
+        return held, {row[0] for row in rows if row[1] is None}
+
+    async def _follows(
+        self, connection: Connection, jobs: Sequence[Job], doomed: Collection[int], now: datetime
+    ) -> list[Change]:
+        waiting = [job.seq for job in jobs if job.status is Status.WAITING and job.seq not in doomed]
+        rows: list[Any] = await connection.fetch(sql("parents", self._schema), waiting) if waiting else []
+        parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
+        changes = (
+            family.doom(job, now, self._rules)
+            if job.seq in doomed
+            else family.release(job, parents.get(job.seq, []), now)
+            for job in jobs
+        )
+        return [change for change in changes if change is not None]
+
+    async def _write(self, connection: Connection, changes: list[Change]) -> bool:
+        """Apply the changes; whether that left notes."""
+        if not changes:
+            return False
+        places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))
+        others = any(note is not Note.ENDED for change in changes for note in family.note_of(change))
+        return others or any(place < 0 for place in places)

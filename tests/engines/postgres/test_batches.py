@@ -1,0 +1,112 @@
+"""Batches on PostgreSQL: counted by deltas, which are added up while others count."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from headrace.conformance.lab import Lab
+from headrace.core.batch import Batch, Tally
+from headrace.core.change import Applied
+from headrace.core.job import Job
+from headrace.core.outcome import Completed
+from headrace.engine import Inserted
+from headrace.engines.postgres.connection import Connection
+from tests.engines.postgres.test_families import Undone, apply, insert
+
+Connect = Callable[[], Awaitable[Connection]]
+
+
+async def filled(lab: Lab, n: int, *, sealed: bool = True) -> tuple[Batch, list[Job]]:
+    """A batch of running jobs."""
+    batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=sealed)
+    answers = await lab.engine.insert([lab.job(batch=batch.id) for _ in range(n)], lab.now, batch)
+    assert all(isinstance(answer, Inserted) for answer in answers)
+    jobs = await lab.claim(await lab.worker())
+    return batch, jobs
+
+
+async def tally(lab: Lab, batch: Batch) -> Tally:
+    [found] = await lab.engine.batches([batch.id])
+    assert found is not None
+    return found.tally
+
+
+async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(lab: Lab) -> None:
+    batch, jobs = await filled(lab, 300)
+    finishing, telling = lab.make(), [lab.make(), lab.make()]
+    for session in (finishing, *telling):
+        await session.open()
+    done, over = 0, asyncio.Event()
+
+    async def finish() -> None:
+        nonlocal done
+        for n in range(0, len(jobs), 5):
+            changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs[n : n + 5]]
+            await finishing.apply(changes, lab.now)
+            done += 5
+        over.set()
+
+    async def fold(place: int) -> None:
+        while not over.is_set():
+            await telling[place].tell(lab.now)
+
+    async def look() -> None:
+        while not over.is_set():
+            before = done
+            found = await tally(lab, batch)
+            assert found.total == 300
+            assert before <= found.completed <= done + 5
+
+    try:
+        await asyncio.gather(finish(), fold(0), fold(1), look())
+    finally:
+        for session in (finishing, *telling):
+            await session.close()
+    assert await tally(lab, batch) == Tally(300, 300)
+    [ended] = (await lab.engine.tell(lab.now)).over
+    assert (ended.id, ended.tally, ended.ended_at) == (batch.id, Tally(300, 300), lab.now)
+
+
+async def test_deltas_are_added_up_and_those_of_no_batch_dropped(lab: Lab, schema: str, connect: Connect) -> None:
+    batch, jobs = await filled(lab, 10)
+    await lab.apply(*(lab.end(job, Completed("1"), started_at=lab.now) for job in jobs[:4]))
+    await lab.put(batch=lab.new_id())
+    looking = await connect()
+    # One for each commit, however many jobs.
+    assert await looking.fetchval(f"SELECT count(*) FROM {schema}.batch_counts") == 3
+    assert (await lab.engine.tell(lab.now)).over == ()
+    assert await looking.fetchval(f"SELECT count(*) FROM {schema}.batch_counts") == 0
+    assert await tally(lab, batch) == Tally(10, 4)
+
+
+async def test_a_transaction_counts_with_its_commit(lab: Lab) -> None:
+    batch, jobs = await filled(lab, 2)
+    done = lab.end(jobs[0], Completed("1"), started_at=lab.now)
+    with suppress(Undone):
+        async with lab.engine.transaction() as connection:
+            assert isinstance(await apply(lab, connection, done), Applied)
+            await insert(lab, connection, lab.job(batch=batch.id))
+            raise Undone
+    assert await tally(lab, batch) == Tally(2)
+    async with lab.engine.transaction() as connection:
+        assert isinstance(await apply(lab, connection, done), Applied)
+        await insert(lab, connection, lab.job(batch=batch.id), lab.job(batch=batch.id))
+        assert await tally(lab, batch) == Tally(2)
+    assert await tally(lab, batch) == Tally(4, 1)
+
+
+async def test_a_batch_made_twice_at_once_is_one(lab: Lab) -> None:
+    batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now)
+    sessions = [lab.make(), lab.make()]
+    for session in sessions:
+        await session.open()
+    try:
+        for _ in range(10):
+            jobs = [lab.job(batch=batch.id) for _ in range(3)]
+            await asyncio.gather(*(session.insert(jobs, lab.now, batch) for session in sessions))
+    finally:
+        for session in sessions:
+            await session.close()
+    assert await tally(lab, batch) == Tally(30)
