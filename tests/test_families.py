@@ -157,6 +157,18 @@ async def test_what_a_dead_process_left_untold_the_sweeper_tells(url: str) -> No
             assert await child.result() == ["by hand"]
 
 
+async def test_a_burst_ends_when_nothing_is_left_to_release(url: str) -> None:
+    shop = Resizing(url)
+    async with shop.app:
+        drafts: list[Draft[Any]] = [shop.resize.draft("a")]
+        for _ in range(5):
+            drafts.append(shop.montage.options(after=[drafts[-1]]).draft())
+        handles = await shop.app.submit_many(drafts)
+        async with asyncio.timeout(20):
+            await shop.app.worker(burst=True).run()
+        assert {(await handle.refresh()).status for handle in handles} == {Status.COMPLETED}
+
+
 # Children
 
 
