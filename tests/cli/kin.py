@@ -87,7 +87,7 @@ class Kin:
         return self.within(fill())
 
 
-@pytest.fixture(params=["memory://"])
+@pytest.fixture(params=["memory://", "sqlite:///kin.db"])
 def kin(shell: Shell, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kin]:
     """The folder with its App."""
     monkeypatch.syspath_prepend(str(shell.folder))

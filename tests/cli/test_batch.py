@@ -47,9 +47,10 @@ def test_a_batch_is_found_by_one_of_its_jobs(kin: Kin) -> None:
 
 
 def test_a_batch_that_is_not_there(kin: Kin) -> None:
+    alone = kin.submit("leaf", "n=1")
     assert f"no batch {NOBODY}" in kin("batch", NOBODY, code=3).stderr
     kin("batch", "ffffffff", code=3)
-    assert "in no batch" in kin("batch", kin.submit("leaf", "n=1"), code=3).stderr
+    assert "in no batch" in kin("batch", alone, code=3).stderr
     kin("batch", NOBODY, "--timeout", "1s", code=2)
 
 
