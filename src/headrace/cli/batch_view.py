@@ -88,7 +88,7 @@ def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> Rend
 
 
 def _follows(record: Batch, call: Call, job: Job | None) -> Text:
-    text = Text(call.spec.task, "bold")
+    text = Text.assemble((call.spec.task, "bold"))
     if job is not None:
         return text.append("  ").append_text(status_text(job)).append(f"  {job.id}", "cyan")
     if not record.settled:

@@ -63,7 +63,7 @@ def family_view(job: Job, around: Relatives, now: datetime, console: Console) ->
 def _label(job: Job, now: datetime, console: Console, mark: str = "") -> Text:
     said = remark(job, now, 40)
     parts = [Text(job.task, "bold"), status_text(job), id_text(job, console), *([said] if said else [])]
-    return Text("  ").join(parts).append(mark, "bold")
+    return Text("  ", no_wrap=True, overflow="ellipsis").join(parts).append(mark, "bold")
 
 
 # Whom it waits for
