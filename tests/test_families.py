@@ -345,7 +345,7 @@ async def test_a_retried_parent_finds_its_children(url: str) -> None:
 
 
 async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: str) -> None:
-    app = App(url)
+    app, batches = App(url), set[UUID]()
 
     @app.task
     async def child(n: int) -> int:
@@ -355,13 +355,17 @@ async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: 
     async def parent(ctx: Context) -> None:
         for n in range(5) if ctx.attempt == 2 else (4, 2):
             await child.submit(n)
+        async with app.batch() as batch:
+            batch.add_many(child.draft(n) for n in ((7, 6, 5) if ctx.attempt == 2 else (5, 6, 7)))
+        batches.add(batch.id)
         if ctx.attempt == 1:
             raise ValueError
 
     async with app, app.worker():
         await (job := await parent.submit()).result(timeout=20)
         found = (await app.jobs(parent=job.id)).items
-        assert sorted(one.payload["n"] for one in found) == [0, 1, 2, 3, 4]
+        assert sorted(one.payload["n"] for one in found) == [0, 1, 2, 3, 4, 5, 6, 7]
+        assert len(batches) == 1
 
 
 async def test_the_harness_runs_families() -> None:

@@ -125,11 +125,11 @@ class BatchHandle:
             handle_of(draft, answer)  # raises Duplicate where that was asked for
 
     def _new_id(self, parent: UUID | None) -> UUID:
-        """In a handler that of the same batch in an earlier attempt: one of the same jobs."""
+        """In a handler that of the same batch in an earlier attempt: one of the same jobs, in whatever order."""
         ctx = Context.current_or_none()
         if parent is None or ctx is None or not all(one.options.get("derived_id", True) for one in self._drafts):
             return self._app.new_id()
-        call = "batch:" + ",".join(str(draft.id) for draft in self._drafts)
+        call = "batch:" + ",".join(sorted(str(draft.id) for draft in self._drafts))
         return child_id(parent, call, ctx.place(call))
 
     # -- looking
