@@ -23,6 +23,8 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.task": ("StreamTask",),
     "headrace.handle": ("StreamHandle",),
     "headrace.stream": ("StreamItem",),
+    "headrace.batch": ("BatchHandle", "Batch"),
+    "headrace.core.batch": ("Tally", "Call"),
     "headrace.core.entry": ("LogLine",),
     "headrace.options": ("TaskOptions",),
     "headrace.bulk": ("BulkDecorator",),
@@ -40,7 +42,10 @@ PUBLIC: dict[str, tuple[str, ...]] = {
 
 MADE_ELSEWHERE = frozenset(
     {
+        "Batch",
+        "BatchHandle",
         "BulkDecorator",
+        "Call",
         "Context",
         "Decorator",
         "Draft",
@@ -59,7 +64,7 @@ MADE_ELSEWHERE = frozenset(
 INNER: dict[str, frozenset[str]] = {
     "App": frozenset({"by_name", "forget", "new_id", "session"}),
     "Attempt": frozenset({"fold"}),
-    "Context": frozenset({"entered"}),
+    "Context": frozenset({"entered", "place"}),
     "Continuous": frozenset({"rest", "retry"}),
     "Cron": frozenset({"spread"}),
     "Draft": frozenset({"handler", "job", "refuse_times", "spec"}),
@@ -69,7 +74,9 @@ INNER: dict[str, frozenset[str]] = {
     "ScheduleInfo": frozenset({"of"}),
     "LogLine": frozenset({"of"}),
     "Stream": frozenset({"reference"}),
-    "Task": frozenset({"abandon", "draft_bound", "hooks", "own_options", "with_options"}),
+    "Task": frozenset({"abandon", "draft_bound", "hooks", "own_options", "results_for", "with_options"}),
+    "StreamTask": frozenset({"results_for"}),
+    "Tally": frozenset({"plus"}),
     "Tasks": frozenset({"add", "bind", "host_or_none"}),
     "Worker": frozenset({"beat", "drop_buffer", "executing", "idle", "main", "room", "take", "told"}),
 }

@@ -230,6 +230,9 @@ async def test_a_duplicate_is_waited_for_and_not_counted(url: str) -> None:
             batch.add(work.double.draft(2))
         assert batch.handles[0].id == held.id
         assert (await batch.refresh()).tally.total == 1
+        await batch.wait(timeout=20)
+        with pytest.raises(ResultTimeout, match="batch"):
+            await batch.results(timeout=0.05)  # the time is that of all it waits for
         work.gate.set()
         assert await batch.results(timeout=20) == [1, 4]
         work.gate.clear()

@@ -157,6 +157,18 @@ async def test_what_a_dead_process_left_untold_the_sweeper_tells(url: str) -> No
             assert await child.result() == ["by hand"]
 
 
+async def test_a_burst_ends_when_nothing_is_left_to_release(url: str) -> None:
+    shop = Resizing(url)
+    async with shop.app:
+        drafts: list[Draft[Any]] = [shop.resize.draft("a")]
+        for _ in range(5):
+            drafts.append(shop.montage.options(after=[drafts[-1]]).draft())
+        handles = await shop.app.submit_many(drafts)
+        async with asyncio.timeout(20):
+            await shop.app.worker(burst=True).run()
+        assert {(await handle.refresh()).status for handle in handles} == {Status.COMPLETED}
+
+
 # Children
 
 
@@ -333,7 +345,7 @@ async def test_a_retried_parent_finds_its_children(url: str) -> None:
 
 
 async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: str) -> None:
-    app = App(url)
+    app, batches = App(url), set[UUID]()
 
     @app.task
     async def child(n: int) -> int:
@@ -343,13 +355,17 @@ async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: 
     async def parent(ctx: Context) -> None:
         for n in range(5) if ctx.attempt == 2 else (4, 2):
             await child.submit(n)
+        async with app.batch() as batch:
+            batch.add_many(child.draft(n) for n in ((7, 6, 5) if ctx.attempt == 2 else (5, 6, 7)))
+        batches.add(batch.id)
         if ctx.attempt == 1:
             raise ValueError
 
     async with app, app.worker():
         await (job := await parent.submit()).result(timeout=20)
         found = (await app.jobs(parent=job.id)).items
-        assert sorted(one.payload["n"] for one in found) == [0, 1, 2, 3, 4]
+        assert sorted(one.payload["n"] for one in found) == [0, 1, 2, 3, 4, 5, 6, 7]
+        assert len(batches) == 1
 
 
 async def test_the_harness_runs_families() -> None:

@@ -125,11 +125,11 @@ class BatchHandle:
             handle_of(draft, answer)  # raises Duplicate where that was asked for
 
     def _new_id(self, parent: UUID | None) -> UUID:
-        """In a handler that of the same batch in an earlier attempt: one of the same jobs."""
+        """In a handler that of the same batch in an earlier attempt: one of the same jobs, in whatever order."""
         ctx = Context.current_or_none()
         if parent is None or ctx is None or not all(one.options.get("derived_id", True) for one in self._drafts):
             return self._app.new_id()
-        call = "batch:" + ",".join(str(draft.id) for draft in self._drafts)
+        call = "batch:" + ",".join(sorted(str(draft.id) for draft in self._drafts))
         return child_id(parent, call, ctx.place(call))
 
     # -- looking
@@ -202,14 +202,19 @@ class BatchHandle:
         :raises BatchFailed: some did not complete: a group of a ``JobFailed`` or ``JobCancelled`` for each
         :raises ResultTimeout: it had not ended in time; its jobs go on
         """
-        await self.wait(timeout=timeout)
+        limit, begun = None if timeout is None else seconds(timeout, "timeout"), self._app.host.clock.monotonic()
+        await self.wait(timeout=limit)
         handles, results, errors = await self.jobs(), list[Any](), list[JobFailed | JobCancelled]()
         await self._look_at(handles)
         for handle in handles:
+            # One that held the key of a draft is waited for here: the batch has ended without it.
+            left = None if limit is None else max(0.0, begun + limit - self._app.host.clock.monotonic())
             try:
-                results.append(await handle.result())
+                results.append(await handle.result(timeout=left))
             except (JobFailed, JobCancelled) as error:
                 errors.append(error)
+            except ResultTimeout:
+                raise ResultTimeout(self.id, limit or 0.0, "batch") from None
         if errors:
             raise BatchFailed(f"{len(errors)} of the {len(handles)} jobs of batch {self.id} did not complete", errors)
         return results

@@ -78,8 +78,9 @@ class JobOptions(TypedDict, total=False):
     on_parent_failure: OnParentFailure
     """What becomes of it when one that had to succeed did not: ``cancel`` (default) or ``fail``."""
     derived_id: bool
-    """Whether the id of a job that a handler submits derives from the job that submits it and the call's place among
-    its submits, so that a later attempt finds it instead of submitting it again; True if nothing is said."""
+    """Whether the id of a job that a handler submits derives from the job that submits it and from the call (its task,
+    its arguments, and its number among equal ones), so that a later attempt finds it instead of submitting it again;
+    True if nothing is said."""
     trace: Mapping[str, str]
     """The trace it is part of, as W3C headers such as ``traceparent``; that of the job that submits it if nothing is
     said."""

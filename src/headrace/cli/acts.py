@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from headrace.cli.failures import DONE, NOT_FOUND, REFUSED
-from headrace.cli.ids import NoSuchJob, every, given, resolve
+from headrace.cli.ids import NoSuchJob, every, given, resolve, wanted
 from headrace.cli.options import F, common, filters
 from headrace.cli.output import console, document, is_terminal, say
 from headrace.cli.run import USER, with_app
@@ -22,7 +22,7 @@ from headrace.errors import Duplicate, JobNotFound, TransitionRefused
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["cancel", "discard", "rerun", "retry"]
+__all__ = ["cancel", "confirm", "discard", "rerun", "retry"]
 
 PAST = {Verb.CANCEL: "cancelled", Verb.RETRY: "retried", Verb.RERUN: "rerun", Verb.DISCARD: "discarded"}
 
@@ -82,30 +82,37 @@ def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int
 
 
 def _act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any]) -> int:
-    wanted = given(chosen.pop("status"), **chosen)
-    if bool(ids) == bool(wanted):
+    filters = given(chosen.pop("status"), **chosen)
+    if bool(ids) == bool(filters):
         raise click.UsageError("name jobs by their ids or choose them by filters (--status, --task …), one of the two")
 
     async def work(app: App) -> int:
-        verdicts = [await _judged(app, verb, name) for name in ids or await _found(app, verb, wanted, yes)]
+        verdicts = [await _judged(app, verb, name) for name in ids or await _found(app, verb, filters, yes)]
         _print(verdicts, verb, state)
         return max((verdict.code for verdict in verdicts), default=DONE)
 
     return with_app(state, work)
 
 
-async def _found(app: App, verb: Verb, wanted: dict[str, Any], yes: bool) -> list[str]:
+async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool) -> list[str]:
     """The ids of the jobs the filters choose; without a status, those the verb can act on."""
-    wanted.setdefault("status", [status.value for status in TABLE[verb]])
+    chosen = {"status": [status.value for status in TABLE[verb]]} | await wanted(app, filters)
     # All ids are collected first: acting while paging would move jobs under the cursor.
-    names = [str(job.id) async for job in every(app, **wanted)]
+    names = [str(job.id) async for job in every(app, **chosen)]
     if not names:
         say("no jobs match")
-    elif not yes:
-        if not is_terminal(stderr=True):
-            raise click.UsageError(f"this would {verb} {len(names)} jobs: say --yes")
-        click.confirm(f"{verb} {len(names)} jobs?", abort=True, err=True)
+    else:
+        confirm(verb, len(names), yes)
     return names
+
+
+def confirm(verb: Verb, count: int, yes: bool) -> None:
+    """Ask before acting on several jobs; :raises click.UsageError: there is nobody to ask"""
+    if yes:
+        return
+    if not is_terminal(stderr=True):
+        raise click.UsageError(f"this would {verb} {count} jobs: say --yes")
+    click.confirm(f"{verb} {count} jobs?", abort=True, err=True)
 
 
 async def _judged(app: App, verb: Verb, name: str) -> Verdict:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -11,11 +11,12 @@ import click
 
 from headrace.cli.failures import NOT_FOUND
 from headrace.core.job import Job
+from headrace.errors import JobNotFound
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["NoSuchJob", "every", "resolve"]
+__all__ = ["NoSuchJob", "NotInBatch", "every", "given", "resolve", "resolve_batch", "wanted"]
 
 LEAST = 4
 """The shortest part of an id worth looking up."""
@@ -28,6 +29,15 @@ class NoSuchJob(click.ClickException):
 
     def __init__(self, text: str) -> None:
         super().__init__(f"no job's id is, begins or ends with {text!r}: list what is there with headrace jobs")
+
+
+class NotInBatch(click.ClickException):
+    """The job is in no batch."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, id: UUID) -> None:
+        super().__init__(f"job {id} is in no batch")
 
 
 async def resolve(app: App, text: str) -> UUID:
@@ -71,7 +81,48 @@ async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
             return
 
 
+async def resolve_batch(app: App, text: str) -> UUID:
+    """The batch that is meant: by its own id, or by that of one of its jobs, which may be cut.
+
+    :raises NoSuchJob, NotInBatch: nothing fits, or a job that is in no batch.
+    :raises click.UsageError: it is no id, or fits several jobs.
+    """
+    id = await resolve(app, text)
+    [batch] = await app.engine.batches([id])
+    if batch is not None:
+        return id
+    try:
+        job = await app.get(id)
+    except JobNotFound:
+        return id  # whoever looks for the batch says that there is none
+    if job.batch is None:
+        raise NotInBatch(id)
+    return job.batch
+
+
+async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters with whole ids in them.
+
+    :raises click.UsageError: ``root`` is a job that has a parent itself
+    """
+    found = dict(filters)
+    for name in ("parent", "root"):
+        if name in found:
+            found[name] = await resolve(app, found[name])
+    if "batch" in found:
+        found["batch"] = await resolve_batch(app, found["batch"])
+    if "root" in found:
+        [job] = await app.engine.get([found["root"]])
+        if job is not None and job.root is not None:
+            # Its root in its stead would be the kind of help that cancels more than was meant.
+            raise click.UsageError(
+                f"job {job.id} has a parent, so nothing has it as root: say --root {job.root} for its whole family, "
+                f"or --parent {job.id} for its children"
+            )
+    return found
+
+
 def given(status: Sequence[str], **others: str | None) -> dict[str, Any]:
-    """The filters that were given, as App.jobs takes them."""
+    """The filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
     chosen: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
     return chosen | {"status": list(status)} if status else chosen

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.ids import every, given, resolve
+from headrace.cli.ids import every, given, resolve, wanted
 from headrace.cli.options import common, duration, filters
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
@@ -28,11 +28,12 @@ def jobs(
     state: State, status: tuple[str, ...], limit: int, cursor: str | None, whole: bool, **others: str | None
 ) -> None:
     """List jobs, newest first."""
-    chosen = given(status, **others)
+    filters = given(status, **others)
 
     async def work(app: App) -> None:
         from headrace.core.query import Page
 
+        chosen = await wanted(app, filters)
         if whole:
             page = Page(tuple([job async for job in every(app, **chosen)]))
         else:
@@ -57,21 +58,24 @@ def jobs(
 @click.argument("id")
 @common
 def show(state: State, id: str) -> None:
-    """Show one job whole: its record, and the timeline of its attempts.
+    """Show one job whole: its record, the timeline of its attempts, whom it waits for, and its family as a tree.
 
     ID may be the first or the last digits of an id if they fit one job only.
     """
 
     async def work(app: App) -> None:
-        wanted = await resolve(app, id)
-        job, history = await app.get(wanted), await app.history(wanted)
+        found = await resolve(app, id)
+        job, history = await app.get(found), await app.history(found)
         if state.json:
             document(job.to_dict(history))
             return
+        from headrace.cli.family import family_view, relatives
         from headrace.cli.render import job_view
 
         out = console()
         out.print(job_view(job, history, app.host.clock.now(), out))
+        for view in family_view(job, await relatives(app, job), app.host.clock.now(), out):
+            out.print(view)
 
     with_app(state, work)
 
@@ -101,9 +105,9 @@ def explain(state: State, id: str) -> None:
     """Say in words why a job is where it is, and what would move it."""
 
     async def work(app: App) -> None:
-        wanted = await resolve(app, id)
-        told = await app.explain(wanted)
-        answer: dict[str, Any] = {"id": str(wanted), "explanation": str(told), "facts": told.facts}
+        found = await resolve(app, id)
+        told = await app.explain(found)
+        answer: dict[str, Any] = {"id": str(found), "explanation": str(told), "facts": told.facts}
         document(answer) if state.json else click.echo(told)
 
     with_app(state, work)

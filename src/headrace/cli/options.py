@@ -70,6 +70,9 @@ def filters(fn: F) -> F:
     """Add the flags that choose jobs."""
     for option in (
         click.option("--text", metavar="TEXT", help="Found in the id, the task, the payload or the error."),
+        click.option("--batch", metavar="ID", help="Jobs of this batch; the id of one of them will do."),
+        click.option("--root", metavar="ID", help="All descendants of this job."),
+        click.option("--parent", metavar="ID", help="Jobs that the handler of this job submitted."),
         click.option("--schedule", metavar="NAME", help="Jobs that this schedule submitted."),
         click.option("--tag", metavar="TAG", help="Jobs with this tag."),
         click.option("--queue", metavar="QUEUE", help="Jobs of this queue."),

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.render import STYLES, fitted, grid, table
+from headrace.cli.render import STYLES, counts_text, fitted, grid, table
 from headrace.cli.words import ago, compact, moment, short, span
 from headrace.core.schedule import Continuous
 from headrace.core.status import Status
@@ -54,21 +54,15 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
     return Group(head, Text(), facts)
 
 
-def _counts(counts: Mapping[Status, int]) -> Text:
-    text = Text()
-    for status in Status:
-        if count := counts.get(status, 0):
-            text.append(f"{', ' if text else ''}{count} ", "").append(status.value, STYLES[status])
-    return text or Text("empty", "dim")
-
-
 def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
     """Queues in the order workers serve them."""
     made = table("queue", "priority", "state", "oldest", "jobs", right=("priority",))
     for queue in queues:
         state = Text("paused", "yellow") if queue.paused else Text("open", "green")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
-        made.add_row(Text(queue.name), str(queue.priority), state, oldest, _counts(queue.counts))
+        made.add_row(
+            Text(queue.name), str(queue.priority), state, oldest, counts_text(queue.counts) or Text("empty", "dim")
+        )
     return fitted(made)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rich.console import Console, Group, RenderableType
@@ -11,11 +11,23 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import timeline
-from headrace.cli.words import ago, clock, compact, cut, moment, short, span
+from headrace.cli.words import ago, clock, compact, counted, cut, moment, short, span
 from headrace.core.job import History, Job
 from headrace.core.status import Status
 
-__all__ = ["STYLES", "fitted", "grid", "job_table", "job_view", "progress_bar", "status_text", "table"]
+__all__ = [
+    "STYLES",
+    "counts_text",
+    "fitted",
+    "grid",
+    "id_text",
+    "job_table",
+    "job_view",
+    "progress_bar",
+    "remark",
+    "status_text",
+    "table",
+]
 
 STYLES = {
     Status.PENDING: "dim",
@@ -66,6 +78,15 @@ def status_text(job: Job) -> Text:
     return text
 
 
+def counts_text(counts: Mapping[Status, int]) -> Text:
+    """How many there are in each status; empty if there are none."""
+    text = Text()
+    for status in Status:
+        if count := counts.get(status, 0):
+            text.append(f"{', ' if text else ''}{count} ", "").append(status.value, STYLES[status])
+    return text
+
+
 def progress_bar(percent: float, width: int = 20, style: str = "yellow") -> Text:
     """A bar of blocks and the number."""
     full = round(min(max(percent, 0.0), 100.0) / 100 * width)
@@ -84,6 +105,8 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
         if job.error:
             text.append(f" · {cut(f'{job.error.type}: {job.error.message}', limit)}", "dim")
         return text
+    if job.status is Status.WAITING:
+        return Text(f"for {counted(len(job.after), 'job')}", "dim")
     if job.held and job.progress:
         text = progress_bar(job.progress.percent, 10)
         return text.append(f" {cut(job.progress.message, limit)}", "dim") if job.progress.message else text
@@ -151,7 +174,11 @@ def _facts(job: Job, now: datetime) -> RenderableType:
         "dedup": job.dedup,
         "schedule": job.spec.schedule,
         "not after": moment(job.not_after) if job.not_after else None,
+        "parent": str(job.parent) if job.parent else None,
+        "root": str(job.root) if job.root else None,
+        "batch": str(job.batch) if job.batch else None,
         "rerun of": str(job.spec.rerun_of) if job.spec.rerun_of else None,
+        "trace": ", ".join(f"{name}: {value}" for name, value in (job.trace or {}).items()),
         "requires": compact(job.requires) if job.requires else None,
     }
     facts += [(name, value) for name, value in optional.items() if value]

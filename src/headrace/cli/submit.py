@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from headrace.cli.failures import DONE
+from headrace.cli.ids import resolve
 from headrace.cli.options import F, common, duration, moment
 from headrace.cli.output import document, say
 from headrace.cli.pairs import pairs
@@ -16,6 +17,7 @@ from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
 from headrace.cli.words import compact
+from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.errors import JobCancelled, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
@@ -45,6 +47,17 @@ def job_options(fn: F) -> F:
         ),
         click.option("--tag", "tags", multiple=True, metavar="TAG", help="Label it; may be given several times."),
         click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Keep this with it; several times."),
+        click.option("--after", multiple=True, metavar="ID", help="Wait for this job; may be given several times."),
+        click.option(
+            "--after-when",
+            type=click.Choice(get_args(AfterWhen)),
+            help="When those waited for have all succeeded (default), or all ended, however they did.",
+        ),
+        click.option(
+            "--on-parent-failure",
+            type=click.Choice(get_args(OnParentFailure)),
+            help="What becomes of it if one of them does not succeed: cancel (default) or fail.",
+        ),
         click.option("--timeout", type=duration, metavar="DURATION", help="How long one attempt may take."),
         click.option("--max-retries", type=click.IntRange(0), metavar="N", help="Attempts after the first."),
     ]
@@ -57,6 +70,8 @@ def _options(*, meta: tuple[str, ...], max_retries: int | None, tags: tuple[str,
     """The flags that were given, as JobOptions."""
     if others.get("delay") is not None and others.get("not_before") is not None:
         raise click.UsageError("--delay and --not-before exclude each other")
+    if not others["after"] and (others["after_when"] or others["on_parent_failure"]):
+        raise click.UsageError("--after-when and --on-parent-failure say more about --after, which is missing")
     chosen = {name: value for name, value in others.items() if value is not None}
     if tags:
         chosen["tags"] = list(tags)
@@ -82,7 +97,7 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
     body, chosen = read_payload(payload, arguments), _options(**options)
 
     async def work(app: App) -> None:
-        handle = await app.submit(task, body, **chosen)
+        handle = await _submitted(app, task, body, chosen)
         if state.json:
             document((await _record(handle)).to_dict() | {"duplicate": handle.duplicate})
             return
@@ -114,7 +129,7 @@ def run(
     body, chosen = read_payload(payload, arguments), _options(**options)
 
     async def work(app: App) -> int:
-        handle = await app.submit(task, body, **chosen)
+        handle = await _submitted(app, task, body, chosen)
         hint = asyncio.create_task(_explain_silence(app, handle))
         try:
             async with asyncio.timeout(wait):
@@ -131,6 +146,11 @@ def run(
         return await _print_result(handle, state)
 
     return with_app(state, work, creates=True)
+
+
+async def _submitted(app: App, task: str, body: dict[str, Any], chosen: dict[str, Any]) -> JobHandle[Any]:
+    after = [await resolve(app, one) for one in chosen["after"]]
+    return await app.submit(task, body, **chosen | {"after": after})
 
 
 async def _ended(handle: JobHandle[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from headrace.cli.words import short, span
+from headrace.cli.words import counted, short, span
 from headrace.core.job import Attempt, History, Job
 from headrace.core.status import Outcome, Status
 
@@ -114,7 +114,12 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row | None:
         took = span(max((now - started).total_seconds(), 0.0)) if job.started_at else ""
         return Row(f"attempt {number}", "yellow", tuple(bars), took, f"{job.status} · worker {short(job.worker)}")
     until = max(job.available_at, now)
-    note = f"due in {span((job.available_at - now).total_seconds())}" if job.available_at > now else "claimable"
+    if job.status is Status.WAITING:
+        note = f"for {counted(len(job.after), 'job')}"
+    elif job.available_at > now:
+        note = f"due in {span((job.available_at - now).total_seconds())}"
+    else:
+        note = "claimable"
     return Row(job.status.value, "cyan", (Bar(min(since, now), until, WAITING, "cyan"),), "", note)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-__all__ = ["ago", "clock", "compact", "cut", "moment", "short", "span"]
+__all__ = ["ago", "clock", "compact", "counted", "cut", "moment", "short", "span"]
 
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
@@ -59,6 +59,11 @@ def short(id: UUID | None) -> str:
 def compact(value: Any) -> str:
     """A JSON value on one line."""
     return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def counted(count: int, what: str) -> str:
+    """So many of something."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def cut(text: str, limit: int) -> str:

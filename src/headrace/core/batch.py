@@ -28,6 +28,11 @@ class Tally(msgspec.Struct, frozen=True):
         """How many have ended."""
         return self.completed + self.failed + self.cancelled
 
+    @property
+    def live(self) -> int:
+        """How many have not ended."""
+        return self.total - self.ended
+
     def plus(self, other: Tally) -> Tally:
         """Both together."""
         return Tally(

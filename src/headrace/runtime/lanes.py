@@ -13,6 +13,7 @@ from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.entry import Append, Kept
+from headrace.core.family import Note, note_of
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
@@ -239,7 +240,7 @@ class Lanes:
                 return job
             verdict = await self.apply(change)
             if isinstance(verdict, Applied):
-                if change.verb is Verb.CANCEL:
+                if Note.CANCELLED in note_of(change):
                     await self.teller.try_now()  # whoever cancels may rely on it that no child goes on unasked
                 return verdict.job
             if isinstance(verdict, Conflict) and verdict.holder is not None:

@@ -43,6 +43,11 @@ class Teller:
         self._task: asyncio.Task[None] | None = None
         self._asked = self._closed = False
 
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is being told, or was asked for."""
+        return self._task is None
+
     def ask(self) -> None:
         """Tell soon; what cannot be told now, because the store is away, the sweeper tells."""
         self._asked = True

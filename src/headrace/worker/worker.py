@@ -283,7 +283,8 @@ class Worker(Service):
         """There was nothing to claim, for the fetcher of the bulk handler or for that of all others."""
         if self._floor.empty:
             self._idle.add(fetcher)
-            if self._burst and len(self._idle) == len(self._fetchers):
+            # What is being told may release jobs that waited for those that have just ended.
+            if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.teller.quiet:
                 self.stopping.set()
 
     def _may_start(self) -> bool:

@@ -1,0 +1,109 @@
+"""A batch as a whole: ``batch``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from headrace.cli.acts import confirm
+from headrace.cli.failures import DONE, FAILED
+from headrace.cli.ids import resolve_batch
+from headrace.cli.options import common, duration
+from headrace.cli.output import console, document, is_terminal, line, say
+from headrace.cli.run import USER, with_app
+from headrace.cli.state import State
+from headrace.cli.words import clock, counted
+from headrace.core.batch import Batch
+from headrace.core.status import Verb
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.batch import BatchHandle
+
+__all__ = ["batch"]
+
+LOOK = 0.1
+"""Seconds between two looks at what the waiting handle has last seen."""
+
+Viewer: TypeAlias = "Callable[[Batch], None]"
+
+
+@click.command()
+@click.argument("id")
+@click.option("--wait", is_flag=True, help="Follow it until it has ended; exit code 0 if all of its jobs completed.")
+@click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer than this; the batch goes on.")
+@click.option("--cancel", is_flag=True, help="Cancel those of its jobs that have not ended.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask before the cancel.")
+@common
+def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool, yes: bool) -> int:
+    """Show how a batch stands, wait for it, or cancel it.
+
+    ID is that of the batch, or of one of its jobs, which may be cut to its first or last digits.
+
+    With --wait the exit code is 0 if all of its jobs completed, and 1 if not, if it did not end in time, or if its
+    submitter fell silent before all of its jobs were there.
+    """
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout says how long to --wait")
+
+    async def work(app: App) -> int:
+        handle = app.batch_handle(await resolve_batch(app, id))
+        record = await handle.refresh()
+        if cancel and record.tally.live:
+            confirm(Verb.CANCEL, record.tally.live, yes)
+            say(f"{counted(await handle.cancel(by=USER), 'job')} cancelled, or asked to stop")
+            record = await handle.refresh()
+        elif cancel:
+            say("nothing to cancel: all of its jobs have ended")
+        if wait:
+            return await _follow(app, handle, state, timeout)
+        if state.json:
+            document(record)
+        else:
+            from headrace.cli.batch_view import batch_view
+
+            calls = [call.id for call in (record.on_complete, record.on_failure) if call is not None]
+            follow = {job.id: job for job in await app.engine.get(calls) if job is not None}
+            console().print(batch_view(record, follow, app.host.clock.now()))
+        return DONE
+
+    return with_app(state, work)
+
+
+async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | None) -> int:
+    """Show the batch whenever it has changed, until it has ended; the exit code that deserves."""
+    waiting = asyncio.create_task(handle.wait(timeout=timeout))
+    seen: Batch | None = None
+    try:
+        with _viewer(app, state) as see:
+            while True:
+                done, _ = await asyncio.wait([waiting], timeout=LOOK)
+                record = waiting.result() if done else handle.last
+                if record is not None and record != seen:
+                    see(record)
+                    seen = record
+                if done:
+                    break
+    finally:
+        waiting.cancel()
+    record = await waiting
+    return DONE if record.tally.completed == record.tally.total and not record.abandoned else FAILED
+
+
+@contextmanager
+def _viewer(app: App, state: State) -> Iterator[Viewer]:
+    """The way of showing that fits who is looking: JSON lines, plain lines, or a bar that moves."""
+    if state.json:
+        yield line
+        return
+    from headrace.cli.batch_view import moving_bar, sentence
+
+    if is_terminal():
+        with moving_bar(console()) as see:
+            yield see
+    else:
+        yield lambda record: click.echo(f"{clock(app.host.clock.now())} {sentence(record)}")
