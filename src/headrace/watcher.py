@@ -15,6 +15,7 @@ from headrace.core.status import DEFERRED
 from headrace.engine import MAX_BATCH, Engine
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, Unavailable
 from headrace.host import Host
+from headrace.lending import Waiting
 
 __all__ = ["Watcher"]
 
@@ -33,13 +34,14 @@ _log = logging.getLogger("headrace.watcher")
 class _Wait:
     """One caller's wait for one job."""
 
-    __slots__ = ("due", "error", "event", "id", "job", "pause", "seen")
+    __slots__ = ("due", "error", "event", "id", "job", "pause", "seen", "waiting")
 
     def __init__(self, id: UUID, due: float, seen: Job | None) -> None:
         self.id, self.due, self.pause = id, due, FIRST
         self.seen = seen
         """What the caller knows already; None: only the end is news."""
         self.event = asyncio.Event()
+        self.waiting = Waiting()
         self.job: Job | None = None
         self.error: BaseException | None = None
 
@@ -117,13 +119,14 @@ class Watcher:
             self._loop = asyncio.create_task(self._run(), name="headrace-watcher")
             self._loop.add_done_callback(self._over)
         self._wake.set()
-        try:
-            await self._host.wait(wait.event, timeout)
-        finally:
-            others = self._waits[wait.id]
-            others.remove(wait)
-            if not others:
-                del self._waits[wait.id]
+        async with wait.waiting:
+            try:
+                await self._host.wait(wait.event, timeout)
+            finally:
+                others = self._waits[wait.id]
+                others.remove(wait)
+                if not others:
+                    del self._waits[wait.id]
         if wait.error is not None:
             raise wait.error
         return wait.job
@@ -208,5 +211,6 @@ class Watcher:
         if job is None:
             error = JobNotFound(wait.id)
         elif not (job.ended or (wait.seen is not None and job != wait.seen)):
+            wait.waiting.lend()  # not before the store has said that there is something to wait for
             return
         wait.settle(job, error)

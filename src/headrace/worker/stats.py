@@ -42,7 +42,7 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
             failed=floor.failed,
             released=floor.released,
             stale=floor.stale,
-            stuck_threads=floor.stuck,
+            stuck_threads=len(floor.stuck),
             silence=silence,
         )
 
