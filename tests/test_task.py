@@ -145,7 +145,7 @@ async def test_cancelling_who_waits_for_a_result_leaves_the_job() -> None:
     async with sums.app:
         handle = await sums.add.submit(1)
         waiting = asyncio.create_task(handle.result())
-        await asyncio.sleep(0.05)
+        await until(lambda: sums.app.session.watcher._watched)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

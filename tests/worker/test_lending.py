@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, JobHandle, Retry, Status, Task, sync
+from headrace.errors import Stopped
 from headrace.worker import lending
 from headrace.worker.worker import Worker
 from tests.support import process_families
@@ -442,21 +443,47 @@ async def test_cancelled_while_in_line(family: Family) -> None:
     assert family.gauge.most == 1
 
 
-async def test_a_plain_function_that_is_cancelled_in_line_goes_on_at_once(house: Family) -> None:
+async def test_a_plain_function_is_stopped_while_it_waits(family: Family) -> None:
+    app = family.app
+
+    @app.task(retry=ONCE)
+    def owns(ctx: Context) -> None:
+        try:
+            app.wait(family.leaf.options(delay=3600, tags=["owned"]).run(1))
+        except Stopped as stopped:
+            family.said.append(stopped.why)
+            family.said.append(app.wait(says_so()))  # on its way out it may do what it has to
+            raise
+
+    async def says_so() -> str:
+        return "bye"
+
+    async with app.worker(concurrency=1) as worker:
+        job = await owns.submit()
+        await until(lambda: lent(worker) == 1)
+        await job.cancel()
+        assert await family.ended(job) is Status.CANCELLED
+        await until(lambda: lent(worker) == 0)
+        assert family.said == ["cancelled", "bye"]
+        (owned,) = (await app.jobs(tag="owned")).items
+        assert await family.ended(app.handle(owned.id)) is Status.CANCELLED, "run owns its job"
+        assert await family.leaf.run(1) == 1
+
+
+async def test_a_plain_function_is_stopped_in_line(house: Family) -> None:
     @house.app.task(retry=ONCE)
     def parent(ctx: Context, id: str) -> None:
         house.app.wait(house.app.handle(id).result())
-        house.said.append(ctx.stopping or "went on")
         ctx.check()
 
     async with house.app.worker(concurrency=1) as worker:
         job = await house.line_up(worker, parent)
         await job.cancel()
         assert await house.ended(job) is Status.CANCELLED
-        assert house.said == ["holds", "cancelled"]
+        await until(lambda: (lent(worker), in_line(worker)) == (0, 0))
         house.gate.set()
-        assert await house.leaf.run(1) == 1
-        assert lent(worker) == 0
+        assert await house.tree.run(1) == 3
+    assert house.gauge.most == 1
 
 
 async def test_the_time_goes_on_while_lent(family: Family) -> None:
@@ -506,29 +533,30 @@ async def test_while_a_worker_stops_who_waits_may_still_end(house: Family) -> No
     assert (await job.refresh()).result == 2
 
 
-async def test_a_thread_that_waits_for_ever_holds_no_slot(house: Family) -> None:
-    """Whoever cannot be stopped is counted, but a lent slot is not lost: the worker need not leave."""
-    gate = asyncio.Event()
+async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> None:
+    """Who cannot be stopped is counted, but a slot that is lent is not lost: the worker need not leave."""
+    app = family.app
 
-    @house.app.task
-    async def gated() -> None:
-        await gate.wait()
+    async def alone(id: str) -> None:
+        async with app:  # on a loop of the thread's own
+            await app.handle(id).result()
 
-    @house.app.task(retry=ONCE, timeout=0.1)
+    @app.task(retry=ONCE, timeout=0.1)
     def parent(id: str) -> None:
-        house.app.wait(house.app.handle(id).result())
+        asyncio.run(alone(id))
 
-    rules = house.app.engine.rules
-    async with house.app.worker(concurrency=2) as worker:
-        job = await parent.submit(str((await gated.submit()).id))
-        assert await house.ended(job) is Status.FAILED
-        await until(lambda: worker.stats.stuck_threads == 1)
-        floor = worker._floor
-        floor.stuck.look(worker.host.clock.monotonic() + rules.beat + 1)
-        assert (len(floor.stuck), floor.stuck.hopeless, lent(worker)) == (1, 0, 1)
-        assert await house.leaf.run(1) == 1
-        gate.set()
-        await until(lambda: lent(worker) == 0 and worker.stats.busy == 0)
+    async with app.worker(concurrency=2) as worker:
+        other = await family.later()
+        job = await parent.submit(str(other.id))
+        assert await family.ended(job) is Status.FAILED
+        stuck = worker._floor.stuck
+        await until(lambda: len(stuck) == 1 and lent(worker) == 1)
+        stuck.look(worker.host.clock.monotonic())
+        stuck.look(worker.host.clock.monotonic() + 3600)
+        assert stuck.hopeless == 0
+        assert await family.leaf.run(1) == 1
+        await app.resolve(other.id, result=1)
+        await until(lambda: len(stuck) == 0 and lent(worker) == 0)
 
 
 # -- nothing leaks
