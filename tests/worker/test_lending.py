@@ -237,6 +237,32 @@ async def test_a_job_is_watched_in_the_only_slot(house: Family) -> None:
         assert await watches.run() == "completed"
 
 
+async def test_a_batch_is_waited_for_in_the_only_slot(family: Family) -> None:
+    @family.app.task
+    async def all_at_once() -> int:
+        async with family.app.batch() as batch:
+            for i in range(3):
+                batch.add(family.leaf.draft(i))
+        return sum(await batch.results())
+
+    @family.app.task
+    async def one_by_one() -> int:
+        async with family.app.batch() as batch:
+            for i in range(3):
+                batch.add(family.leaf.draft(i))
+        total = 0
+        async for handle in batch.as_completed():
+            with family.gauge:
+                await asyncio.sleep(0.001)
+                total += await handle.result()
+        return total
+
+    async with family.app.worker(concurrency=1) as worker:
+        assert await all_at_once.run() == await one_by_one.run() == 3
+        await until(lambda: lent(worker) == 0)
+    assert family.gauge.most == 1
+
+
 async def test_a_bulk_handler_waits_in_the_only_slot(family: Family) -> None:
     @family.app.bulk(size=10, wait=0.01)
     async def doubles(items: list[int]) -> list[int | Exception]:
@@ -447,26 +473,26 @@ async def test_a_plain_function_is_stopped_while_it_waits(family: Family) -> Non
     app = family.app
 
     @app.task(retry=ONCE)
-    def owns(ctx: Context) -> None:
+    def parent(id: str) -> None:
         try:
-            app.wait(family.leaf.options(delay=3600, tags=["owned"]).run(1))
+            app.wait(app.handle(id).result())
         except Stopped as stopped:
             family.said.append(stopped.why)
-            family.said.append(app.wait(says_so()))  # on its way out it may do what it has to
+            family.said.append(app.wait(parting()))  # on its way out it may do what it has to
             raise
 
-    async def says_so() -> str:
+    async def parting() -> str:
         return "bye"
 
     async with app.worker(concurrency=1) as worker:
-        job = await owns.submit()
+        other = await family.later()
+        job = await parent.submit(str(other.id))
         await until(lambda: lent(worker) == 1)
         await job.cancel()
         assert await family.ended(job) is Status.CANCELLED
         await until(lambda: lent(worker) == 0)
         assert family.said == ["cancelled", "bye"]
-        (owned,) = (await app.jobs(tag="owned")).items
-        assert await family.ended(app.handle(owned.id)) is Status.CANCELLED, "run owns its job"
+        assert (await other.refresh()).status is Status.SCHEDULED, "result only observes"
         assert await family.leaf.run(1) == 1
 
 
