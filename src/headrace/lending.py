@@ -32,16 +32,25 @@ class Slot(Protocol):
         ...
 
 
-class Holder(Protocol):
-    """The run that code is in."""
+class Tenant(Protocol):
+    """Whoever may be in a slot."""
 
     def slot(self) -> Slot | None:
-        """Its slot, if it has one that can be lent."""
+        """The slot, if there is one that can be lent."""
+        ...
+
+
+class Holder(Protocol):
+    """The run that code is in: the Context of its handler."""
+
+    @property
+    def voice(self) -> Tenant:
+        """How it speaks to whoever runs it."""
         ...
 
 
 current: ContextVar[Holder | None] = ContextVar("headrace_context", default=None)
-"""The run that this code is in: the Context of its handler."""
+"""The run that this code is in, if it is in one."""
 
 
 class Waiting:
@@ -52,7 +61,7 @@ class Waiting:
 
     def __init__(self) -> None:
         holder = current.get()
-        self._slot = None if holder is None else holder.slot()
+        self._slot = None if holder is None else holder.voice.slot()
         self._lent = False
 
     def lend(self) -> None:

@@ -289,10 +289,6 @@ class Context:
         """
         return self.voice.completer().transaction(self)
 
-    def slot(self) -> lending.Slot | None:
-        """What is lent while the handler waits for another job, if anything is."""
-        return self.voice.slot()
-
     def entered(self) -> Token[Context | None]:
         """Make this the current Context of the running task or thread, until ``left``."""
         return _current.set(self)
