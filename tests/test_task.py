@@ -140,6 +140,20 @@ async def test_cancelling_the_caller_of_run_cancels_the_job() -> None:
         assert (job.status, job.reason) == (Status.CANCELLED, "user")
 
 
+async def test_cancelling_who_waits_for_a_result_leaves_the_job() -> None:
+    sums = Sums()
+    async with sums.app:
+        handle = await sums.add.submit(1)
+        waiting = asyncio.create_task(handle.result())
+        await until(lambda: sums.app.session.watcher._watched)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (await handle.refresh()).status is Status.QUEUED
+        async with sums.app.worker():
+            assert await handle.result() == 2
+
+
 async def test_run_does_not_cancel_what_another_submitted() -> None:
     sums = Sums()
     keyed = sums.add.options(dedup="k")

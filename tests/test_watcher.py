@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -11,9 +12,9 @@ from headrace.bus import Hint, Topic
 from headrace.core import acts
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.errors import JobNotFound, NotOpen, Unavailable
+from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
 from headrace.session import Session
-from tests.support.apps import Sums
+from tests.support.apps import ENGINES, Sums, url_of
 from tests.support.until import until
 
 
@@ -156,3 +157,79 @@ async def test_following_shows_a_due_job_as_queued(sums: Sums, store: Store) -> 
     assert (await asyncio.wait_for(anext(following), 5)).status is Status.CANCELLED
     with pytest.raises(StopAsyncIteration):
         await anext(following)
+
+
+class Counted:
+    """An App on a real engine whose questions and subscriptions are counted as they pass."""
+
+    def __init__(self, sums: Sums) -> None:
+        engine = sums.app.session.engine
+        self.questions: list[int] = []
+        """How many jobs each was about."""
+        self.subscriptions = 0
+        get, listen = engine.get, engine.bus.listen
+
+        async def counted_get(ids: Sequence[UUID]) -> list[Job | None]:
+            self.questions.append(len(ids))
+            return await get(ids)
+
+        def counted_listen(topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
+            self.subscriptions += Topic.ENDED in topics
+            return listen(topics, listener)
+
+        vars(engine)["get"] = counted_get
+        vars(engine.bus)["listen"] = counted_listen
+
+
+@pytest.fixture(params=ENGINES)
+async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sums]:
+    """An App on each engine."""
+    made = Sums(url_of(request.param, tmp_path))
+    async with made.app:
+        yield made
+
+
+MANY = 10_000
+
+
+async def test_ten_thousand_waits_for_as_many_jobs(crowd: Sums) -> None:
+    counted = Counted(crowd)
+    handles = await crowd.add.map([(i,) for i in range(MANY)])
+    waits = [asyncio.create_task(handle.result()) for handle in handles]
+    await until(lambda: sum(counted.questions) >= 3 * MANY)  # nothing moves, and they ask all the same
+    # An engine answers a thousand at a time.
+    assert len(counted.questions) * 500 <= sum(counted.questions)
+    counted.questions.clear()
+    async with crowd.app.worker(concurrency=100):
+        assert await asyncio.gather(*waits) == [i + 1 for i in range(MANY)]
+    assert len(counted.questions) <= MANY // 50
+    assert counted.subscriptions == 1
+
+
+async def test_ten_thousand_waits_for_one_job(crowd: Sums) -> None:
+    counted = Counted(crowd)
+    handle = await crowd.add.submit(1)
+    short = [crowd.add.handle(handle.id).result(timeout=0.5) for _ in range(MANY)]
+    assert {type(one) for one in await asyncio.gather(*short, return_exceptions=True)} == {ResultTimeout}
+    assert 2 <= len(counted.questions) <= 12  # as many as one of them would ask alone
+    counted.questions.clear()
+    waits = [asyncio.create_task(crowd.add.handle(handle.id).result()) for _ in range(MANY)]
+    await until(lambda: len(counted.questions) >= 3)
+    async with crowd.app.worker():
+        assert await asyncio.gather(*waits) == [2] * MANY
+    assert set(counted.questions) == {1}
+    assert len(counted.questions) <= 20
+    assert counted.subscriptions == 1
+
+
+async def test_who_waits_later_shares_the_questions(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    first = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: len(store.asked) >= 3)
+    later = [asyncio.create_task(store.watcher.ended(job.id)) for _ in range(100)]
+    before = len(store.asked)
+    await until(lambda: len(store.asked) >= before + 2)
+    assert set(store.asked) == {1}
+    first.cancel()
+    await store.end(job)
+    assert all(await asyncio.gather(*later))

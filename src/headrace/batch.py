@@ -34,6 +34,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle
 from headrace.jobs import check_drafts, jobs_of, tell_parent
 from headrace.kin import arranged
+from headrace.lending import Waiting
 from headrace.within import handle_of
 from headrace.worker.context import Context
 
@@ -239,6 +240,7 @@ class BatchHandle:
                 for handle in asked:
                     if handle.last is not None and handle.last.ended:
                         del waiting[handle.id]
+                        await looks.waiting.back()
                         yield handle
                 # After a hint those it named are asked for; without one, all of them, as often as the pauses allow.
                 everybody = not hinted and not await looks.next()
@@ -276,13 +278,18 @@ class _Looks:
     def __init__(self, app: App, concerns: Callable[[tuple[str, ...]], bool]) -> None:
         self._app, self._concerns = app, concerns
         self._heard, self._pause = asyncio.Event(), _FIRST
+        self.waiting = Waiting()
+        """Lends the slot of a handler that waits here."""
 
     async def __aenter__(self) -> Self:
         self._unlisten = self._app.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
         return self
 
-    async def __aexit__(self, *error: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._unlisten()
+        await self.waiting.__aexit__(kind, error, trace)
 
     def _hear(self, hint: Hint) -> None:
         if self._concerns(hint.names):
@@ -290,6 +297,7 @@ class _Looks:
 
     async def next(self, until: float | None = None) -> bool:
         """Wait, but not beyond this moment; whether a hint came."""
+        self.waiting.lend()
         left = self._pause if until is None else until - self._app.host.clock.monotonic()
         heard = await self._app.host.wait(self._heard, max(0.0, min(self._pause, left)))
         self._heard.clear()

@@ -179,6 +179,7 @@ class Lifetime:
         """Run a coroutine for a caller without an event loop: ``job = app.wait(add.submit(1, 2))``.
 
         :raises SyncInAsync: this thread has a running loop
+        :raises Stopped: in a handler that should stop meanwhile: the coroutine is cancelled
         """
         if self.waiter is not None:
             return cast("T", self.waiter(work))

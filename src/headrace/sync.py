@@ -7,10 +7,12 @@ import atexit
 import os
 import threading
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent import futures
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import SyncInAsync
+from headrace.worker.context import Context
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "wait"]
 
 T = TypeVar("T")
+
+LOOK = 0.25
+"""Seconds between two looks whether a handler that waits on its thread should stop."""
 
 
 class _Background:
@@ -40,8 +45,10 @@ class _Background:
         """Whether this is the loop's own thread."""
         return threading.current_thread() is self._thread
 
-    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        return run_on(self.loop, work, timeout)
+    def run(
+        self, work: Coroutine[Any, Any, T], timeout: float | None = None, check: Callable[[], None] | None = None
+    ) -> T:
+        return run_on(self.loop, work, timeout, check)
 
     async def inside(self, app: App, work: Coroutine[Any, Any, T]) -> T:
         """Open the App here, unless it is, and do the work; the App stays open for the next."""
@@ -93,10 +100,17 @@ _left_behind: list[_Background] = []
 """Kept for ever: connections of the parent process must not be closed by its children."""
 
 
-def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-    """Run the coroutine on the loop of another thread, and wait for what it returns."""
+def run_on(
+    loop: asyncio.AbstractEventLoop,
+    work: Coroutine[Any, Any, T],
+    timeout: float | None = None,
+    check: Callable[[], None] | None = None,
+) -> T:
+    """Run the coroutine on the loop of another thread, and wait for what it returns, or until ``check`` raises."""
     future = asyncio.run_coroutine_threadsafe(work, loop)
     try:
+        while check is not None and not futures.wait([future], LOOK).done:
+            check()
         return future.result(timeout)
     except BaseException:
         # An interrupt of the waiting thread: nobody waits for the work any more.
@@ -108,10 +122,13 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine on the background loop, with the App open there, and wait for what it returns.
 
     :raises SyncInAsync: this thread has a running loop, which waiting here would stop
+    :raises Stopped: this is a handler's thread, and the handler should stop: the work is cancelled
     """
     refuse_in_loop(work)
-    background = _started()
-    return background.run(background.inside(app, work))
+    background, ctx = _started(), Context.current_or_none()
+    # A handler that was told before does what it has to do on its way out.
+    check = None if ctx is None or ctx.stopping is not None else ctx.check
+    return background.run(background.inside(app, work), check=check)
 
 
 def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:

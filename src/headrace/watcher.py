@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from contextvars import Context
 from datetime import timedelta
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from headrace.core.status import DEFERRED
 from headrace.engine import MAX_BATCH, Engine
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, Unavailable
 from headrace.host import Host
+from headrace.lending import Waiting
 
 __all__ = ["Watcher"]
 
@@ -24,7 +26,11 @@ GROWTH = 1.6
 LINGER = 5.0
 """Seconds a subscription outlasts the last wait: many callers wait again at once."""
 TOGETHER = 0.01
-"""Questions that fall due so soon after one another are asked at once."""
+"""Seconds; questions that fall due so soon after one another are asked at once."""
+MOST_A_SECOND = 10_000
+"""Jobs that are asked about without a hint: the more there are, the rarer the questions."""
+EARLY = 0.25
+"""How much too early, as a part of its pause, a question may be asked together with others."""
 
 _TOPICS = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.CANCEL})
 _log = logging.getLogger("headrace.watcher")
@@ -33,13 +39,13 @@ _log = logging.getLogger("headrace.watcher")
 class _Wait:
     """One caller's wait for one job."""
 
-    __slots__ = ("due", "error", "event", "id", "job", "pause", "seen")
+    __slots__ = ("error", "event", "job", "seen", "waiting")
 
-    def __init__(self, id: UUID, due: float, seen: Job | None) -> None:
-        self.id, self.due, self.pause = id, due, FIRST
+    def __init__(self, seen: Job | None) -> None:
         self.seen = seen
         """What the caller knows already; None: only the end is news."""
         self.event = asyncio.Event()
+        self.waiting = Waiting()
         self.job: Job | None = None
         self.error: BaseException | None = None
 
@@ -48,15 +54,26 @@ class _Wait:
         self.event.set()
 
 
+class _Watched:
+    """One job that somebody waits for; however many do, they share its questions."""
+
+    __slots__ = ("due", "pause", "waits")
+
+    def __init__(self, due: float) -> None:
+        self.due, self.pause = due, FIRST
+        self.waits: set[_Wait] = set()
+
+
 class Watcher:
     """Tells callers of one session when jobs end or change: by hints, and by asking when none come."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self._engine, self._host = engine, host
-        self._waits: dict[UUID, list[_Wait]] = {}
+        self._watched: dict[UUID, _Watched] = {}
         self._hinted: set[UUID] = set()
+        """What to ask about at once."""
         self._next = 0.0
-        """No wait falls due before this, so nothing but hints need be looked at."""
+        """No question falls due before this, so nothing but hints need be looked at."""
         self._wake = asyncio.Event()
         # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the questions.
         self._time = 0.0
@@ -70,11 +87,11 @@ class Watcher:
 
         :raises JobNotFound: there is no such job (any more)
         """
-        return await self._wait(_Wait(id, self._time, None), timeout)
+        return await self._wait(id, _Wait(None), timeout)
 
     async def changed(self, id: UUID, seen: Job, timeout: float | None = None) -> Job | None:
         """The job once it differs from what was seen; None if that takes longer than the timeout."""
-        return await self._wait(_Wait(id, self._time + FIRST, seen), timeout)
+        return await self._wait(id, _Wait(seen), timeout)
 
     async def follow(self, id: UUID) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended."""
@@ -100,30 +117,35 @@ class Watcher:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
-        for wait in [wait for waits in self._waits.values() for wait in waits]:
-            wait.settle(None, NotOpen("the App was closed while something waited for a job"))
+        self._settle_all(NotOpen("the App was closed while something waited for a job"))
 
     # -- the one loop
 
-    async def _wait(self, wait: _Wait, timeout: float | None) -> Job | None:
+    async def _wait(self, id: UUID, wait: _Wait, timeout: float | None) -> Job | None:
         if self._closed:
             raise NotOpen("the App is closed")
-        self._waits.setdefault(wait.id, []).append(wait)
+        watched = self._watched.get(id)
+        if watched is None:
+            watched = self._watched[id] = _Watched(self._time + FIRST)
+            self._next = min(self._next, watched.due)
+        watched.waits.add(wait)
+        if wait.seen is None:
+            self._hinted.add(id)  # it may have ended already
         if self._unlisten is None:
             self._unlisten = self._engine.bus.listen(_TOPICS, self._hear)
-        self._next = min(self._next, wait.due)
         # A loop that has just seen its last wait go is done before its callback says so.
         if self._loop is None or self._loop.done():
-            self._loop = asyncio.create_task(self._run(), name="headrace-watcher")
+            # In a context of its own: the loop outlives the handler that happens to be the first to wait.
+            self._loop = asyncio.create_task(self._run(), name="headrace-watcher", context=Context())
             self._loop.add_done_callback(self._over)
         self._wake.set()
-        try:
-            await self._host.wait(wait.event, timeout)
-        finally:
-            others = self._waits[wait.id]
-            others.remove(wait)
-            if not others:
-                del self._waits[wait.id]
+        async with wait.waiting:
+            try:
+                await self._host.wait(wait.event, timeout)
+            finally:
+                watched.waits.discard(wait)
+                if not watched.waits and self._watched.get(id) is watched:
+                    del self._watched[id]
         if wait.error is not None:
             raise wait.error
         return wait.job
@@ -134,7 +156,7 @@ class Watcher:
             unlisten()
 
     def _leave_idle(self) -> None:
-        if not self._waits:
+        if not self._watched:
             self._leave()
 
     def _over(self, loop: asyncio.Task[None]) -> None:
@@ -143,21 +165,24 @@ class Watcher:
             if not self._closed:
                 loop.get_loop().call_later(LINGER, self._leave_idle)
         if not loop.cancelled() and (error := loop.exception()) is not None:
-            for waits in self._waits.values():
-                for wait in waits:
-                    wait.settle(None, error)
+            self._settle_all(error)
+
+    def _settle_all(self, error: BaseException) -> None:
+        for watched in self._watched.values():
+            for wait in watched.waits:
+                wait.settle(None, error)
 
     def _hear(self, hint: Hint) -> None:
-        if not self._waits:
+        if not self._watched:
             return
         for name in hint.names:
             id = UUID(name)
-            if id in self._waits:
+            if id in self._watched:
                 self._hinted.add(id)
                 self._wake.set()
 
     async def _run(self) -> None:
-        while self._waits:
+        while self._watched:
             self._wake.clear()
             due = self._due()
             if due:
@@ -173,19 +198,21 @@ class Watcher:
     def _due(self) -> list[UUID]:
         """The jobs to ask about now; those whose pause is over get a longer one."""
         hinted, self._hinted = self._hinted, set()
-        due = [id for id in hinted if id in self._waits]
+        due = [id for id in hinted if id in self._watched]
         if self._next > self._time + TOGETHER:
             return due
-        self._next = self._time + LONGEST * 2
-        for id, waits in self._waits.items():
-            over = [wait for wait in waits if wait.due <= self._time + TOGETHER]
-            if over and id not in hinted:
-                due.append(id)
-            for wait in over:
-                jitter = 0.75 + self._host.dice.chance() / 2
-                wait.due = self._time + TOGETHER + wait.pause * jitter
-                wait.pause = min(wait.pause * GROWTH, LONGEST)
-            self._next = min(self._next, *(wait.due for wait in waits))
+        # One jitter for all: what is asked together stays together.
+        jitter = 0.75 + self._host.dice.chance() / 2
+        least = len(self._watched) / MOST_A_SECOND
+        self._next = self._time + max(LONGEST, least) * 2
+        for id, watched in self._watched.items():
+            pause = max(watched.pause, least)
+            if watched.due <= self._time + TOGETHER + pause * EARLY:
+                if id not in hinted:
+                    due.append(id)
+                watched.due = self._time + TOGETHER + pause * jitter
+                watched.pause = min(watched.pause * GROWTH, LONGEST)
+            self._next = min(self._next, watched.due)
         return due
 
     async def _ask(self, ids: list[UUID]) -> None:
@@ -199,14 +226,16 @@ class Watcher:
                 await self._host.sleep(LONGEST)
                 return
             for id, job in zip(chunk, jobs, strict=True):
-                for wait in self._waits.get(id, ()):
-                    self._answer(wait, job)
+                if (watched := self._watched.get(id)) is not None:
+                    for wait in watched.waits:
+                        self._answer(id, wait, job)
 
     @staticmethod
-    def _answer(wait: _Wait, job: Job | None) -> None:
+    def _answer(id: UUID, wait: _Wait, job: Job | None) -> None:
         error: HeadraceError | None = None
         if job is None:
-            error = JobNotFound(wait.id)
+            error = JobNotFound(id)
         elif not (job.ended or (wait.seen is not None and job != wait.seen)):
+            wait.waiting.lend()  # not before the store has said that there is something to wait for
             return
         wait.settle(job, error)

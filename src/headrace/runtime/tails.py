@@ -14,6 +14,7 @@ from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Engine
 from headrace.errors import JobNotFound, Unavailable
 from headrace.host import Host
+from headrace.lending import Waiting
 
 __all__ = ["Tails"]
 
@@ -41,31 +42,35 @@ class Tails:
         """
         pause, most = _FIRST, _FIRST_PAGE
         with self._hearing(id) as news:
-            while True:
-                news.clear()
-                try:
-                    # In this order: what was added before the end is there when the end is.
-                    (job,) = await self.engine.get([id])
-                    entries = await self.engine.tail(id, kind, after, most)
-                except Unavailable as error:
-                    if not wait:
-                        raise
-                    _log.debug("job %s cannot be followed for now: %s", id, error)
-                    await self._host.sleep(_LONGEST)
-                    continue
-                if job is None:
-                    raise JobNotFound(id)
-                whole = len(entries) < most
-                over = whole and (job.ended or not wait)
-                if entries:
-                    after, pause, most = entries[-1].cursor, _FIRST, _page(entries)
-                if entries or over:
-                    yield entries, job if over else None
-                if over:
-                    return
-                if whole:
-                    await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
-                    pause = min(pause * _GROWTH, _LONGEST)
+            async with Waiting() as waiting:
+                while True:
+                    news.clear()
+                    try:
+                        # In this order: what was added before the end is there when the end is.
+                        (job,) = await self.engine.get([id])
+                        entries = await self.engine.tail(id, kind, after, most)
+                    except Unavailable as error:
+                        if not wait:
+                            raise
+                        _log.debug("job %s cannot be followed for now: %s", id, error)
+                        await self._host.sleep(_LONGEST)
+                        continue
+                    if job is None:
+                        raise JobNotFound(id)
+                    whole = len(entries) < most
+                    over = whole and (job.ended or not wait)
+                    if entries:
+                        after, pause, most = entries[-1].cursor, _FIRST, _page(entries)
+                    if entries or over:
+                        await waiting.back()
+                        yield entries, job if over else None
+                    if over:
+                        return
+                    if whole:
+                        if pause > _FIRST:  # the next item of a stream that flows is worth a moment
+                            waiting.lend()
+                        await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
+                        pause = min(pause * _GROWTH, _LONGEST)
 
     @contextmanager
     def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:

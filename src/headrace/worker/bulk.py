@@ -13,6 +13,7 @@ from headrace.core.job import Progress
 from headrace.errors import HeadraceError, InvalidResult, NotSupported
 from headrace.worker.context import Completer, Context, Voice
 from headrace.worker.hold import Hold
+from headrace.worker.lending import Loan
 from headrace.worker.resources import Resource
 from headrace.worker.run import STOP_PATIENCE, Run
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
     from headrace.worker.floor import Floor
     from headrace.worker.scribe import Scribe
+    from headrace.worker.speaking import Speaking
 
 __all__ = ["Call", "check_outcomes"]
 
@@ -73,6 +75,7 @@ class Call:
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
+        self._loan = Loan(floor.lending, asyncio.get_running_loop(), "async", self._nobody_stays)
         self._began = floor.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
         handler = copy.copy(collector.handler)
@@ -127,7 +130,7 @@ class Call:
         if ctx.stopping == "timed_out":
             for run in list(self._live):
                 run.stop("timed_out")
-        if self._task is None or self._ctx is None or not all(run.told_to_stop for run in self._live):
+        if self._task is None or self._ctx is None or not self._nobody_stays():
             return
         if not self._stopped:
             self._stopped, self._ctx.stopping = True, ctx.stopping
@@ -137,12 +140,15 @@ class Call:
         if not done:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
 
+    def _nobody_stays(self) -> bool:
+        return all(run.told_to_stop for run in self._live)
+
     # -- the call
 
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
         first, items = seats[0].ctx, [seat.item for seat in seats]
-        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats))
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats, self._loan))
         entered = ctx.entered()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
@@ -169,6 +175,7 @@ class Call:
         """Free the slot, once the handler is done and every job has left."""
         if not self._live and (self._task is None or self._task.done()) and not self._over:
             self._over, self._ctx = True, None
+            self._loan.close()
             self._seats.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
             self._floor.called(self.host.clock.monotonic() - self._began)
@@ -186,6 +193,10 @@ class Call:
     def stored(self, hold: Hold) -> None:
         """What this worker said last of a job may be worth telling."""
         self._floor.stored(hold)
+
+    def loan(self, run: Speaking | None = None) -> Loan:
+        """What lends the one slot of all."""
+        return self._loan
 
     def left(self, run: Run) -> None:
         """A job has left the call."""
@@ -206,8 +217,11 @@ class _Chorus(Voice):
 
     of_one = False
 
-    def __init__(self, seats: Sequence[_Seat]) -> None:
-        self._voices = [seat.ctx.voice for seat in seats]
+    def __init__(self, seats: Sequence[_Seat], loan: Loan) -> None:
+        self._voices, self._loan = [seat.ctx.voice for seat in seats], loan
+
+    def slot(self) -> Loan:
+        return self._loan
 
     def report(self, report: Progress) -> None:
         for voice in self._voices:

@@ -1,78 +1,21 @@
-"""Child processes for CPU-bound handlers: one job at a time each, killed when time is up, replaced when they die.
-
-Requests and answers travel as JSON over a pipe, never as pickles.
-"""
+"""Child processes for CPU-bound handlers: one job at a time each, killed when time is up, replaced when they die."""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import importlib
 import multiprocessing
-import os
 import signal
-import sys
 import threading
-from collections.abc import Callable
-from datetime import datetime
-from multiprocessing.connection import Connection
-from queue import SimpleQueue
-from typing import Any, TypeVar
 
-import msgspec
-
-from headrace.core.job import ErrorInfo, Job, Progress
+from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
-from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
-from headrace.worker.context import Context, Stopping, Voice
-from headrace.worker.logs import caught_logs
-from headrace.worker.perform import perform
-from headrace.worker.resources import Resource
-from headrace.worker.scribe import Scribe
+from headrace.lending import Slot
+from headrace.worker.child import Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
+from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
-
-T = TypeVar("T")
-
-
-class _Run(msgspec.Struct, tag="run"):
-    """Do this job."""
-
-    module: str
-    name: str
-    job: Job
-    attempt: int
-    started_at: datetime
-
-
-class _Stop(msgspec.Struct, tag="stop"):
-    """The job you are at should stop."""
-
-    why: Stopping
-
-
-class _Report(msgspec.Struct, tag="report"):
-    """How far the job is."""
-
-    progress: Progress
-
-
-class _Log(msgspec.Struct, tag="log"):
-    """A line for the log of the job."""
-
-    data: str
-
-
-class _End(msgspec.Struct, tag="end"):
-    """What the run came to."""
-
-    ending: Ending
-
-
-_encode = msgspec.json.encode
-_to_child = msgspec.json.Decoder(_Run | _Stop)
-_to_parent = msgspec.json.Decoder(_Report | _Log | _End)
 
 
 class _Child:
@@ -83,28 +26,46 @@ class _Child:
         # Spawned, not forked: a fork would inherit threads' locks and open connections.
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=_main, args=(theirs,), daemon=True, name="headrace-child")
+        self.process = spawn.Process(target=serve, args=(theirs,), daemon=True, name="headrace-child")
         self.process.start()
         theirs.close()
 
-    def run(self, request: _Run, ctx: Context) -> Ending:
+    def run(self, request: Request, ctx: Context) -> Ending:
         """Hand over the job and wait for its end; the death of the child is a failed attempt."""
         try:
             with self._sending:
-                self._pipe.send_bytes(_encode(request))
+                self._pipe.send_bytes(encode(request))
             if ctx.stopping is not None:
                 self.stop(ctx.stopping)
             while True:
-                match _to_parent.decode(self._pipe.recv_bytes()):
-                    case _Report(progress):
+                match to_parent.decode(self._pipe.recv_bytes()):
+                    case Report(progress):
                         ctx.voice.report(progress)
-                    case _Log(data):
+                    case Log(data):
                         ctx.voice.log(data)
-                    case _End(ending):
+                    case Lend():
+                        if (slot := ctx.voice.slot()) is not None:
+                            slot.lend()
+                    case Back(number):
+                        self._give_back(ctx.voice.slot(), number)
+                    case End(ending):
                         return ending
         except (EOFError, OSError):
             self.process.join(5)
             return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=("ChildDied",))
+
+    def _give_back(self, slot: Slot | None, number: int) -> None:
+        """Say when there is a slot again."""
+
+        def go(_: object = None) -> None:
+            with self._sending, contextlib.suppress(OSError):
+                self._pipe.send_bytes(encode(Go(number)))
+
+        future = None if slot is None else slot.take_back()
+        if future is None:
+            go()
+        else:
+            future.add_done_callback(go)
 
     def stop(self, why: Stopping) -> None:
         """Ask the handler to stop by itself; never waits."""
@@ -112,7 +73,7 @@ class _Child:
         if self._sending.acquire(blocking=False):
             try:
                 with contextlib.suppress(OSError):
-                    self._pipe.send_bytes(_encode(_Stop(why)))
+                    self._pipe.send_bytes(encode(Stop(why)))
             finally:
                 self._sending.release()
 
@@ -145,7 +106,7 @@ class Children:
 
     def run(self, handler: Handler, ctx: Context, job: Job) -> Ending:
         """Run a job in a child and wait for its end; called on a thread."""
-        request = _Run(handler.fn.__module__, handler.fn.__qualname__, job, ctx.attempt, ctx.started_at)
+        request = Request(handler.fn.__module__, handler.fn.__qualname__, job, ctx.attempt, ctx.started_at)
         child, done = self._hire(), False
         with self._lock:
             # Making a child takes its time: what was asked of the run meanwhile found nobody to ask.
@@ -212,84 +173,3 @@ class Children:
             child.close()
         for child in busy:
             child.kill()
-
-
-# -- in the child -------------------------------------------------------------------------------------------------
-
-
-def _main(pipe: Connection) -> None:
-    """Serve jobs until the parent is gone."""
-    # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
-    # ignored, which programs started by a handler would inherit.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: None)
-    requests: SimpleQueue[tuple[_Run, Context]] = SimpleQueue()
-    current: list[Context] = []
-    lock = threading.Lock()
-
-    def send(message: _Report | _Log | _End) -> None:
-        with lock:
-            pipe.send_bytes(_encode(message))
-
-    def listen() -> None:
-        try:
-            while True:
-                match _to_child.decode(pipe.recv_bytes()):
-                    case _Run() as request:
-                        # Made here, so that a stop right behind it finds what to stop.
-                        current[:] = [Context(request.job, request.attempt, request.started_at, _Piped(send))]
-                        requests.put((request, current[0]))
-                    case _Stop(why):
-                        for ctx in current:
-                            ctx.stopping = why
-        except (EOFError, OSError):
-            os._exit(0)  # the parent is gone: whatever runs here belongs to nobody
-
-    threading.Thread(target=listen, daemon=True).start()
-    with caught_logs():
-        while True:
-            send(_End(_perform(*requests.get())))
-
-
-class _Piped(Voice):
-    """Heard by the parent."""
-
-    def __init__(self, send: Callable[[_Report | _Log], None]) -> None:
-        self._send = send
-
-    def report(self, report: Progress) -> None:
-        self._send(_Report(report))
-
-    def log(self, data: str) -> None:
-        self._send(_Log(data))
-
-    def scribe(self) -> Scribe | None:
-        raise NotSupported(
-            "steps are written by the worker, and this handler runs in a child of it"
-            ' (run_in="process"): leave run_in out'
-        )
-
-    def resource(self, resource: Resource[T]) -> T:
-        raise NotSupported(
-            f"resource {resource.name!r} is open in the worker's process, and this handler runs in a child of it"
-            ' (run_in="process"): make there what it needs, or leave run_in out'
-        )
-
-
-def _perform(request: _Run, ctx: Context) -> Ending:
-    try:
-        handler = _find(request.module, request.name)
-    except Exception as error:
-        message = f"the child process cannot import {request.module}:{request.name}: {type(error).__name__}: {error}"
-        return Failed(error=ErrorInfo("ImportError", message), names=("ImportError",))
-    return perform(handler, ctx, request.job)
-
-
-def _find(module: str, name: str) -> Handler:
-    found: Any = sys.modules["__main__"] if module == "__main__" else importlib.import_module(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    handler = getattr(found, "handler", None)
-    if isinstance(handler, Handler):
-        return handler
-    raise HeadraceError(f"{module}:{name} is not a task there; decorate the function where it is defined")

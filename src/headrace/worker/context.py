@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from uuid import UUID
 
+from headrace import lending
 from headrace.core.job import Job, Progress
 from headrace.errors import NoContext, NotOpen, NotSupported, Stopped
 from headrace.worker.resources import Resource
@@ -27,7 +28,7 @@ T = TypeVar("T")
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
 _counting = threading.Lock()
-_current: ContextVar[Context | None] = ContextVar("headrace_context", default=None)
+_current = cast("ContextVar[Context | None]", lending.current)
 
 
 class Transaction:
@@ -96,6 +97,10 @@ class Voice:
 
         :raises NotSupported: it cannot be reached from here
         """
+        return None
+
+    def slot(self) -> lending.Slot | None:
+        """What the run occupies in a worker, to be lent while it waits for other jobs; None: nothing."""
         return None
 
     def completer(self) -> Completer:

@@ -19,9 +19,12 @@ from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector, begin_calls
 from headrace.worker.hold import Hold
+from headrace.worker.lending import Lending, Loan
 from headrace.worker.pools import ThreadPool
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
+from headrace.worker.speaking import Speaking
+from headrace.worker.stuck import Stuck
 
 __all__ = ["Floor"]
 
@@ -70,9 +73,9 @@ class Floor:
         self._pace = Pace(concurrency)
         self._unacknowledged = 0
         self._ahead = 0
-        self._stuck_since: dict[Run, float] = {}
         self.calls = self.members = 0
         """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
+        self.lending = Lending(self)
         self.called_last = False
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
@@ -82,23 +85,12 @@ class Floor:
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
         self.reactions = Reactions(self.threads, self.variables, self._reacted, most=concurrency)
-        self._stop_patience = min(STOP_PATIENCE, lanes.engine.rules.beat)
+        self.stuck = Stuck(self.runs, min(STOP_PATIENCE, lanes.engine.rules.beat))
 
     @property
     def empty(self) -> bool:
         """Whether nothing is in our hands or on its way to the store, nor to be told to anybody."""
         return not self.holds and not self._unacknowledged and not self.reactions
-
-    @property
-    def stuck(self) -> int:
-        """Handlers that go on although their attempts are over."""
-        return sum(run.stuck for run in list(self.runs.values()))
-
-    @property
-    def hopeless(self) -> int:
-        """Handlers that had time enough to stop after their attempts were over, and did not."""
-        now = self.host.clock.monotonic()
-        return sum(now - since >= self._stop_patience for since in self._stuck_since.values())
 
     # -- in
 
@@ -142,13 +134,16 @@ class Floor:
     def _busy_since(self) -> float | None:
         """How long the running handlers have been at it, on average."""
         now = self.host.clock.now()
-        spans = [(now - run.started_at).total_seconds() for run in self.runs.values() if run.started_at is not None]
+        began = [run.started_at for run in self.runs.values() if not run.lent]
+        spans = [(now - moment).total_seconds() for moment in began if moment is not None]
         return sum(spans) / len(spans) if spans else None
 
     # -- through
 
     def dispatch(self) -> None:
-        """See to it that what is buffered finds a slot."""
+        """See to it that what is buffered finds a slot, after those who want theirs back."""
+        if self.lending.line:
+            self.lending.admit()
         if self.collectors and not (self.called_last and len(self.buffer)):
             begin_calls(self)  # else it is the others' turn
         while self.has_slot and len(self._slots) - len(self.runs) + self.members < len(self.buffer):
@@ -174,12 +169,12 @@ class Floor:
     @property
     def has_slot(self) -> bool:
         """Whether one more could be started."""
-        return len(self._slots) + self.calls < self.concurrency
+        return len(self._slots) + self.calls - self.lending.out < self.concurrency
 
     @property
     def _busy(self) -> int:
         """How many slots are at work."""
-        return len(self.runs) - self.members + self.calls
+        return len(self.runs) - self.members + self.calls - self.lending.out
 
     @property
     def waiting(self) -> int:
@@ -197,7 +192,7 @@ class Floor:
     async def _slot(self) -> None:
         """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
         as much as all the rest."""
-        task, clock = asyncio.current_task(), self.host.clock
+        task, clock, line = asyncio.current_task(), self.host.clock, self.lending.line
         assert task is not None
         try:
             while self.may_begin():
@@ -206,12 +201,14 @@ class Floor:
                 now, self._moment = clock.now(), clock.monotonic()
                 turn = self._moment + TURN
                 while self._moment < turn:
-                    hold = self.buffer.pop()
+                    hold = None if line else self.buffer.pop()
                     if hold is None:
                         return
                     run = self.runs[hold] = Run(hold, self, task, now, self._moment)
                     await run.go()
-                    if run.told_to_stop or task.cancelling() or copy_context() != self.variables:
+                    if run.loan is not None or run.told_to_stop or task.cancelling():
+                        return
+                    if copy_context() != self.variables:
                         return
                     now = run.now  # the next begins when this one is done
                 await asyncio.sleep(0)
@@ -223,13 +220,24 @@ class Floor:
         """A handler is done; there is a free slot."""
         hold = run.hold
         self._moment = self.host.clock.monotonic()
-        if run.started_at is not None:
+        if run.loan is not None:  # how long others took says nothing about this worker
+            run.loan.close()
+        elif run.started_at is not None:
             self._pace.ran(self._moment - run.began)
         del self.runs[hold]
         if hold.over:
             self.forget(hold)
-        if len(self.buffer) * 2 <= self._ahead or len(self.runs) < self.concurrency:
+        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.lending.out < self.concurrency:
             self._hungry()
+
+    def loan(self, run: Speaking) -> Loan:
+        """What lends the slot of a run."""
+        return Loan(self.lending, run.task.get_loop(), run.hold.handler.mode, lambda: run.gone)
+
+    def lent(self) -> None:
+        """There is a free slot, until its owner wants it back."""
+        self._hungry()
+        self.dispatch()
 
     def tick(self) -> None:
         """What cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
@@ -243,7 +251,8 @@ class Floor:
             # A clock that was set back must not put the start off until it has caught up.
             if started is not None and run.hold.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
                 run.hold.write_start()
-        self._stuck_since = {run: self._stuck_since.get(run, monotonic) for run in self.runs.values() if run.stuck}
+        self.lending.tick()
+        self.stuck.look(monotonic)
         oldest = self.buffer.oldest()
         for collector in self.collectors:
             if collector.gives_up():

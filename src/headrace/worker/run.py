@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol, TypeVar
 
-from headrace.core.job import ErrorInfo, Job, Progress
+from headrace.core.job import ErrorInfo
 from headrace.core.outcome import Completed, Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
-from headrace.host import Host
-from headrace.worker.children import Children
 from headrace.worker.completing import Completing
-from headrace.worker.context import Context, Stopping, Voice
+from headrace.worker.context import Context, Stopping
 from headrace.worker.hold import Hold
-from headrace.worker.pools import ThreadPool
-from headrace.worker.reporting import Reporter
-from headrace.worker.resources import Resource, Resources
+from headrace.worker.place import Place
 from headrace.worker.runner import call, call_async
-from headrace.worker.scribe import Scribe
+from headrace.worker.speaking import Speaking
 
-__all__ = ["Place", "Run"]
+__all__ = ["Run"]
 
 _log = logging.getLogger("headrace.worker")
-
-T = TypeVar("T")
-
-_making = threading.Lock()
 
 _RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
 
@@ -39,79 +29,27 @@ STOP_PATIENCE = 5.0
 """How long a cancelled coroutine may take to end after its time ran out, before its attempt ends without it."""
 
 
-class Place(Protocol):
-    """What a run needs of its worker."""
-
-    host: Host
-    threads: ThreadPool
-    children: Children
-    cancel_grace: float
-    resources: Resources
-
-    def concluded(self, run: Run) -> None:
-        """The attempt is over and its end is on the way to the store."""
-        ...
-
-    def settled(self, run: Run, stored: bool) -> None:
-        """The end of the attempt is stored, or never will be."""
-        ...
-
-    def left(self, run: Run) -> None:
-        """The handler is done."""
-        ...
-
-    def stored(self, hold: Hold) -> None:
-        """What this worker said last of a job may be worth telling."""
-        ...
-
-
-class Run(Voice):
+class Run(Speaking):
     """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
 
-    __slots__ = (
-        "_calling",
-        "_completing",
-        "_ctx",
-        "_place",
-        "_reporter",
-        "_scribe",
-        "_time_up_at",
-        "_timers",
-        "_why",
-        "began",
-        "ending",
-        "hold",
-        "now",
-        "task",
-    )
+    __slots__ = ("_completing", "_time_up_at", "_timers", "began", "now")
 
     def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
         """``now`` and ``monotonic``: the time, which the caller has just asked for."""
         self.hold, self.task = hold, task
         self.now = now
         """When the run last began or ended something."""
-        self.ending: Ending | None = None
-        """What the attempt came to; set once, by whoever is first."""
+        self.ending = None
         self.began = monotonic
         """When the handler was called (monotonic)."""
         self._place = place
-        self._ctx: Context | None = None
-        self._why: Stopping | None = None
+        self._ctx = None
+        self._why = None
         self._calling = False
         self._completing: Completing | None = None
-        self._scribe: Scribe | None = None
+        self._scribe = self._reporter = self.loan = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
-        self._reporter: Reporter | None = None
-
-    @property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return self.task.get_loop()
-
-    @property
-    def told_to_stop(self) -> bool:
-        """Whether the handler was asked to stop, and its task perhaps cancelled."""
-        return self._why is not None
 
     @property
     def _timed_out(self) -> bool:
@@ -296,55 +234,3 @@ class Run(Voice):
             self._timers = [timer]
         else:
             self._timers.append(timer)
-
-    def resource(self, resource: Resource[T]) -> T:
-        """From the handler, on whatever thread."""
-        return self._place.resources.get(resource)
-
-    # -- adding to the job
-
-    def scribe(self) -> Scribe:
-        """From the handler, on whatever thread; most have nothing to add, and none is made for them."""
-        if (scribe := self._scribe) is None:
-            with _making:
-                if (scribe := self._scribe) is None:
-                    attempt = 0 if self._ctx is None else self._ctx.attempt
-                    scribe = self._scribe = Scribe(self.hold.lanes, attempt, self._on_record, self._loop)
-        return scribe
-
-    def log(self, data: str) -> None:
-        """From the handler, on whatever thread."""
-        if self._calling and self.ending is None:
-            self.scribe().log(data)
-
-    async def _written(self) -> None:
-        if self._scribe is not None:
-            await self._scribe.flush()
-
-    async def _on_record(self) -> Job | None:
-        return self.hold.job if await self.hold.recorded() and self.hold.job.status is _RUNNING else None
-
-    # -- reporting
-
-    def acted(self) -> None:
-        """From the handler, on whatever thread."""
-        self._loop.call_soon_threadsafe(self._write_start)
-
-    def _write_start(self) -> None:
-        if self.ending is None:
-            self.hold.write_start()
-
-    def report(self, report: Progress) -> None:
-        """From the handler, on whatever thread."""
-        if (reporter := self._reporter) is None:
-            with _making:
-                if (reporter := self._reporter) is None:
-                    reporter = self._reporter = Reporter(self.hold, self._loop)
-        reporter.report(report)
-
-    async def flush(self) -> None:
-        """Wait until what was reported is stored."""
-        if self._reporter is not None:
-            self._reporter.write()
-        # Behind the report in the job's own line of writes: when this is answered, the report is stored.
-        await self.hold.recorded()

@@ -18,6 +18,7 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
 
     state: str
     busy: int
+    """Handlers at work; those that have lent their slots are not."""
     buffered: int
     done: int
     """Attempts that completed or were snoozed."""
@@ -36,13 +37,13 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
         """As its floor is right now."""
         return cls(
             state=state,
-            busy=len(floor.runs),
+            busy=len(floor.runs) - floor.lending.out,
             buffered=floor.waiting,
             done=floor.done,
             failed=floor.failed,
             released=floor.released,
             stale=floor.stale,
-            stuck_threads=floor.stuck,
+            stuck_threads=len(floor.stuck),
             silence=silence,
         )
 

@@ -258,7 +258,7 @@ class Worker(Service):
             if (can := self._may_start()) and not could:  # the store hears us again
                 self._wake()
             could = can
-            if self._floor.hopeless * 2 >= self.concurrency and not self.exhausted:
+            if self._floor.stuck.hopeless * 2 >= self.concurrency and not self.exhausted:
                 _log.error("half the slots are held by handlers that cannot be stopped: leaving")
                 self.exhausted = True
                 self.request_stop()

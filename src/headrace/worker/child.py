@@ -1,0 +1,234 @@
+"""A child process: does the jobs that its worker sends it, one at a time, and what the two say to each other.
+
+Everything travels as JSON over a pipe, never as pickles.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import datetime
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.core.job import ErrorInfo, Job, Progress
+from headrace.core.outcome import Ending, Failed
+from headrace.errors import HeadraceError, NotSupported
+from headrace.handler import Handler
+from headrace.worker.context import Context, Stopping, Voice
+from headrace.worker.logs import caught_logs
+from headrace.worker.perform import perform
+from headrace.worker.resources import Resource
+from headrace.worker.scribe import Scribe
+
+__all__ = ["Back", "End", "Go", "Lend", "Log", "Report", "Request", "Stop", "encode", "serve", "to_child", "to_parent"]
+
+T = TypeVar("T")
+
+
+class Request(msgspec.Struct, tag="request"):
+    """Do this job."""
+
+    module: str
+    name: str
+    job: Job
+    attempt: int
+    started_at: datetime
+
+
+class Stop(msgspec.Struct, tag="stop"):
+    """The job you are at should stop."""
+
+    why: Stopping
+
+
+class Go(msgspec.Struct, tag="go"):
+    """You have a slot again."""
+
+    number: int
+
+
+class Lend(msgspec.Struct, tag="lend"):
+    """The job waits for another: its slot is free meanwhile."""
+
+
+class Back(msgspec.Struct, tag="back"):
+    """It waits no longer, and wants a slot."""
+
+    number: int
+
+
+class Report(msgspec.Struct, tag="report"):
+    """How far the job is."""
+
+    progress: Progress
+
+
+class Log(msgspec.Struct, tag="log"):
+    """A line for the log of the job."""
+
+    data: str
+
+
+class End(msgspec.Struct, tag="end"):
+    """What the run came to."""
+
+    ending: Ending
+
+
+encode = msgspec.json.encode
+to_child = msgspec.json.Decoder(Request | Stop | Go)
+to_parent = msgspec.json.Decoder(Report | Log | Lend | Back | End)
+
+
+def serve(pipe: Connection) -> None:
+    """Serve jobs until the parent is gone."""
+    # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
+    # ignored, which programs started by a handler would inherit.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
+    requests: SimpleQueue[_Work] = SimpleQueue()
+    lock = threading.Lock()
+
+    def send(message: Report | Log | Lend | Back | End) -> None:
+        with lock:
+            pipe.send_bytes(encode(message))
+
+    threading.Thread(target=_listen, args=(pipe, requests, send), daemon=True).start()
+    with caught_logs():
+        while True:
+            request, ctx, slot = requests.get()
+            ending = _perform(request, ctx)
+            slot.close()
+            send(End(ending))
+
+
+def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[Report | Log | Lend | Back], None]) -> None:
+    """Hear the parent, also while a handler runs."""
+    ctx: Context | None = None
+    slot: _Slot | None = None
+    try:
+        while True:
+            match to_child.decode(pipe.recv_bytes()):
+                case Request() as request:
+                    # Made here, so that a stop right behind it finds what to stop.
+                    slot = _Slot(send)
+                    ctx = Context(request.job, request.attempt, request.started_at, _Piped(send, slot))
+                    requests.put((request, ctx, slot))
+                case Stop(why):
+                    if ctx is not None:
+                        ctx.stopping = why
+                case Go(number):
+                    if slot is not None:
+                        slot.go(number)
+    except (EOFError, OSError):
+        os._exit(0)  # the parent is gone: whatever runs here belongs to nobody
+
+
+class _Piped(Voice):
+    """Heard by the parent."""
+
+    def __init__(self, send: Callable[[Report | Log], None], slot: _Slot) -> None:
+        self._send, self._slot = send, slot
+
+    def slot(self) -> _Slot:
+        return self._slot
+
+    def report(self, report: Progress) -> None:
+        self._send(Report(report))
+
+    def log(self, data: str) -> None:
+        self._send(Log(data))
+
+    def scribe(self) -> Scribe | None:
+        raise NotSupported(
+            "steps are written by the worker, and this handler runs in a child of it"
+            ' (run_in="process"): leave run_in out'
+        )
+
+    def resource(self, resource: Resource[T]) -> T:
+        raise NotSupported(
+            f"resource {resource.name!r} is open in the worker's process, and this handler runs in a child of it"
+            ' (run_in="process"): make there what it needs, or leave run_in out'
+        )
+
+
+class _Slot:
+    """The slot of the run, as the child sees it: lent and given back by the worker, which is asked."""
+
+    stopping = False
+    """The worker knows, and lets a handler that is to stop go on at once."""
+
+    def __init__(self, send: Callable[[Lend | Back], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._waits = self._number = 0
+        self._over = False
+        self._back: Future[None] | None = None
+
+    def lend(self) -> None:
+        with self._lock:
+            self._waits += 1
+            if self._waits == 1 and not self._over:
+                self._settle()
+                self._send(Lend())
+
+    def take_back(self) -> Future[None] | None:
+        with self._lock:
+            self._waits -= 1
+            if self._waits or self._over:
+                return None
+            self._number += 1
+            self._back = future = Future[None]()
+            self._send(Back(self._number))
+            return future
+
+    def seize(self) -> None:
+        with self._lock:
+            self._settle()
+
+    def go(self, number: int) -> None:
+        with self._lock:
+            if number == self._number:  # else it has been waiting again since
+                self._settle()
+
+    def close(self) -> None:
+        """The run is over: what it left behind has nothing to do with the next."""
+        with self._lock:
+            self._over = True
+            self._settle()
+
+    def _settle(self) -> None:
+        back, self._back = self._back, None
+        if back is not None and not back.cancelled():
+            back.set_result(None)
+
+
+_Work = tuple[Request, Context, _Slot]
+
+
+def _perform(request: Request, ctx: Context) -> Ending:
+    try:
+        handler = _find(request.module, request.name)
+    except Exception as error:
+        message = f"the child process cannot import {request.module}:{request.name}: {type(error).__name__}: {error}"
+        return Failed(error=ErrorInfo("ImportError", message), names=("ImportError",))
+    return perform(handler, ctx, request.job)
+
+
+def _find(module: str, name: str) -> Handler:
+    found: Any = sys.modules["__main__"] if module == "__main__" else importlib.import_module(module)
+    for part in name.split("."):
+        found = getattr(found, part)
+    handler = getattr(found, "handler", None)
+    if isinstance(handler, Handler):
+        return handler
+    raise HeadraceError(f"{module}:{name} is not a task there; decorate the function where it is defined")

@@ -1,0 +1,163 @@
+"""Slots that are lent while their handlers wait for other jobs, and the line of those who want one back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.worker.floor import Floor
+
+__all__ = ["Lending", "Loan"]
+
+_log = logging.getLogger("headrace.worker")
+
+MOST = {"thread": 1000, "process": 50}
+"""How many slots may be lent by handlers in threads and in child processes: what they wait in stays occupied."""
+
+
+class Lending:
+    """The lent slots of a worker. Nothing new is begun while somebody is in line for one."""
+
+    def __init__(self, floor: Floor) -> None:
+        self.out = 0
+        """How many are lent, also those of handlers in line."""
+        self.line: deque[Loan] = deque()
+        """Whose waits are over, in that order."""
+        self._floor = floor
+        self._by_mode: Counter[str] = Counter()
+        self._warned = False
+
+    def admit(self) -> None:
+        """Give free slots to those in line."""
+        while self.line and self._floor.has_slot:
+            self.line[0].returned()
+
+    def tick(self) -> None:
+        """Who is to stop, and can only be told, waits for no slot."""
+        for loan in [loan for loan in self.line if loan.stopping]:
+            loan.returned()
+
+    # -- for loans, on the worker's loop
+
+    def lend(self, loan: Loan) -> bool:
+        """Whether the slot is lent now."""
+        most = MOST.get(loan.mode)
+        if most is not None and self._by_mode[loan.mode] >= most:
+            if not self._warned:
+                _log.warning(
+                    "%d handlers (%s) wait for other jobs; more of them keep their slots: submit the jobs they wait"
+                    " for with a higher priority, or run those by a worker of their own",
+                    most,
+                    loan.mode,
+                )
+            self._warned = True
+            return False
+        self._by_mode[loan.mode] += 1
+        self.out += 1
+        self._floor.lent()
+        return True
+
+    def took_back(self, loan: Loan) -> None:
+        """It has a slot again, or is done without one."""
+        self._by_mode[loan.mode] -= 1
+        self.out -= 1
+
+
+class Loan:
+    """The slot of one run: lent as long as anything in it waits for another job, however many such waits there are."""
+
+    __slots__ = ("_back", "_lending", "_loop", "_stopping", "_waits", "mode", "out", "over")
+
+    def __init__(
+        self, lending: Lending, loop: asyncio.AbstractEventLoop, mode: str, stopping: Callable[[], bool]
+    ) -> None:
+        self.mode = mode
+        """Where the handler runs."""
+        self.out = self.over = False
+        """Whether the slot is lent; whether the run is over."""
+        self._lending, self._loop = lending, loop
+        self._stopping: Callable[[], bool] | None = stopping
+        self._waits = 0
+        self._back: Future[None] | None = None
+        """What whoever is in line waits for."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run should stop."""
+        stopping = self._stopping
+        return stopping is None or stopping()
+
+    # -- from the handler, on whatever thread
+
+    def lend(self) -> None:
+        """A wait begins."""
+        self._do(self._lend)
+
+    def take_back(self) -> Future[None] | None:
+        """A wait is over."""
+        future: Future[None] = Future()
+        return future if self._do(lambda: self._take_back(future)) and not future.done() else None
+
+    def seize(self) -> None:
+        """Go on, whether or not there is a slot."""
+        self._do(lambda: self.returned() if self._back is not None else None)
+
+    def _do(self, act: Callable[[], None]) -> bool:
+        """On the worker's loop; whether it will be done."""
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
+            act()
+            return True
+        try:
+            self._loop.call_soon_threadsafe(act)
+        except RuntimeError:
+            return False  # the worker and its loop are gone: its slots are nobody's
+        return True
+
+    # -- on the worker's loop
+
+    def _lend(self) -> None:
+        self._waits += 1
+        if self._back is not None:  # another part of the run waits again before the slot was back
+            self._settle()
+        elif not self.out and not self.over and not self.stopping:
+            self.out = self._lending.lend(self)
+
+    def _take_back(self, future: Future[None]) -> None:
+        self._waits -= 1
+        if not self.out or self._waits:
+            future.set_result(None)
+            return
+        self._back = future
+        self._lending.line.append(self)
+        if self.stopping:
+            self.returned()
+        else:
+            self._lending.admit()
+
+    def returned(self) -> None:
+        """The run has a slot again."""
+        if self.out:
+            self.out = False
+            self._lending.took_back(self)
+        self._settle()
+
+    def _settle(self) -> None:
+        back, self._back = self._back, None
+        if back is not None:
+            self._lending.line.remove(self)
+            if not back.cancelled():
+                back.set_result(None)
+
+    def close(self) -> None:
+        """The run is over, and with it what it lent; waits that it left behind lend nothing."""
+        self.over, self._stopping = True, None
+        self.returned()
