@@ -33,7 +33,7 @@ before AS MATERIALIZED (
   LIMIT ?6 + 1
 ),
 -- A queued job's act_by is its last moment to start: who is past it is not claimed any more.
-ahead AS MATERIALIZED (SELECT turn_key FROM before WHERE act_by IS NULL OR act_by > ?5 LIMIT ?6),
+ahead AS MATERIALIZED (SELECT turn_key FROM before WHERE act_by IS NULL OR act_by > ?5 LIMIT ?6 + 0),
 recent AS MATERIALIZED (
   SELECT * FROM (
     SELECT * FROM (
