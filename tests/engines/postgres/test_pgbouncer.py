@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import asyncpg
@@ -114,7 +115,7 @@ async def test_families_and_batches_are_told_through_the_pooler(bouncer: PgBounc
     await lab.engine.open()
     batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
     parent = await lab.running(await lab.worker(), "parent")
-    related = {"parent": parent.id, "root": parent.id, "batch": batch.id}
+    related: dict[str, Any] = {"parent": parent.id, "root": parent.id, "batch": batch.id}
     waits = lab.job("waits", waits=1, after=(parent.id,))
     answers = await lab.engine.insert([waits, *(lab.job("child", **related) for _ in range(20))], lab.now, batch)
     assert all(isinstance(answer, Inserted) for answer in answers)
