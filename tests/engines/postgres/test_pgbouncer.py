@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import asyncpg
@@ -12,7 +13,10 @@ import pytest
 
 from headrace import App, Context, Status
 from headrace.bus import Hint, Topic
+from headrace.conformance.lab import Lab
+from headrace.core.batch import Batch, Tally
 from headrace.core.rules import Rules
+from headrace.engine import Inserted
 from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.pool import HOT
 from headrace.host import Host
@@ -103,6 +107,27 @@ async def test_submitting_within_a_transaction_through_the_pooler(opened: App, u
     await connection.close()
     async with opened.worker():
         assert await handle.result(timeout=50) == 4
+
+
+async def test_families_and_batches_are_told_through_the_pooler(bouncer: PgBouncer) -> None:
+    host, rules, database = Host(), Rules(), shared().create_database()
+    lab = Lab(lambda: PostgresEngine(bouncer.url(database), rules=rules, host=host, pgbouncer=True), host, rules)
+    await lab.engine.open()
+    batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
+    parent = await lab.running(await lab.worker(), "parent")
+    related: dict[str, Any] = {"parent": parent.id, "root": parent.id, "batch": batch.id}
+    waits = lab.job("waits", waits=1, after=(parent.id,))
+    answers = await lab.engine.insert([waits, *(lab.job("child", **related) for _ in range(20))], lab.now, batch)
+    assert all(isinstance(answer, Inserted) for answer in answers)
+    await lab.cancel(parent)
+    changes = await lab.tell()
+    assert {change.job.status for change in changes} == {Status.CANCELLED}
+    assert len(changes) == 20
+    [over] = (await lab.engine.tell(lab.now)).over
+    assert over.tally == Tally(20, 0, 0, 20)
+    await lab.finish(await lab.get(parent))
+    assert [change.job.id for change in await lab.tell()] == [waits.id]
+    await lab.engine.close()
 
 
 async def test_worker_processes_through_the_pooler_share_the_work(url: str, tmp_path: Path) -> None:

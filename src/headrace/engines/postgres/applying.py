@@ -16,7 +16,6 @@ from headrace.core.status import Verb
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
-from headrace.engines.postgres.families import is_followed
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
@@ -93,14 +92,28 @@ def _know(change: Change, job: Job) -> Change:
     return replace(change, job=replace(change.job, seq=job.seq))
 
 
+class _Kind(msgspec.Struct, frozen=True):
+    """A statement for changes of one kind."""
+
+    plain: str
+    whole: str
+    """The same with what most changes do without."""
+    rare: int
+    """How many of the last columns only that one is for; they are texts."""
+    texts: frozenset[int]
+
+
 class Applying:
     """The changes of one session."""
 
     def __init__(self, warm: Pool, cold: Pool, schema: str) -> None:
         self._warm, self._cold, self._schema = warm, cold, schema
-        self._report = sql("report", schema)
-        self._complete = [complete_text(schema, counted=counted) for counted in (False, True)]
-        self._other = [sql("changes_rows", schema) + apply_text(schema, followed=more) for more in (False, True)]
+        report, rows = sql("report", schema), sql("changes_rows", schema)
+        plain, counted = complete_text(schema, counted=False), complete_text(schema, counted=True)
+        self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE)
+        plain, followed = rows + apply_text(schema, followed=False), rows + apply_text(schema)
+        self._other = _Kind(plain, followed, 2, TEXTS_OF_CHANGE)
+        self._report = _Kind(report, report, 0, TEXTS_OF_REPORT)
         self._locked: set[int] = set()
         """Jobs that a transaction of somebody's held when they were last looked at."""
 
@@ -124,22 +137,20 @@ class Applying:
         at, complete = Micros(), Verb.COMPLETE
         if all(one.verb is complete for one in changes.values()):  # most batches by far, and they write the least
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
-            counted = any(one.job.spec.batch is not None for one in changes.values())
-            took = await self._change(self._complete[counted], rows, TEXTS_OF_COMPLETE)
+            took = await self._change(self._complete, rows)
         else:
             reports = [row_of_report(place, one, at) for place, one in changes.items() if one.verb is Verb.PROGRESS]
             rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
-            followed = any(is_followed(one) for one in changes.values())
-            took = await self._change(self._other[followed], rows, TEXTS_OF_CHANGE)
-            took += await self._change(self._report, reports, TEXTS_OF_REPORT)
-        there = {place for place in took if place >= 0}
-        if len(there) == len(changes):
+            took = await self._change(self._other, rows)
+            took += await self._change(self._report, reports)
+        if len(took) == len(changes) and min(took) >= 0:
             return {}
+        there = {place if place >= 0 else ~place for place in took}
         noted: dict[int, Verdict] = {~place: Applied(changes[~place].job, noted=True) for place in took if place < 0}
-        missed = {place: one for place, one in changes.items() if place not in there and place not in noted}
+        missed = {place: one for place, one in changes.items() if place not in there}
         return noted | await self._judge(missed) if missed else noted
 
-    async def _change(self, text: str, rows: list[tuple[Any, ...]], texts: frozenset[int]) -> list[int]:
+    async def _change(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
         """Write the rows; the places of those that took, as ``~place`` where an end was noted."""
         rows.sort(key=_by_seq)  # everybody locks in the same order
         if self._locked and (known := [row[_SEQ] for row in rows if row[_SEQ] in self._locked]):
@@ -148,14 +159,19 @@ class Applying:
         if not rows:
             return []
         try:
-            return _places((await self._warm.fetch(text, *columns(rows, texts)))[0][0])
+            return await self._send(kind, rows)
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         # A transaction of somebody's holds one of these jobs. The others need not wait for it, now or the next time.
         await self._look_whether_locked([row[_SEQ] for row in rows])
         rows = [row for row in rows if row[_SEQ] not in self._locked]
-        return _places((await self._warm.fetch(text, *columns(rows, texts)))[0][0]) if rows else []
+        return await self._send(kind, rows) if rows else []
+
+    async def _send(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
+        args = columns(rows, kind.texts)
+        more = any(column is not None for column in args[len(args) - kind.rare :])
+        return _places((await self._warm.fetch(kind.whole if more else kind.plain, *args))[0][0])
 
     async def _look_whether_locked(self, seqs: list[int]) -> None:
         free = {seq for (seq,) in await self._warm.fetch(sql("unlocked", self._schema), seqs)}

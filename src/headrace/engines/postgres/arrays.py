@@ -33,7 +33,7 @@ def literal(values: Sequence[Any]) -> str:
 
 def literal_of_texts(values: Sequence[str | None]) -> str | None:
     """Texts as the text of an array; None, which is unnested as just as many nulls, if all of them are."""
-    if not any(values) and all(one is None for one in values):
+    if values.count(None) == len(values):
         return None
     text = encode(values)
     if "\\" in text:

@@ -19,7 +19,7 @@ from headrace.engines.record import Micros, encode
 from headrace.errors import HeadraceError
 from headrace.steps import Statement, Steps
 
-__all__ = ["Kin", "is_followed", "is_related", "meet", "notes_of", "relate", "tally_in"]
+__all__ = ["Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
 
 _kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
 
@@ -39,11 +39,6 @@ def tally_in(change: Change) -> str | None:
     if change.job.spec.batch is None or change.verb is Verb.SUBMIT or (tally := tally_of(change)) is None:
         return None
     return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
-
-
-def is_followed(change: Change) -> bool:
-    """Whether something may follow from a change, or is added to a batch."""
-    return change.job.spec.batch is not None or notes_of(change) is not None
 
 
 def is_related(job: Job) -> bool:
