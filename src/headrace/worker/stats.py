@@ -37,7 +37,7 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
         """As its floor is right now."""
         return cls(
             state=state,
-            busy=len(floor.runs) - floor.lending.out,
+            busy=max(0, len(floor.runs) - floor.lending.out),
             buffered=floor.waiting,
             done=floor.done,
             failed=floor.failed,
