@@ -7,6 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextvars import Context
 from datetime import timedelta
+from heapq import heappop, heappush
+from math import ceil
 from uuid import UUID
 
 from headrace.bus import Hint, Topic
@@ -29,8 +31,8 @@ TOGETHER = 0.01
 """Seconds; questions that fall due so soon after one another are asked at once."""
 MOST_A_SECOND = 10_000
 """Jobs that are asked about without a hint: the more there are, the rarer the questions."""
-EARLY = 0.25
-"""How much too early, as a part of its pause, a question may be asked together with others."""
+TOGETHER_PART = 0.25
+"""And, after longer pauses, so soon as a part of the pause."""
 
 _TOPICS = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.CANCEL})
 _log = logging.getLogger("headrace.watcher")
@@ -57,11 +59,14 @@ class _Wait:
 class _Watched:
     """One job that somebody waits for; however many do, they share its questions."""
 
-    __slots__ = ("due", "pause", "waits")
+    __slots__ = ("due", "id", "pause", "waits")
 
-    def __init__(self, due: float) -> None:
-        self.due, self.pause = due, FIRST
+    def __init__(self, id: UUID) -> None:
+        self.id, self.due, self.pause = id, 0.0, FIRST
         self.waits: set[_Wait] = set()
+
+    def __lt__(self, other: _Watched) -> bool:
+        return self.due < other.due
 
 
 class Watcher:
@@ -72,8 +77,8 @@ class Watcher:
         self._watched: dict[UUID, _Watched] = {}
         self._hinted: set[UUID] = set()
         """What to ask about at once."""
-        self._next = 0.0
-        """No question falls due before this, so nothing but hints need be looked at."""
+        self._questions: list[_Watched] = []
+        """A heap by when they fall due; also of jobs nobody waits for any more, until then."""
         self._wake = asyncio.Event()
         # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the questions.
         self._time = 0.0
@@ -126,8 +131,8 @@ class Watcher:
             raise NotOpen("the App is closed")
         watched = self._watched.get(id)
         if watched is None:
-            watched = self._watched[id] = _Watched(self._time + FIRST)
-            self._next = min(self._next, watched.due)
+            watched = self._watched[id] = _Watched(id)
+            self._ask_later(watched, FIRST)
         watched.waits.add(wait)
         if wait.seen is None:
             self._hinted.add(id)  # it may have ended already
@@ -188,32 +193,37 @@ class Watcher:
             if due:
                 await self._ask(due)
                 continue
-            soonest = self._next - self._time
+            soonest = self._questions[0].due - self._time
             before = self._host.clock.monotonic()
             if not await self._host.wait(self._wake, max(soonest, 0.001)):
                 self._time += soonest
             else:
                 self._time += min(max(0.0, self._host.clock.monotonic() - before), soonest)
+        self._questions.clear()
 
     def _due(self) -> list[UUID]:
         """The jobs to ask about now; those whose pause is over get a longer one."""
         hinted, self._hinted = self._hinted, set()
         due = [id for id in hinted if id in self._watched]
-        if self._next > self._time + TOGETHER:
-            return due
-        # One jitter for all: what is asked together stays together.
+        now = self._time + TOGETHER
+        over: list[_Watched] = []
+        while self._questions and self._questions[0].due <= now:
+            over.append(heappop(self._questions))
         jitter = 0.75 + self._host.dice.chance() / 2
         least = len(self._watched) / MOST_A_SECOND
-        self._next = self._time + max(LONGEST, least) * 2
-        for id, watched in self._watched.items():
-            pause = max(watched.pause, least)
-            if watched.due <= self._time + TOGETHER + pause * EARLY:
-                if id not in hinted:
-                    due.append(id)
-                watched.due = self._time + TOGETHER + pause * jitter
+        for watched in over:
+            if self._watched.get(watched.id) is watched:  # else nobody waits for it any more
+                if watched.id not in hinted:
+                    due.append(watched.id)
+                self._ask_later(watched, max(watched.pause, least) * jitter)
                 watched.pause = min(watched.pause * GROWTH, LONGEST)
-            self._next = min(self._next, watched.due)
         return due
+
+    def _ask_later(self, watched: _Watched, pause: float) -> None:
+        # Rounded, so that questions with like pauses fall due together, and stay together.
+        step = max(TOGETHER, pause * TOGETHER_PART)
+        watched.due = ceil((self._time + TOGETHER + pause) / step) * step
+        heappush(self._questions, watched)
 
     async def _ask(self, ids: list[UUID]) -> None:
         for start in range(0, len(ids), MAX_BATCH):

@@ -11,10 +11,12 @@ from uuid import UUID
 from headrace.core.claim import Order
 from headrace.worker.hold import Hold
 
-__all__ = ["Buffer", "Pace"]
+__all__ = ["LOOKED_AT", "Buffer", "Pace"]
 
 AHEAD_SECONDS = 0.25
 AHEAD_MOST = 2000
+LOOKED_AT = 1000
+"""How many runs, the newest, are looked at to learn how long they take: of thousands most have lent their slots."""
 
 
 class Buffer:

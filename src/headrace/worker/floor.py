@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
+from itertools import islice
 from uuid import UUID
 
 from headrace.core.claim import order
@@ -14,7 +15,7 @@ from headrace.core.outcome import Failed, Released, TimedOut
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
-from headrace.worker.buffer import Buffer, Pace
+from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector, begin_calls
@@ -134,7 +135,7 @@ class Floor:
     def _busy_since(self) -> float | None:
         """How long the running handlers have been at it, on average."""
         now = self.host.clock.now()
-        began = [run.started_at for run in self.runs.values() if not run.lent]
+        began = [run.started_at for run in islice(reversed(self.runs.values()), LOOKED_AT) if not run.lent]
         spans = [(now - moment).total_seconds() for moment in began if moment is not None]
         return sum(spans) / len(spans) if spans else None
 
