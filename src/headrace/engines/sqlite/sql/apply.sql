@@ -57,4 +57,4 @@ INSERT INTO turn VALUES (?1, ?2) RETURNING (SELECT json_group_array(row) FROM mi
   (SELECT json_group_array(report) FROM missed WHERE report IS NOT NULL),
   -- Those of the jobs whose end was noted are among the newest notes. ?3 how many rows; bare, it would have this
   -- compiled anew whenever it is bound.
-  (SELECT json_group_array(seq) FROM (SELECT seq FROM notes ORDER BY id DESC LIMIT ?3 + 0))
+  (SELECT json_group_array(seq) FROM (SELECT seq, kind FROM notes ORDER BY id DESC LIMIT ?3 + 0) WHERE kind = 'ended')
