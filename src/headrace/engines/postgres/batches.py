@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.core.batch import Batch, Call, Tally
 from headrace.core.rules import Rules
+from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import Micros, encode, micros, moment
@@ -76,7 +77,7 @@ class Batches:
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         """The batches of these ids, in order."""
-        rows = await self._hot.fetch(sql("batches", self._schema), list(dict.fromkeys(ids)))
+        rows = await self._hot.fetch(sql("batches", self._schema), literal(list(dict.fromkeys(ids))))
         found = {row[0]: _batch(row) for row in rows}
         return [found.get(id) for id in ids]
 

@@ -13,6 +13,7 @@ from headrace.core.job import Event, History, Job
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.standing import Standing
 from headrace.core.status import DEFERRED, LIVE, Status
+from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
@@ -133,11 +134,11 @@ class Reading:
         old, remove = sql("delete_old", self._schema), sql("delete", self._schema)
         [(removed, tied)] = await self._hot.fetch(old + remove, [str(status) for status in before], moments, limit)
         count: int = removed
-        if tied:
+        if tied != "{}":
             async with self._hot.transaction() as connection:
                 # Whoever begins to wait for one of these has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
-                count += await connection.fetchval(sql("delete_tied", self._schema) + remove, held)
+                count += await connection.fetchval(sql("delete_tied", self._schema) + remove, literal(held))
         await self._sum_up()
         return count
 

@@ -19,6 +19,7 @@ from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Told
 from headrace.engines.postgres.applying import apply_text, rows_of_changes
+from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.batches import Batches
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
@@ -145,7 +146,8 @@ class Telling:
             noted = await self._write(connection, changes)
             rest = page.rest(busy)
             gone = [id for id in page.hearing if id not in rest]
-            await connection.execute(sql("told", self._schema), gone, list(rest), list(rest.values()))
+            ends = (literal(gone), literal(list(rest)), literal(list(rest.values())))
+            await connection.execute(sql("told", self._schema), *ends)
         used = max(len(page.hearing), len(page.concerned))
         fewer = len(notes) < limit and page.partly is None
         moved = bool(gone or changes) or any(rest.get(id, cursor) > cursor for id, _, _, cursor in notes)
@@ -153,7 +155,9 @@ class Telling:
 
     async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
         ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
-        rows: list[Any] = await connection.fetch(sql("concerned", self._schema), ids, kinds, seqs, cursors, limit + 1)
+        # As the texts of arrays: for any but one of texts the driver asks the server first, on each connection.
+        given = (literal(ids), kinds, literal(seqs), literal(cursors))
+        rows: list[Any] = await connection.fetch(sql("concerned", self._schema), *given, limit + 1)
         end, partly = None, None
         if len(rows) > limit:
             # The one too many says where this page ends: within its note, or before it.
@@ -169,7 +173,8 @@ class Telling:
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
-        rows: list[Any] = await connection.fetch(text, list(page.concerned), list(page.doomed), Status.WAITING)
+        meant = (literal(list(page.concerned)), literal(list(page.doomed)), Status.WAITING)
+        rows: list[Any] = await connection.fetch(text, *meant)
         reader = Reader()
         held = [reader.job(row, 1) for row in rows if row[1] is not None]
         return held, {row[0] for row in rows if row[1] is None}
@@ -178,7 +183,7 @@ class Telling:
         self, connection: Connection, jobs: Sequence[Job], doomed: Collection[int], now: datetime
     ) -> list[Change]:
         waiting = [job.seq for job in jobs if job.status is Status.WAITING and job.seq not in doomed]
-        rows: list[Any] = await connection.fetch(sql("parents", self._schema), waiting) if waiting else []
+        rows: list[Any] = await connection.fetch(sql("parents", self._schema), literal(waiting)) if waiting else []
         parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
         changes = (
             family.doom(job, now, self._rules)

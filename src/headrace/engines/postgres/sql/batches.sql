@@ -8,4 +8,4 @@ FROM {schema}.batches b CROSS JOIN LATERAL (
     sum(cancelled)::bigint AS cancelled
   FROM {schema}.batch_counts WHERE batch = b.id
 ) c
-WHERE b.id = ANY ($1::uuid[])
+WHERE b.id = ANY ($1::text::uuid[])

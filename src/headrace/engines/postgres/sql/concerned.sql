@@ -1,6 +1,7 @@
 -- Whom notes concern that have not heard them. $1 ids, $2 kinds, $3 order numbers and $4 cursors of the notes; $5 how many
 SELECT n.id, c.seq
-FROM unnest($1::bigint[], $2::text[], $3::bigint[], $4::bigint[]) WITH ORDINALITY AS n (id, kind, seq, cursor, place)
+FROM unnest($1::text::bigint[], $2::text[], $3::text::bigint[], $4::text::bigint[])
+    WITH ORDINALITY AS n (id, kind, seq, cursor, place)
   CROSS JOIN LATERAL (
     SELECT n.seq AS seq WHERE n.kind = 'w'
     UNION ALL

@@ -1,7 +1,7 @@
 -- Of ended jobs that others waited for, and that are held, those for which no live job waits or waited. $1 order numbers
 WITH old AS MATERIALIZED (
   SELECT j.seq, j.id FROM {schema}.jobs j
-  WHERE j.seq = ANY ($1::bigint[]) AND NOT EXISTS (
+  WHERE j.seq = ANY ($1::text::bigint[]) AND NOT EXISTS (
     SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child WHERE w.parent = j.seq AND k.stage < 4)
 ),
 kept AS (SELECT 0::bigint AS seq WHERE false),
