@@ -148,11 +148,12 @@ class Engine(Protocol):
         ...
 
     async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
-        """Work off notes, in one commit with what follows from them, as far as ``limit`` other jobs.
+        """Work off notes, each in one commit with what follows from it, as far as ``limit`` other jobs.
 
-        Jobs that wait are given to ``core.family.release`` with the statuses of those they wait for, children of a
-        cancelled job to ``core.family.doom``. Batches for which ``core.batch.is_silent`` are sealed and marked. Two
-        sessions may tell at once.
+        In rounds: of those whom the notes that are there concern, the children of a cancelled job are given to
+        ``core.family.doom``, and of the others those that wait to ``core.family.release``, with the statuses of those
+        they wait for as they were when the round began. Batches for which ``core.batch.is_silent`` are sealed and
+        marked. Two sessions may tell at once.
         """
         ...
 

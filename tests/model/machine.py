@@ -272,9 +272,9 @@ class Machine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    @rule(limit=st.sampled_from([1, 1000]))
-    def promote(self, limit: int) -> None:
-        self.sides.agree(lambda side: side.engine.promote(self.now, limit))
+    @rule()
+    def promote(self) -> None:
+        self.sides.agree(lambda side: side.engine.promote(self.now))
 
     @rule()
     def sweep(self) -> None:

@@ -70,31 +70,42 @@ class Families:
         return tied
 
     def tell(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Told:
-        """Work off notes; what follows from one may leave others."""
+        """Work off notes in rounds; what follows from one may leave notes for the next."""
         changes: list[Change] = []
         while self._notes and limit > 0:
+            hearing = self._hearing(limit)
+            limit -= max(1, len(hearing))
+            # All is decided before any of it is done, and who is doomed is not released first.
+            doomed = {id for note, id in hearing if note is Note.CANCELLED}
+            concerned = dict.fromkeys(id for _, id in hearing)
+            decided = [change for id in concerned if (change := self._follows(id, id in doomed, now)) is not None]
+            for change in decided:
+                apply(change)
+            changes += decided
+        return Told(tuple(changes), tuple(self._over(now)), bool(self._notes))
+
+    def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:
+        """Whom the first notes concern, as far as the limit; those notes are struck."""
+        hearing: list[tuple[Note, UUID]] = []
+        while self._notes and len(hearing) < limit:
             note, id, heard = self._notes.popleft()
             concerned = self._concerned(note, id)
-            hearing = concerned[heard : heard + limit]
-            if heard + len(hearing) < len(concerned):
-                self._notes.appendleft((note, id, heard + len(hearing)))
-            limit -= max(1, len(hearing))
-            for other in hearing:
-                if (change := self._follows(note, other, now)) is not None:
-                    apply(change)
-                    changes.append(change)
-        return Told(tuple(changes), tuple(self._over(now)), bool(self._notes))
+            part = concerned[heard : heard + limit - len(hearing)]
+            if heard + len(part) < len(concerned):
+                self._notes.appendleft((note, id, heard + len(part)))
+            hearing += [(note, one) for one in part]
+        return hearing
 
     def _concerned(self, note: Note, id: UUID) -> list[UUID]:
         if note is Note.WAITS:
             return [id]
         return (self._waiting if note is Note.ENDED else self._children).get(id, [])
 
-    def _follows(self, note: Note, id: UUID, now: datetime) -> Change | None:
+    def _follows(self, id: UUID, doomed: bool, now: datetime) -> Change | None:
         job = self._records.get(id)
         if job is None:
             return None
-        if note is Note.CANCELLED:
+        if doomed:
             return family.doom(job, now, self._rules)
         return family.release(job, [self._status(parent) for parent in job.spec.after], now)
 

@@ -53,11 +53,10 @@ class _Teller:
 
     def __init__(self, connection: apsw.Connection, rules: Rules, now: datetime) -> None:
         self._connection, self._rules, self._now = connection, rules, now
-        self._pending = dict[int, Change]()
         self.changes = list[Change]()
 
     def work_off(self, limit: int) -> None:
-        """Tell notes in their order, those that come of it behind the others, until enough jobs have heard one."""
+        """Tell notes in rounds, those that come of one in the next, until enough jobs have heard one."""
         while limit > 0:
             # One more than is told, to see whether the last note is told to its end.
             rows: list[Any] = self._connection.execute(ask("concerned"), (limit + 1,)).fetchall()
@@ -77,30 +76,21 @@ class _Teller:
             self._connection.execute("UPDATE notes SET cursor = ?2 WHERE id = ?1", (last, seq))
 
     def _hear(self, heard: list[tuple[Note, int]]) -> None:
-        parents = self._parents({seq for note, seq in heard if note is not Note.CANCELLED})
-        moving = {seq for note, seq in heard if note is Note.CANCELLED or _may_move(parents.get(seq, frozenset()))}
-        jobs = self._jobs(moving)
-        for note, seq in heard:
+        # All is decided before any of it is done, and who is doomed is not released first.
+        doomed = {seq for note, seq in heard if note is Note.CANCELLED}
+        parents = self._parents({seq for _, seq in heard} - doomed)
+        moving = dict.fromkeys(seq for _, seq in heard if seq in doomed or _may_move(parents.get(seq, frozenset())))
+        jobs, changes = self._jobs(set(moving)), list[Change]()
+        for seq in moving:
             job = jobs.get(seq)
             if job is None:
                 continue
-            if note is Note.CANCELLED:
+            if seq in doomed:
                 change = family.doom(job, self._now, self._rules)
             else:
                 change = family.release(job, parents.get(seq, frozenset()), self._now)
             if change is not None:
-                jobs[seq] = change.job
-                self._take(change)
-        self._flush()
-
-    def _take(self, change: Change) -> None:
-        if change.job.seq in self._pending:  # a second one of the same job: the first goes ahead of it
-            self._flush()
-        self._pending[change.job.seq] = change
-
-    def _flush(self) -> None:
-        changes = list(self._pending.values())
-        self._pending.clear()
+                changes.append(change)
         if changes:
             Turn(changes).write(self._connection)
             self.changes += changes
