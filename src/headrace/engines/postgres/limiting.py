@@ -3,7 +3,9 @@ core, and written, all in one transaction."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
@@ -12,19 +14,28 @@ from headrace.core.limit import Dealt, Entry, Turn, deal
 from headrace.core.rule import Group, Limits
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
+from headrace.engines.postgres.arrays import literal_of_texts
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 
-__all__ = ["Limiting"]
+__all__ = ["Limiting", "limited_head"]
 
 _ROWS = 20_000
 """Jobs that are read at most in one go."""
 
 _Line = tuple[int, str | None]
 """The place of a line among those that are served, and a key in it."""
+
+_Turns = tuple[list[str], list[str], list[str], list[str]]
+"""Who had a turn, as ``give.sql`` takes it."""
+
+
+def limited_head(schema: str) -> str:
+    """The statement for what a claim must know before it deals."""
+    return sql("limited_head", schema, usage=sql("usage", schema).strip())
 
 
 class Limiting:
@@ -47,7 +58,7 @@ class Limiting:
         self, connection: Connection, given: Grant, ask: Ask, serving: Serving, now: datetime
     ) -> Claimed | Dead | None:
         # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
-        head: Any = await connection.fetchrow(sql("limited_head", self._schema), given.worker, given.claim)
+        head: Any = await connection.fetchrow(limited_head(self._schema), given.worker, given.claim)
         if not head["alive"]:
             return Dead()
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
@@ -63,10 +74,11 @@ class Limiting:
             due = await connection.fetchval(f"SELECT min(available_at) FROM {self._schema}.jobs WHERE stage = 1")
             if count < MAX_BATCH:
                 break
-        dealt = await self._deal(connection, ask, serving, now)
+        held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
+        dealt, turns = await self._deal(connection, ask, serving, held, now)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()
-        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt)]
+        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, turns)]
         jobs.sort(key=lambda job: places[job.seq])
         await self._spend(connection, dealt, now)
         soon: list[int] = [] if due is None else [due]
@@ -76,22 +88,22 @@ class Limiting:
             soon = [micros(now)]
         return self._claimed(head, jobs, min(soon, default=None))
 
-    async def _deal(self, connection: Connection, ask: Ask, serving: Serving, now: datetime) -> Dealt:
-        held: list[Any] = await connection.fetch(sql("usage", self._schema))
+    async def _deal(
+        self, connection: Connection, ask: Ask, serving: Serving, held: Sequence[Any], now: datetime
+    ) -> tuple[Dealt, _Turns]:
+        limits = serving.limits
         depth = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10))
         while True:
             lines, last = await self._lines(connection, serving, depth, now)
             groups = [(_group(serving, line), entries) for line, entries in lines.items()]
-            paced = [encode(bound) for bound in serving.limits.paces(group for group, _ in groups)]
+            paced = [encode(bound) for bound in limits.paces(group for group, _ in groups)] if limits.rates else []
             spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
             usage = usage_of(held, spent)
-            usage.last = last
-            dealt = deal(groups, ask, now, self._rules, serving.limits, usage)
-            taken = {entry.seq for entry in dealt.taken}
+            usage.last = last.copy()
+            dealt = deal(groups, ask, now, self._rules, limits, usage)
             # Of a line that was read in part, all may be wanted: then what is behind it matters, too.
-            cut = any(len(one) == depth and all(entry.seq in taken for entry in one) for one in lines.values())
-            if not cut or len(dealt.taken) >= ask.n or depth >= ask.n:
-                return dealt
+            if len(dealt.taken) >= ask.n or depth >= ask.n or not _cut(lines.values(), dealt, depth):
+                return dealt, _turns(dealt, last)
             depth = min(depth * 8, ask.n)
 
     async def _lines(
@@ -104,19 +116,19 @@ class Limiting:
         lines: dict[_Line, list[Entry]] = {}
         last: dict[Turn, int] = {}
         at = micros(now)
-        for place, key, turned, seq, rank, arrived_at, losses, act_by in rows:
-            if turned is not None:
-                last[tasks[place - 1], key] = turned
+        for place, key, seq, rank, arrived_at, losses, act_by, keys, turned in rows:
+            if keys is not None:
+                last.update(zip(zip(repeat(tasks[place - 1]), keys), turned, strict=True))
+                continue
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= at)
             lines.setdefault((place - 1, key), []).append(entry)
         return lines, last
 
-    async def _give(self, connection: Connection, given: Grant, dealt: Dealt) -> list[Any]:
+    async def _give(self, connection: Connection, given: Grant, dealt: Dealt, turns: _Turns) -> list[Any]:
         if not dealt.taken:
             return []
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
-        turns = [task for task, _ in dealt.turned], [key for _, key in dealt.turned]
         terms = (given.worker, given.claim, given.status.value, *times, *turns)
         return await connection.fetch(sql("give", self._schema), [entry.seq for entry in dealt.taken], *terms)
 
@@ -147,3 +159,21 @@ def _group(serving: Serving, line: _Line) -> Group:
     place, key = line
     group = serving.groups[place]
     return group if key is None else Group(group.queue, group.task, key)
+
+
+def _cut(lines: Iterable[list[Entry]], dealt: Dealt, depth: int) -> bool:
+    """Whether all that was read of any line is taken, and there may be more of it."""
+    taken = {entry.seq for entry in dealt.taken}
+    return any(len(one) == depth and all(entry.seq in taken for entry in one) for one in lines)
+
+
+def _turns(dealt: Dealt, last: dict[Turn, int]) -> _Turns:
+    again: dict[str, list[str]] = {}
+    tasks, keys = list[str](), list[str]()
+    for turn in dealt.turned:
+        if turn in last:
+            again.setdefault(turn[0], []).append(turn[1])
+        else:
+            tasks.append(turn[0])
+            keys.append(turn[1])
+    return sorted(again), [literal_of_texts(again[task]) or "" for task in sorted(again)], tasks, keys
