@@ -7,7 +7,7 @@ claim. So a slot needs no giving back; it is free as soon as its job has left it
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -83,15 +83,17 @@ class _Kind:
         self.paced_by_key = any(rate.keyed for rate in limits.named(plain).values())
 
 
-class _Hand:
+class _Hand(msgspec.Struct, eq=False):
     """One group on the table. Of thousands, few are given anything: what it is bound by is worked out when it comes to
     that."""
 
-    __slots__ = ("concurrency", "entries", "group", "head", "kind", "paced", "turn")
-
-    def __init__(self, group: Group, kind: _Kind, entries: Iterator[Entry], head: Entry, turn: Turn | None) -> None:
-        self.group, self.kind, self.entries, self.head, self.turn = group, kind, entries, head, turn
-        self.concurrency: list[tuple[Bound, int]] | None = None
+    group: Group
+    kind: _Kind
+    entries: Iterator[Entry]
+    head: Entry
+    turn: Turn | None
+    concurrency: list[tuple[Bound, int]] | None = None
+    paced: Sequence[tuple[Bound, Rate]] = ()
 
     def room(self, limits: Limits, usage: Usage, now: datetime, dealt: Dealt) -> bool:
         """Whether one more may be given."""
@@ -120,7 +122,7 @@ class _Hand:
 
     def _bind(self, limits: Limits) -> list[tuple[Bound, int]]:
         kind, key = self.kind, self.group.key
-        self.paced: list[tuple[Bound, Rate]] = kind.paced
+        self.paced = kind.paced
         self.concurrency = kind.concurrency
         if key is not None and kind.max_per_key is not None:
             self.concurrency = [*kind.concurrency, (("key", kind.task, key), kind.max_per_key)]
@@ -192,7 +194,7 @@ def _place(hand: _Hand, last: Mapping[Turn, int], turned: Mapping[Turn, int]) ->
     return (hand.kind.place, head.rank, arrived, turn, head.seq, hand)
 
 
-def _permitted(paced: list[tuple[Bound, Rate]], usage: Usage, now: datetime, dealt: Dealt) -> bool:
+def _permitted(paced: Sequence[tuple[Bound, Rate]], usage: Usage, now: datetime, dealt: Dealt) -> bool:
     for bound, rate in paced:
         spent = usage.spent.get(bound, ())
         if permits(rate, spent, now) < 1:
