@@ -36,6 +36,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """In microseconds since 1970, as stores keep it."""
     unstarted_losses: int = 0
     expired: bool = False
+    unread: bool = False
+    """It is no job, but stands where the first of those may stand that were not read."""
 
 
 class Usage(msgspec.Struct):
@@ -61,6 +63,8 @@ class Dealt(msgspec.Struct):
     """When a rate that kept somebody waiting has a permit again."""
     full: dict[Bound, int] = {}
     """Bounds that kept somebody waiting, and how many are held of each."""
+    cut: bool = False
+    """It ended in front of jobs that were not read: with more of them, more can be given."""
 
 
 def lapses(spent: Spent) -> datetime:
@@ -144,7 +148,8 @@ def deal(
     usage: Usage,
 ) -> Dealt:
     """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
-    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies."""
+    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies. An entry
+    that is ``unread`` may end a group: whoever cannot read all of it learns whether that mattered."""
     dealt, at = Dealt([], {}, {}, None, {}), micros(now)
     taken, turned = dealt.taken, dealt.turned
     table = _laid_out(lines, limits, usage)
@@ -153,6 +158,9 @@ def deal(
         entry, limited = hand.head, hand.kind.limited
         if limited and (len(taken) >= ask.free or not hand.room(limits, usage, now, dealt)):
             continue  # none behind it can be given either: they share its limits
+        if entry.unread:
+            dealt.cut = True
+            break
         if stops(len(taken), entry.unstarted_losses, ask, rules):
             break
         if not entry.expired:

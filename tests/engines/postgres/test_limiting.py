@@ -28,17 +28,22 @@ async def play(engine: Engine, host: Host, rules: Rules, seed: int) -> list[list
         if most is not None:
             assert await lab.engine.put_setting(f"limit:{task}", f'{{"max_per_key": {most}}}', 0) is not None
     worker, held, given, number = await lab.worker(), [], [], 0
+    few = choose.randrange(len(KEYS))
     for _ in range(12):
         lab.later(choose.choice([0.0, 1.0]))
         jobs = []
-        for _ in range(choose.randrange(12)):
+        for _ in range(choose.randrange(16)):
             number += 1
-            task, key = choose.choice(["one", "two", "any"]), choose.choice([*KEYS[:5], None])
+            task, key = choose.choice(["one", "two", "any"]), choose.choice([*KEYS[:3], *KEYS[:few], None])
             queue, priority = choose.choice(["here", "there"]), choose.choice([50, 50, 50, 80])
-            jobs.append(lab.job(task, concurrency_key=key, queue=queue, priority=priority, payload=f'{{"n":{number}}}'))
+            until = choose.choice([None, None, None, 1.5])
+            what = f'{{"n":{number}}}'
+            jobs.append(
+                lab.job(task, concurrency_key=key, queue=queue, priority=priority, payload=what, not_after=until)
+            )
         if jobs:
             await lab.put_all(*jobs)
-        taken = await lab.claim(worker, choose.randrange(1, 9), tasks=("one", "two", "any"))
+        taken = await lab.claim(worker, choose.choice([1, 3, 9, 40]), tasks=("one", "two", "any"))
         given.append([job.payload_text for job in taken])
         held += taken
         choose.shuffle(held)
@@ -48,7 +53,7 @@ async def play(engine: Engine, host: Host, rules: Rules, seed: int) -> list[list
     return given
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 async def test_keys_are_dealt_as_in_memory(tmp_path: Path, seed: int) -> None:
     rules = Rules()
     one, other = Host(dice=SystemDice(7)), Host(dice=SystemDice(7))

@@ -3,7 +3,7 @@ core, and written, all in one transaction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import repeat
 from typing import Any
@@ -25,6 +25,11 @@ __all__ = ["Limiting", "limited_head"]
 
 _ROWS = 20_000
 """Jobs that are read at most in one go."""
+
+_GROWTH = 8
+"""How many times as many are read where that was too little."""
+_FAR = 100_000
+"""No claim looks further down a line."""
 
 _Line = tuple[int, str | None]
 """The place of a line among those that are served, and a key in it."""
@@ -92,37 +97,49 @@ class Limiting:
         self, connection: Connection, ask: Ask, serving: Serving, held: Sequence[Any], now: datetime
     ) -> tuple[Dealt, _Turns]:
         limits = serving.limits
-        depth = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10))
+        depth, shares = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10)), 1
         while True:
-            lines, last = await self._lines(connection, serving, depth, now)
-            groups = [(_group(serving, line), entries) for line, entries in lines.items()]
+            groups, last = await self._lines(connection, serving, depth, shares, now)
             paced = [encode(bound) for bound in limits.paces(group for group, _ in groups)] if limits.rates else []
             spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
             usage = usage_of(held, spent)
             usage.last = last.copy()
             dealt = deal(groups, ask, now, self._rules, limits, usage)
-            # Of a line that was read in part, all may be wanted: then what is behind it matters, too.
-            if len(dealt.taken) >= ask.n or depth >= ask.n or not _cut(lines.values(), dealt, depth):
+            if not dealt.cut or depth >= _FAR:
                 return dealt, _turns(dealt, last)
-            depth = min(depth * 8, ask.n)
+            depth, shares = min(depth * _GROWTH, _FAR), shares * _GROWTH
 
     async def _lines(
-        self, connection: Connection, serving: Serving, depth: int, now: datetime
-    ) -> tuple[dict[_Line, list[Entry]], dict[Turn, int]]:
-        """What is in line, up to so many of each line and each key; and when keys last had their turn."""
+        self, connection: Connection, serving: Serving, depth: int, shares: int, now: datetime
+    ) -> tuple[list[tuple[Group, list[Entry]]], dict[Turn, int]]:
+        """What is in line, up to so many of each line, and of each key so many times its share of that; and when keys
+        last had their turn."""
         tasks = [group.task for group in serving.groups]
-        most = [min(serving.limits.task(task).max_per_key or depth, depth) for task in tasks]
-        rows: list[Any] = await connection.fetch(sql("in_line", self._schema), serving.lines, depth, most, tasks)
+        slots = [serving.limits.task(task).max_per_key or _FAR for task in tasks]
+        most = [min(one * shares, depth) for one in slots]
+        terms = (serving.lines, depth, most, tasks, shares)
+        rows: list[Any] = await connection.fetch(sql("in_line", self._schema), *terms)
         lines: dict[_Line, list[Entry]] = {}
         last: dict[Turn, int] = {}
-        at = micros(now)
+        at, late = micros(now), False
         for place, key, seq, rank, arrived_at, losses, act_by, keys, turned in rows:
             if keys is not None:
                 last.update(zip(zip(repeat(tasks[place - 1]), keys), turned, strict=True))
                 continue
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= at)
+            late = late or entry.expired
             lines.setdefault((place - 1, key), []).append(entry)
-        return lines, last
+        share = -(-depth * shares // max(sum(key is not None for _, key in lines), 1))
+        groups: list[tuple[Group, list[Entry]]] = []
+        for (place, key), entries in lines.items():
+            group, read = serving.groups[place], depth
+            if key is not None:
+                group, read = Group(group.queue, group.task, key), min(most[place], share)
+            # Of a key that has no more slots, no more is wanted; but those that expired take none.
+            if len(entries) == read and (key is None or read < slots[place] or late):
+                entries.append(_unread(entries[-1]))
+            groups.append((group, entries))
+        return groups, last
 
     async def _give(self, connection: Connection, given: Grant, dealt: Dealt, turns: _Turns) -> list[Any]:
         if not dealt.taken:
@@ -155,16 +172,9 @@ def _gates(serving: Serving) -> list[str]:
     return sorted(names)
 
 
-def _group(serving: Serving, line: _Line) -> Group:
-    place, key = line
-    group = serving.groups[place]
-    return group if key is None else Group(group.queue, group.task, key)
-
-
-def _cut(lines: Iterable[list[Entry]], dealt: Dealt, depth: int) -> bool:
-    """Whether all that was read of any line is taken, and there may be more of it."""
-    taken = {entry.seq for entry in dealt.taken}
-    return any(len(one) == depth and all(entry.seq in taken for entry in one) for one in lines)
+def _unread(last: Entry) -> Entry:
+    """What stands behind the last that was read of a line, and may be nothing."""
+    return Entry(last.seq, last.rank, last.arrived_at, unread=True)
 
 
 def _turns(dealt: Dealt, last: dict[Turn, int]) -> _Turns:

@@ -1,6 +1,6 @@
 -- The first jobs of each line, and of each key in it: place of the line, key, seq, rank, arrived_at, losses, act_by. Then,
 -- once for each task: place of a line, which of its keys had a turn, and when. $1 lines, $2 how many of a line, $3 how many
--- of a key in each, $4 their tasks
+-- of a key in each, at most, $4 their tasks, $5 how many times its share of $2 is read of a key
 WITH RECURSIVE served AS MATERIALIZED (
   SELECT * FROM unnest($1::integer[], $3::integer[], $4::text[]) WITH ORDINALITY AS t (line, most, task, place)
 ),
@@ -19,7 +19,8 @@ keys (place, line, most, task, key, seq, rank, arrived_at, losses, act_by) AS (
     WHERE stage = -1 AND line = k.line AND turn_key > k.key
     ORDER BY turn_key, rank, arrived_at, seq LIMIT 1
   ) m
-)
+),
+fair AS MATERIALIZED (SELECT ($2::bigint * $5::bigint + count(*) - 1) / greatest(count(*), 1) AS share FROM keys)
 SELECT s.place, NULL AS key, m.*, NULL::text[] AS keys, NULL::bigint[] AS last
 FROM served s CROSS JOIN LATERAL (
   SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs WHERE stage = 2 AND line = s.line
@@ -33,9 +34,9 @@ FROM keys k CROSS JOIN LATERAL (
   SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
   WHERE stage = -1 AND line = k.line AND turn_key = k.key
     AND (rank, arrived_at, seq) > (k.rank, k.arrived_at, k.seq)
-  ORDER BY rank, arrived_at, seq LIMIT k.most - 1
+  ORDER BY rank, arrived_at, seq LIMIT least(k.most, (SELECT share FROM fair)) - 1
 ) m
-WHERE k.most > 1
+WHERE k.most > 1 AND (SELECT share FROM fair) > 1
 UNION ALL
 -- All keys of a task at once: in one walk over the index, where looking up each costs as much as finding its job.
 SELECT k.place, NULL, NULL, NULL, NULL, NULL, NULL, t.keys, t.last
