@@ -1,19 +1,19 @@
 -- The first jobs of each line, and of each key in it: place of the line, key, seq, rank, arrived_at, losses, act_by. Then,
--- once for each task: place of a line, which of its keys had a turn, and when. $1 lines, $2 how many of a line, $3 how many
+-- once for each line: its place, which of its keys had a turn, and when. $1 lines, $2 how many of a line, $3 how many
 -- of a key in each, at most, $4 their tasks, $5 how many times its share of $2 is read of a key
 WITH RECURSIVE served AS MATERIALIZED (
-  SELECT * FROM unnest($1::integer[], $3::integer[], $4::text[]) WITH ORDINALITY AS t (line, most, task, place)
+  SELECT * FROM unnest($1::integer[]) WITH ORDINALITY AS t (line, place)
 ),
-keys (place, line, most, task, key, seq, rank, arrived_at, losses, act_by) AS (
+keys (place, line, key, seq, rank, arrived_at, losses, act_by) AS (
   -- From the first job of a key to that of the next, by the index: what stands behind it costs nothing.
-  SELECT s.place, s.line, s.most, s.task, m.*
+  SELECT s.place, s.line, m.*
   FROM served s CROSS JOIN LATERAL (
     SELECT turn_key, seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
     WHERE stage = -1 AND line = s.line
     ORDER BY turn_key, rank, arrived_at, seq LIMIT 1
   ) m
   UNION ALL
-  SELECT k.place, k.line, k.most, k.task, m.*
+  SELECT k.place, k.line, m.*
   FROM keys k CROSS JOIN LATERAL (
     SELECT turn_key, seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
     WHERE stage = -1 AND line = k.line AND turn_key > k.key
@@ -34,14 +34,14 @@ FROM keys k CROSS JOIN LATERAL (
   SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
   WHERE stage = -1 AND line = k.line AND turn_key = k.key
     AND (rank, arrived_at, seq) > (k.rank, k.arrived_at, k.seq)
-  ORDER BY rank, arrived_at, seq LIMIT least(k.most, (SELECT share FROM fair)) - 1
+  ORDER BY rank, arrived_at, seq LIMIT least(($3::integer[])[k.place], (SELECT share FROM fair)) - 1
 ) m
-WHERE k.most > 1 AND (SELECT share FROM fair) > 1
+WHERE ($3::integer[])[k.place] > 1 AND (SELECT share FROM fair) > 1
 UNION ALL
--- All keys of a task at once: in one walk over the index, where looking up each costs as much as finding its job.
+-- All keys of a line at once: in one walk over the index, where looking up each costs as much as finding its job.
 SELECT k.place, NULL, NULL, NULL, NULL, NULL, NULL, t.keys, t.last
-FROM (SELECT task, min(place) AS place, array_agg(key) AS keys FROM keys GROUP BY task) k CROSS JOIN LATERAL (
+FROM (SELECT place, array_agg(key) AS keys FROM keys GROUP BY place) k CROSS JOIN LATERAL (
   SELECT array_agg(key) AS keys, array_agg(last) AS last FROM {schema}.turns_taken
-  WHERE task = k.task AND key = ANY (k.keys)
+  WHERE task = ($4::text[])[k.place] AND key = ANY (k.keys)
 ) t
 WHERE t.keys IS NOT NULL
