@@ -106,7 +106,7 @@ class Limiting:
             usage.last = last.copy()
             dealt = deal(groups, ask, now, self._rules, limits, usage)
             if not dealt.cut or depth >= _FAR:
-                return dealt, _turns(dealt, last)
+                return dealt, _turns(dealt, last, limits)
             depth, shares = min(depth * _GROWTH, _FAR), shares * _GROWTH
 
     async def _lines(
@@ -177,11 +177,12 @@ def _unread(last: Entry) -> Entry:
     return Entry(last.seq, last.rank, last.arrived_at, unread=True)
 
 
-def _turns(dealt: Dealt, last: dict[Turn, int]) -> _Turns:
+def _turns(dealt: Dealt, last: dict[Turn, int], limits: Limits) -> _Turns:
     again: dict[str, list[str]] = {}
     tasks, keys = list[str](), list[str]()
     for turn in dealt.turned:
-        if turn in last:
+        # Without a gate others may be about the same keys: then all of them are written in one order, as if new.
+        if turn in last and limits.task(turn[0]).limited:
             again.setdefault(turn[0], []).append(turn[1])
         else:
             tasks.append(turn[0])

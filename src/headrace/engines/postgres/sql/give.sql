@@ -1,6 +1,6 @@
 -- Give these jobs, unless others are just taking them, and remember that these keys had their turn. $1 seqs, $2 worker, $3
 -- request, $4 status, $5 the moment, $6 accepted_at, $7 act_by; $8 tasks, and $9 the keys of each, as the text of an array,
--- that had a turn before; $10 and $11 tasks and keys that had none
+-- that had a turn before; $10 and $11 tasks and keys that may have had none
 WITH picked AS MATERIALIZED (
   SELECT ctid FROM {schema}.jobs WHERE seq = ANY ($1::bigint[]) AND stage IN (2, -1) ORDER BY seq FOR UPDATE SKIP LOCKED
 ),
