@@ -118,6 +118,28 @@ def test_keys_take_turns(lines: list[tuple[str, int]], n: int) -> None:
             assert all(taken.count(key) + 1 >= taken.count(other) for other in sizes)
 
 
+def test_it_ends_in_front_of_what_was_not_read() -> None:
+    lines = [
+        (Group("q", "a"), [*entries(2), Entry(2, -50, micros(NOON), unread=True)]),
+        (Group("q", "b"), entries(9, 3)),
+    ]
+    assert not deal(lines, ask(2), NOON, RULES, Limits(), Usage()).cut
+    dealt = deal(lines, ask(3), NOON, RULES, Limits(), Usage())
+    assert [entry.seq for entry in dealt.taken] == [1, 2]
+    assert dealt.cut
+
+
+def test_what_was_not_read_and_could_not_be_given_is_passed_over() -> None:
+    limits = Limits(tasks={"a": TaskRule(max_concurrency=2)})
+    lines = [
+        (Group("q", "a"), [*entries(2), Entry(2, -50, micros(NOON), unread=True)]),
+        (Group("q", "b"), entries(9, 3)),
+    ]
+    dealt = deal(lines, ask(4), NOON, RULES, limits, Usage())
+    assert [entry.seq for entry in dealt.taken] == [1, 2, 3, 4]
+    assert not dealt.cut
+
+
 def test_settings_are_read_in_layers() -> None:
     assert layered('{"code":{"a":1,"b":2},"b":3,"c":null}') == {"a": 1, "b": 3}
     limits = limits_of(

@@ -7,7 +7,7 @@ claim. So a slot needs no giving back; it is free as soon as its job has left it
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import msgspec
@@ -36,6 +36,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     """In microseconds since 1970, as stores keep it."""
     unstarted_losses: int = 0
     expired: bool = False
+    unread: bool = False
+    """It is no job, but stands where the first of those may stand that were not read."""
 
 
 class Usage(msgspec.Struct):
@@ -61,6 +63,8 @@ class Dealt(msgspec.Struct):
     """When a rate that kept somebody waiting has a permit again."""
     full: dict[Bound, int] = {}
     """Bounds that kept somebody waiting, and how many are held of each."""
+    cut: bool = False
+    """It ended in front of jobs that were not read: with more of them, more can be given."""
 
 
 def lapses(spent: Spent) -> datetime:
@@ -80,35 +84,59 @@ class _Kind:
         self.max_per_key = limits.task(group.task).max_per_key
         self.concurrency = list(limits.concurrency(plain).items())
         self.paced = list(limits.paced(plain).items())
-        self.paced_by_key = [rate for rate in limits.named(plain).values() if rate.keyed]
+        self.paced_by_key = any(rate.keyed for rate in limits.named(plain).values())
 
 
-class _Hand:
-    """One group on the table: the next of its jobs, and what it is bound by."""
+class _Hand(msgspec.Struct, eq=False):
+    """One group on the table. Of thousands, few are given anything: what it is bound by is worked out when it comes to
+    that."""
 
-    __slots__ = ("concurrency", "entries", "head", "kind", "paced", "turn")
+    group: Group
+    kind: _Kind
+    entries: Iterator[Entry]
+    head: Entry
+    turn: Turn | None
+    concurrency: list[tuple[Bound, int]] | None = None
+    paced: Sequence[tuple[Bound, Rate]] = ()
 
-    def __init__(self, group: Group, entries: Iterator[Entry], kind: _Kind, limits: Limits) -> None:
-        self.kind, self.entries = kind, entries
-        self.head: Entry | None = next(entries, None)
-        self.concurrency: list[tuple[Bound, int]] = kind.concurrency
-        self.paced: list[tuple[Bound, Rate]] = kind.paced
-        self.turn: Turn | None = None
-        if group.key is not None:
-            self.turn = (kind.task, group.key)
-            if kind.max_per_key is not None:
-                self.concurrency = [*kind.concurrency, (("key", kind.task, group.key), kind.max_per_key)]
-            if kind.paced_by_key:
-                self.paced = list(limits.paced(group).items())
+    def room(self, limits: Limits, usage: Usage, now: datetime, dealt: Dealt) -> bool:
+        """Whether one more may be given."""
+        concurrency = self.concurrency
+        if concurrency is None:
+            concurrency = self._bind(limits)
+        for bound, most in concurrency:
+            if (held := usage.held.get(bound, 0)) >= most:
+                dealt.full[bound] = held
+                return False
+        return not self.paced or _permitted(self.paced, usage, now, dealt)
 
-    def order(self, usage: Usage, dealt: Dealt) -> tuple[int, int, int, int, int]:
-        """A key that has been given to lately goes behind what arrived before that: keys take turns."""
-        head = self.head
-        assert head is not None
-        arrived, turn = head.arrived_at, 0
-        if self.turn is not None and (last := usage.last.get(self.turn)) is not None and last > arrived:
-            arrived, turn = last, dealt.turned.get(self.turn, 0)
-        return (self.kind.place, head.rank, arrived, turn, head.seq)
+    def take(self, usage: Usage, now: datetime, dealt: Dealt) -> bool:
+        """Count one that is given where there was room; whether there is still."""
+        free, held = True, usage.held
+        for bound, most in self.concurrency or ():
+            held[bound] = count = held.get(bound, 0) + 1
+            if count >= most:
+                dealt.full[bound] = count
+                free = False
+        if not self.paced:
+            return free
+        for bound, rate in self.paced:
+            usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
+        return free and _permitted(self.paced, usage, now, dealt)
+
+    def _bind(self, limits: Limits) -> list[tuple[Bound, int]]:
+        kind, key = self.kind, self.group.key
+        self.paced = kind.paced
+        self.concurrency = kind.concurrency
+        if key is not None and kind.max_per_key is not None:
+            self.concurrency = [*kind.concurrency, (("key", kind.task, key), kind.max_per_key)]
+        if key is not None and kind.paced_by_key:
+            self.paced = list(limits.paced(self.group).items())
+        return self.concurrency
+
+
+_Place = tuple[int, int, int, int, int, _Hand]
+"""Where a group is on the table: smaller goes first. No two have the same order number, which is the last but one."""
 
 
 def deal(
@@ -120,56 +148,65 @@ def deal(
     usage: Usage,
 ) -> Dealt:
     """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
-    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies."""
+    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies. An entry
+    that is ``unread`` may end a group: whoever cannot read all of it learns whether that mattered."""
     dealt, at = Dealt([], {}, {}, None, {}), micros(now)
+    taken, turned = dealt.taken, dealt.turned
+    table = _laid_out(lines, limits, usage)
+    while table and len(taken) < ask.n:
+        hand = heapq.heappop(table)[-1]
+        entry, limited = hand.head, hand.kind.limited
+        if limited and (len(taken) >= ask.free or not hand.room(limits, usage, now, dealt)):
+            continue  # none behind it can be given either: they share its limits
+        if entry.unread:
+            dealt.cut = True
+            break
+        if stops(len(taken), entry.unstarted_losses, ask, rules):
+            break
+        if not entry.expired:
+            taken.append(entry)
+            if hand.turn is not None:
+                usage.last[hand.turn] = at
+                turned[hand.turn] = turned.get(hand.turn, 0) + 1
+            if limited and not hand.take(usage, now, dealt):
+                continue  # who is next need not even be looked up
+        head = next(hand.entries, None)
+        if head is not None:
+            hand.head = head
+            heapq.heappush(table, _place(hand, usage.last, turned))
+    return dealt
+
+
+def _laid_out(lines: Iterable[tuple[Group, Iterable[Entry]]], limits: Limits, usage: Usage) -> list[_Place]:
     kinds: dict[tuple[str, str], _Kind] = {}
-    hands: list[_Hand] = []
+    table: list[_Place] = []
     for group, entries in lines:
         kind = kinds.get((group.queue, group.task))
         if kind is None:
             kind = kinds[group.queue, group.task] = _Kind(group, limits)
-        hands.append(_Hand(group, iter(entries), kind, limits))
-    table = [(hand.order(usage, dealt), number) for number, hand in enumerate(hands) if hand.head is not None]
+        rest = iter(entries)
+        head = next(rest, None)
+        if head is not None:
+            turn = None if group.key is None else (kind.task, group.key)
+            table.append(_place(_Hand(group, kind, rest, head, turn), usage.last, {}))
     heapq.heapify(table)
-    while table and len(dealt.taken) < ask.n:
-        _, number = heapq.heappop(table)
-        hand = hands[number]
-        entry = hand.head
-        assert entry is not None
-        if hand.kind.limited and (len(dealt.taken) >= ask.free or not _room(hand, usage, now, dealt)):
-            continue  # none behind it can be given either: they share its limits
-        if stops(len(dealt.taken), entry.unstarted_losses, ask, rules):
-            break
-        if not entry.expired:
-            dealt.taken.append(entry)
-            _take(hand, usage, now, at, dealt)
-            if hand.kind.limited and not _room(hand, usage, now, dealt):
-                continue  # who is next need not even be looked up
-        hand.head = next(hand.entries, None)
-        if hand.head is not None:
-            heapq.heappush(table, (hand.order(usage, dealt), number))
-    return dealt
+    return table
 
 
-def _room(hand: _Hand, usage: Usage, now: datetime, dealt: Dealt) -> bool:
-    for bound, most in hand.concurrency:
-        if usage.held.get(bound, 0) >= most:
-            dealt.full[bound] = usage.held.get(bound, 0)
-            return False
-    for bound, rate in hand.paced:
+def _place(hand: _Hand, last: Mapping[Turn, int], turned: Mapping[Turn, int]) -> _Place:
+    """A key that has been given to lately goes behind what arrived before that: keys take turns."""
+    head = hand.head
+    arrived, turn = head.arrived_at, 0
+    if hand.turn is not None and (latest := last.get(hand.turn, arrived)) > arrived:
+        arrived, turn = latest, turned.get(hand.turn, 0)
+    return (hand.kind.place, head.rank, arrived, turn, head.seq, hand)
+
+
+def _permitted(paced: Sequence[tuple[Bound, Rate]], usage: Usage, now: datetime, dealt: Dealt) -> bool:
+    for bound, rate in paced:
         spent = usage.spent.get(bound, ())
         if permits(rate, spent, now) < 1:
             soon = next_permit(rate, spent, now)
             dealt.next_permit = soon if dealt.next_permit is None else min(dealt.next_permit, soon)
             return False
     return True
-
-
-def _take(hand: _Hand, usage: Usage, now: datetime, at: int, dealt: Dealt) -> None:
-    for bound, _ in hand.concurrency:
-        usage.held[bound] = usage.held.get(bound, 0) + 1
-    for bound, rate in hand.paced:
-        usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
-    if hand.turn is not None:
-        usage.last[hand.turn] = at
-        dealt.turned[hand.turn] = dealt.turned.get(hand.turn, 0) + 1

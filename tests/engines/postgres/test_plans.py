@@ -21,6 +21,7 @@ from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.limiting import limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
 from headrace.engines.record import STAGES, micros
 from headrace.host import Host
@@ -200,10 +201,10 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "lease": set(),
     "unlease": {"leases_pkey"},
     "insert": set(),
-    "in_line": {"ready", "turns"},
+    "in_line": {"ready", "turns", "turns_taken_pkey"},
     "usage": {"held"},
     "standing": {"ready", "turns", "due", "finished"},
-    "give": {"jobs_pkey", "bodies_pkey"},
+    "give": {"jobs_pkey", "bodies_pkey", "turns_taken_pkey"},
     "gates": {"gates_pkey"},
     "limited_head": {"workers_pkey", "held", "due"},
     "claim of one line": {"ready", "held", "due", "fragile", "workers_pkey", "bodies_pkey"},
@@ -212,7 +213,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 
 def statement(verb: str, schema: str) -> str:
-    claims = {"claim of one line": one_line, "claim of many lines": many_lines}
+    claims = {"claim of one line": one_line, "claim of many lines": many_lines, "limited_head": limited_head}
     deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
     if verb in deletes:
         return sql(deletes[verb], schema) + sql("delete", schema)
@@ -221,7 +222,9 @@ def statement(verb: str, schema: str) -> str:
 
 def check_hot(verb: str, plan: Node) -> None:
     # All that is held is looked at, by whom it may be.
-    check_plan(plan, HOT_STATEMENTS[verb], frozenset({"held"}) if verb in ("overdue", "usage") else frozenset())
+    check_plan(
+        plan, HOT_STATEMENTS[verb], frozenset({"held"}) if verb in ("overdue", "usage", "limited_head") else frozenset()
+    )
     for node in plan.all():
         if node.index == "ready":
             assert "line" in node.sought, node

@@ -3,7 +3,9 @@ core, and written, all in one transaction."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
@@ -12,19 +14,33 @@ from headrace.core.limit import Dealt, Entry, Turn, deal
 from headrace.core.rule import Group, Limits
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
+from headrace.engines.postgres.arrays import literal_of_texts
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 
-__all__ = ["Limiting"]
+__all__ = ["Limiting", "limited_head"]
 
 _ROWS = 20_000
 """Jobs that are read at most in one go."""
 
+_GROWTH = 8
+"""How many times as many are read where that was too little."""
+_FAR = 100_000
+"""No claim looks further down a line."""
+
 _Line = tuple[int, str | None]
 """The place of a line among those that are served, and a key in it."""
+
+_Turns = tuple[list[str], list[str], list[str], list[str]]
+"""Who had a turn, as ``give.sql`` takes it."""
+
+
+def limited_head(schema: str) -> str:
+    """The statement for what a claim must know before it deals."""
+    return sql("limited_head", schema, usage=sql("usage", schema).strip())
 
 
 class Limiting:
@@ -47,7 +63,7 @@ class Limiting:
         self, connection: Connection, given: Grant, ask: Ask, serving: Serving, now: datetime
     ) -> Claimed | Dead | None:
         # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
-        head: Any = await connection.fetchrow(sql("limited_head", self._schema), given.worker, given.claim)
+        head: Any = await connection.fetchrow(limited_head(self._schema), given.worker, given.claim)
         if not head["alive"]:
             return Dead()
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
@@ -63,10 +79,11 @@ class Limiting:
             due = await connection.fetchval(f"SELECT min(available_at) FROM {self._schema}.jobs WHERE stage = 1")
             if count < MAX_BATCH:
                 break
-        dealt = await self._deal(connection, ask, serving, now)
+        held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
+        dealt, turns = await self._deal(connection, ask, serving, held, now)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()
-        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt)]
+        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, turns)]
         jobs.sort(key=lambda job: places[job.seq])
         await self._spend(connection, dealt, now)
         soon: list[int] = [] if due is None else [due]
@@ -76,47 +93,59 @@ class Limiting:
             soon = [micros(now)]
         return self._claimed(head, jobs, min(soon, default=None))
 
-    async def _deal(self, connection: Connection, ask: Ask, serving: Serving, now: datetime) -> Dealt:
-        held: list[Any] = await connection.fetch(sql("usage", self._schema))
-        depth = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10))
+    async def _deal(
+        self, connection: Connection, ask: Ask, serving: Serving, held: Sequence[Any], now: datetime
+    ) -> tuple[Dealt, _Turns]:
+        limits = serving.limits
+        depth, shares = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10)), 1
         while True:
-            lines, last = await self._lines(connection, serving, depth, now)
-            groups = [(_group(serving, line), entries) for line, entries in lines.items()]
-            paced = [encode(bound) for bound in serving.limits.paces(group for group, _ in groups)]
+            groups, last = await self._lines(connection, serving, depth, shares, now)
+            paced = [encode(bound) for bound in limits.paces(group for group, _ in groups)] if limits.rates else []
             spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
             usage = usage_of(held, spent)
-            usage.last = last
-            dealt = deal(groups, ask, now, self._rules, serving.limits, usage)
-            taken = {entry.seq for entry in dealt.taken}
-            # Of a line that was read in part, all may be wanted: then what is behind it matters, too.
-            cut = any(len(one) == depth and all(entry.seq in taken for entry in one) for one in lines.values())
-            if not cut or len(dealt.taken) >= ask.n or depth >= ask.n:
-                return dealt
-            depth = min(depth * 8, ask.n)
+            usage.last = last.copy()
+            dealt = deal(groups, ask, now, self._rules, limits, usage)
+            if not dealt.cut or depth >= _FAR:
+                return dealt, _turns(dealt, last, limits)
+            depth, shares = min(depth * _GROWTH, _FAR), shares * _GROWTH
 
     async def _lines(
-        self, connection: Connection, serving: Serving, depth: int, now: datetime
-    ) -> tuple[dict[_Line, list[Entry]], dict[Turn, int]]:
-        """What is in line, up to so many of each line and each key; and when keys last had their turn."""
+        self, connection: Connection, serving: Serving, depth: int, shares: int, now: datetime
+    ) -> tuple[list[tuple[Group, list[Entry]]], dict[Turn, int]]:
+        """What is in line, up to so many of each line, and of each key so many times its share of that; and when keys
+        last had their turn."""
         tasks = [group.task for group in serving.groups]
-        most = [min(serving.limits.task(task).max_per_key or depth, depth) for task in tasks]
-        rows: list[Any] = await connection.fetch(sql("in_line", self._schema), serving.lines, depth, most, tasks)
+        slots = [serving.limits.task(task).max_per_key or _FAR for task in tasks]
+        most = [min(one * shares, depth) for one in slots]
+        terms = (serving.lines, depth, most, tasks, shares)
+        rows: list[Any] = await connection.fetch(sql("in_line", self._schema), *terms)
         lines: dict[_Line, list[Entry]] = {}
         last: dict[Turn, int] = {}
-        at = micros(now)
-        for place, key, turned, seq, rank, arrived_at, losses, act_by in rows:
-            if turned is not None:
-                last[tasks[place - 1], key] = turned
+        at, late = micros(now), False
+        for place, key, seq, rank, arrived_at, losses, act_by, keys, turned in rows:
+            if keys is not None:
+                last.update(zip(zip(repeat(tasks[place - 1]), keys), turned, strict=True))
+                continue
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= at)
+            late = late or entry.expired
             lines.setdefault((place - 1, key), []).append(entry)
-        return lines, last
+        share = -(-depth * shares // max(sum(key is not None for _, key in lines), 1))
+        groups: list[tuple[Group, list[Entry]]] = []
+        for (place, key), entries in lines.items():
+            group, read = serving.groups[place], depth
+            if key is not None:
+                group, read = Group(group.queue, group.task, key), min(most[place], share)
+            # Of a key that has no more slots, no more is wanted; but those that expired take none.
+            if len(entries) == read and (key is None or read < slots[place] or late):
+                entries.append(_unread(entries[-1]))
+            groups.append((group, entries))
+        return groups, last
 
-    async def _give(self, connection: Connection, given: Grant, dealt: Dealt) -> list[Any]:
+    async def _give(self, connection: Connection, given: Grant, dealt: Dealt, turns: _Turns) -> list[Any]:
         if not dealt.taken:
             return []
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
-        turns = [task for task, _ in dealt.turned], [key for _, key in dealt.turned]
         terms = (given.worker, given.claim, given.status.value, *times, *turns)
         return await connection.fetch(sql("give", self._schema), [entry.seq for entry in dealt.taken], *terms)
 
@@ -143,7 +172,19 @@ def _gates(serving: Serving) -> list[str]:
     return sorted(names)
 
 
-def _group(serving: Serving, line: _Line) -> Group:
-    place, key = line
-    group = serving.groups[place]
-    return group if key is None else Group(group.queue, group.task, key)
+def _unread(last: Entry) -> Entry:
+    """What stands behind the last that was read of a line, and may be nothing."""
+    return Entry(last.seq, last.rank, last.arrived_at, unread=True)
+
+
+def _turns(dealt: Dealt, last: dict[Turn, int], limits: Limits) -> _Turns:
+    again: dict[str, list[str]] = {}
+    tasks, keys = list[str](), list[str]()
+    for turn in dealt.turned:
+        # Without a gate others may be about the same keys: then all of them are written in one order, as if new.
+        if turn in last and limits.task(turn[0]).limited:
+            again.setdefault(turn[0], []).append(turn[1])
+        else:
+            tasks.append(turn[0])
+            keys.append(turn[1])
+    return sorted(again), [literal_of_texts(again[task]) or "" for task in sorted(again)], tasks, keys

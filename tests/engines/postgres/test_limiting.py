@@ -1,0 +1,91 @@
+"""Claims where something is limited: dealt as every engine deals, whatever keys are made of."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import SystemDice
+from headrace.conformance.lab import Lab
+from headrace.core.job import Job
+from headrace.core.outcome import Completed
+from headrace.core.rules import Rules
+from headrace.engine import Engine
+from headrace.engines.memory import MemoryEngine
+from headrace.host import Host
+from tests.support.schemas import postgres_engine
+
+KEYS = ["plain", 'quo"te', "back\\slash", "a,b", "{brace}", "NULL", "", " ", "line\nbreak", "tab\t", "ключ", "💧", "'"]
+"""What the text of an array, or of a document, spells in its own way."""
+
+
+async def play(engine: Engine, host: Host, rules: Rules, seed: int) -> list[list[str]]:
+    """What claims give, round by round, while jobs come and go."""
+    choose, lab = random.Random(seed), Lab(lambda: engine, host, rules)
+    await lab.engine.open()
+    for task, most in (("one", 1), ("two", 2)):  # and of "any", as many as there are
+        assert await lab.engine.put_setting(f"limit:{task}", f'{{"max_per_key": {most}}}', 0) is not None
+    worker, number = await lab.worker(), 0
+    held, given = list[Job](), list[list[str]]()
+    few = choose.randrange(len(KEYS))
+    for _ in range(12):
+        lab.later(choose.choice([0.0, 1.0]))
+        jobs = list[Job]()
+        for _ in range(choose.randrange(16)):
+            number += 1
+            task, key = choose.choice(["one", "two", "any"]), choose.choice([*KEYS[:3], *KEYS[:few], None])
+            queue, priority = choose.choice(["here", "there"]), choose.choice([50, 50, 50, 80])
+            until = choose.choice([None, None, None, 1.5])
+            what = f'{{"n":{number}}}'
+            jobs.append(
+                lab.job(task, concurrency_key=key, queue=queue, priority=priority, payload=what, not_after=until)
+            )
+        if jobs:
+            await lab.put_all(*jobs)
+        taken = await lab.claim(worker, choose.choice([1, 3, 9, 40]), tasks=("one", "two", "any"))
+        given.append([job.payload_text for job in taken])
+        held += taken
+        choose.shuffle(held)
+        for job in [held.pop() for _ in range(choose.randrange(len(held) + 1))]:
+            await lab.do(lab.end(job, Completed(), started_at=lab.now))
+    await lab.engine.close()
+    return given
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_keys_are_dealt_as_in_memory(tmp_path: Path, seed: int) -> None:
+    rules = Rules()
+    one, other = Host(dice=SystemDice(7)), Host(dice=SystemDice(7))
+    here = await play(postgres_engine(rules, one, tmp_path), one, rules, seed)
+    assert here == await play(MemoryEngine(rules, other), other, rules, seed)
+    assert sum(map(len, here)) > 10
+
+
+async def test_turns_are_remembered_whatever_a_key_is_made_of(lab: Lab) -> None:
+    worker = await lab.worker()
+    for key in KEYS * 3:
+        lab.later(1)
+        await lab.put("work", concurrency_key=key)
+    turns: list[str | None] = []
+    for _ in KEYS * 3:
+        lab.later(1)
+        [job] = await lab.claim(worker, 1)
+        turns.append(job.concurrency_key)
+        await lab.do(lab.end(job, Completed(), started_at=lab.now))
+    assert turns == KEYS * 3
+
+
+async def test_a_turn_is_that_of_one_task(lab: Lab) -> None:
+    worker = await lab.worker()
+    for task in ("a", "b"):
+        for key in ("x", "y"):
+            lab.later(1)
+            await lab.put_all(*(lab.job(task, concurrency_key=key) for _ in range(3)))
+    turns: list[tuple[str, str | None]] = []
+    for n in (4, 1, 1, 1, 1, 1):
+        lab.later(1)
+        turns += [(job.task, job.concurrency_key) for job in await lab.claim(worker, n, tasks=("a", "b"))]
+    once = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
+    assert turns == once + once + [("a", "x")]
