@@ -169,6 +169,29 @@ async def test_a_burst_ends_when_nothing_is_left_to_release(url: str) -> None:
         assert {(await handle.refresh()).status for handle in handles} == {Status.COMPLETED}
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_parent_may_complete_in_a_transaction(kind: str, tmp_path: Path) -> None:
+    app = App(url_of(kind, tmp_path))
+    gate = asyncio.Event()
+
+    @app.task
+    async def parent(ctx: Context) -> int:
+        await gate.wait()
+        async with ctx.transaction() as tx:
+            tx.complete(5)
+        return 0
+
+    @app.task
+    async def child(ctx: Context) -> list[int]:
+        return await ctx.results(parent)
+
+    async with app, app.worker():
+        first = await parent.submit()
+        second = await child.options(after=[first]).submit()
+        gate.set()
+        assert await second.result(timeout=6) == [5]  # told by the worker, long before a sweeper would
+
+
 # Children
 
 

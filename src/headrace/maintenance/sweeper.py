@@ -45,6 +45,8 @@ class Sweeper(Duty):
         self._promote_at = float("-inf")
         self._quiet = False
         """Whether the last sweep found no question open; then the next round leaves it out."""
+        self._tell = True
+        """Whether to tell in this round: not if there was nothing to tell in the last."""
 
     def pause(self) -> float:
         """Seconds until the next look."""
@@ -58,7 +60,11 @@ class Sweeper(Duty):
             moved += await self.promote()
             self._promote_at = self.host.clock.monotonic() + self.rules.lease
         # Whoever made a change tells what follows from it; this is for those that died between the two.
-        moved += await self.lanes.teller.tell()
+        if self._tell:
+            moved += (told := await self.lanes.teller.tell())
+            self._tell = told > 0
+        else:
+            self._tell = True
         buried = await self.look()
         if buried or not self._quiet:
             return moved + buried + await self.sweep()

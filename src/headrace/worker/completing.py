@@ -236,6 +236,7 @@ class Completing:
         self._hold.completed(self._change.job)
         if self._engine.bus.wanted(Topic.ENDED):
             self._engine.bus.send(Hint(Topic.ENDED, (str(self._hold.job.id),)))
+        self._lanes.teller.ask()  # others may wait for it
 
     def _given_up(self) -> None:
         """The transaction was rolled back: the attempt goes on."""
