@@ -31,18 +31,19 @@ async def test_the_counters_are_exact_after_half_the_workers_were_killed(url: st
     dice = random.Random(random.SystemRandom().getrandbits(32))
     with app.override(url=url), crew(url, tmp_path) as workers:
         async with app:
-            for _ in range(4):
-                workers.hire("--concurrency", "50")
             async with app.batch(on_complete=report.draft(), on_failure=report.draft()) as batch:
                 batch.add_many(nothing.draft() for _ in range(COUNT))
+            for _ in range(4):
+                workers.hire("--concurrency", "50")
             doomed = dice.sample(workers.members, 2)
-            for share, member in zip((0.2, 0.5), doomed, strict=True):
+            for share, member in zip((0.05, 0.3), doomed, strict=True):
 
                 async def far_enough(share: float = share) -> bool:
                     return (await batch.refresh()).tally.ended >= COUNT * share
 
                 await until(far_enough, within=200, what=f"{share:.0%} of the batch ended")
                 workers.kill(member)
+            assert (await batch.refresh()).tally.ended < COUNT, "they were killed at work"
             record = await batch.wait(timeout=200)
             assert record.tally == Tally(COUNT, COUNT)
             # The counters say what the jobs say.

@@ -42,11 +42,12 @@ class Sweeper(Duty):
         self._limit = limit
         self._beats: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
         self._late: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
-        self._promote_at = float("-inf")
+        self._again_at = float("-inf")
+        """When to promote and to tell again."""
         self._quiet = False
         """Whether the last sweep found no question open; then the next round leaves it out."""
-        self._tell = True
-        """Whether to tell in this round: not if there was nothing to tell in the last."""
+        self._told = 0
+        """How many jobs the last round told something: while there are some, there may be more."""
 
     def pause(self) -> float:
         """Seconds until the next look."""
@@ -54,17 +55,16 @@ class Sweeper(Duty):
 
     async def tick(self) -> int:
         """Promote, tell, look at the workers, sweep; how many jobs and workers were moved."""
-        moved = 0
-        # Every claim promotes first, so this is for stores where nobody claims just now.
-        if self.host.clock.monotonic() >= self._promote_at:
+        moved, clock = 0, self.host.clock
+        # Every claim promotes first, and whoever made a change tells what follows from it: this is for stores where
+        # nobody claims just now, and for those that died between the two.
+        due = clock.monotonic() >= self._again_at
+        if due:
             moved += await self.promote()
-            self._promote_at = self.host.clock.monotonic() + self.rules.lease
-        # Whoever made a change tells what follows from it; this is for those that died between the two.
-        if self._tell:
-            moved += (told := await self.lanes.teller.tell())
-            self._tell = told > 0
-        else:
-            self._tell = True
+            self._again_at = clock.monotonic() + self.rules.lease
+        if due or self._told:
+            self._told = await self.lanes.teller.tell()
+            moved += self._told
         buried = await self.look()
         if buried or not self._quiet:
             return moved + buried + await self.sweep()
