@@ -64,6 +64,18 @@ async def test_a_graph_of_drafts_runs_in_its_order(url: str) -> None:
         assert job.waits == 0
 
 
+async def test_a_rerun_is_given_what_the_first_run_was(url: str) -> None:
+    shop = Resizing(url)
+    async with shop.app, shop.app.worker():
+        first = await shop.montage.options(after=[await shop.resize.submit("a")]).submit()
+        assert await first.result(timeout=20) == ["small a"]
+        second = await first.rerun()
+        assert await second.result(timeout=20) == ["small a"]
+        third = await second.rerun()
+        assert await third.result(timeout=20) == ["small a"]
+        assert (await third.refresh()).after == ()
+
+
 async def test_one_may_wait_for_jobs_that_are_there_by_handle_job_and_id(url: str) -> None:
     shop = Resizing(url)
     async with shop.app, shop.app.worker(concurrency=4):

@@ -113,7 +113,8 @@ class BatchHandle:
         drafts = arranged(list({draft.id: draft for draft in self._drafts}.values()))
         kin = tell_parent(self._app)
         id = self._id = self._id or self._new_id(None if kin is None else kin.parent)
-        calls = {name: None if draft is None else _call(draft, id, name) for name, draft in self._calls.items()}
+        trace = None if kin is None else kin.trace
+        calls = {name: None if draft is None else _call(draft, id, name, trace) for name, draft in self._calls.items()}
         complete, failure = calls["on_complete"], calls["on_failure"]
         record = Batch(id=id, created_at=now, touched_at=now, on_complete=complete, on_failure=failure)
         answers = await session.lanes.insert_batch(record, jobs_of(drafts, now, kin, id))
@@ -311,8 +312,8 @@ def _refuse(draft: Draft[Any], *names: str) -> None:
             raise ConfigError(f"{name} has no place in a draft of a batch, which is submitted with it, or at its end")
 
 
-def _call(draft: Draft[Any], batch: UUID, name: str) -> Call:
+def _call(draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None) -> Call:
     spec = draft.spec(draft.app.host.clock.now())
-    spec = replace(spec, metadata={**spec.metadata, "batch": str(batch)})
+    spec = replace(spec, metadata={**spec.metadata, "batch": str(batch)}, trace=spec.trace or trace)
     delay: float = draft.options.get("delay") or 0.0
     return Call(id=child_id(batch, name, 0), spec=spec, payload_text=draft.payload_text, delay=delay)

@@ -189,8 +189,12 @@ class Task(Generic[P, R_co]):
 
     async def results_for(self, job: Job) -> list[R_co]:
         """What ``ctx.results(task)`` gives: the results of those jobs of this task that the job waited for."""
-        names = {self.name, *self.handler.aliases}
-        found = [one for one in await self.app.engine.get(job.after) if one is not None and one.task in names]
+        names, engine = {self.name, *self.handler.aliases}, self.app.engine
+        first: Job | None = job
+        while first is not None and not first.after and first.rerun_of is not None:
+            first = (await engine.get([first.rerun_of]))[0]  # a rerun stands outside the family, with the same work
+        after = () if first is None else first.after
+        found = [one for one in await engine.get(after) if one is not None and one.task in names]
         return [await JobHandle[R_co](self.app, one.id, last=one, handler=self.handler).result() for one in found]
 
     # -- calling

@@ -66,6 +66,7 @@ def test_what_follows() -> None:
     assert calls_of(replace(batch(2, 1, 0, 1), on_failure=failure)) == [failure]
     assert calls_of(replace(batch(0), **both)) == [complete]
     assert calls_of(batch(2, 0, 2)) == []
+    assert calls_of(replace(batch(2, 2), abandoned=True, **both)) == [complete, failure], "some may be missing"
 
 
 def test_when_its_submitter_is_silent() -> None:

@@ -71,7 +71,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     on_complete: Call | None = None
     """Submitted once when it has ended, however its jobs did."""
     on_failure: Call | None = None
-    """Submitted once when it has ended and not all of its jobs completed."""
+    """Submitted once when it has ended and not all of its jobs completed, or some may never have been added."""
 
 
 _COLUMN = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
@@ -109,5 +109,5 @@ def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
 
 def calls_of(batch: Batch) -> list[Call]:
     """What is submitted at its end."""
-    failed = batch.tally.completed < batch.tally.total
+    failed = batch.abandoned or batch.tally.completed < batch.tally.total
     return [call for call in (batch.on_complete, batch.on_failure if failed else None) if call is not None]
