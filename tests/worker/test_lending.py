@@ -567,7 +567,7 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
         async with app:  # on a loop of the thread's own
             await app.handle(id).result()
 
-    @app.task(retry=ONCE, timeout=0.1)
+    @app.task(retry=ONCE, timeout=3.0)
     def parent(id: str) -> None:
         asyncio.run(alone(id))
 

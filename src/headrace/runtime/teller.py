@@ -72,6 +72,8 @@ class Teller:
             pass  # the session is being closed
         except Unavailable as error:
             _log.info("what follows from changes is told later: %s", error)
+        except HeadraceError:
+            _log.exception("what follows from changes could not be told; the sweeper tries again")
         return 0
 
     async def tell(self) -> int:
