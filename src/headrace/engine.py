@@ -120,7 +120,8 @@ class Engine(Protocol):
         A job with a parent is ``Refused`` where ``core.family.refusal`` says so, one with ``after`` where one of those
         is not here (nor before it in the same call): both are judged, and whom it waits for is recorded, in a step
         that no change of those jobs comes between. A new job adds ``core.batch.tally_of_new`` to its batch, which is
-        here already, or is ``batch``: made in the same commit unless it is here.
+        here already, or is ``batch``: made in the same commit unless it is here. With a ``batch`` it is all or nothing:
+        if one of the jobs is refused, all are, for its reason, and nothing is stored.
         """
         ...
 
@@ -152,7 +153,8 @@ class Engine(Protocol):
 
         In rounds: of those whom the notes that are there concern, the children of a cancelled job are given to
         ``core.family.doom``, and of the others those that wait to ``core.family.release``, with the statuses of those
-        they wait for as they were when the round began. Batches for which ``core.batch.is_silent`` are sealed and
+        they wait for as they were when the round began. A child that has ended is told of in the next round, to its own
+        children, where ``core.family.passes_on`` says so. Batches for which ``core.batch.is_silent`` are sealed and
         marked. Two sessions may tell at once.
         """
         ...

@@ -39,9 +39,9 @@ def test_it_is_released_when_all_completed() -> None:
         assert (change.verb, change.job.status, change.job.waits) == (Verb.UNBLOCK, Status.QUEUED, 0)
 
 
-@pytest.mark.parametrize("bad", [Status.FAILED, Status.CANCELLED, None])
+@pytest.mark.parametrize("bad", [Status.FAILED, Status.CANCELLED])
 @pytest.mark.parametrize("other", [Status.RUNNING, Status.COMPLETED])
-def test_one_that_did_not_succeed_ends_it_at_once(bad: Status | None, other: Status) -> None:
+def test_one_that_did_not_succeed_ends_it_at_once(bad: Status, other: Status) -> None:
     cancelled = family.release(waiting(), [other, bad], NOW)
     assert cancelled is not None
     assert (cancelled.job.status, cancelled.job.reason) == (Status.CANCELLED, Reason.PARENT)
@@ -59,6 +59,22 @@ def test_any_end_will_do_where_that_is_asked(end: Status | None) -> None:
     change = family.release(waiting(after_when="ended"), [Status.COMPLETED, end], NOW)
     assert change is not None
     assert change.job.status is Status.QUEUED
+
+
+def test_a_parent_that_is_gone_is_no_hindrance() -> None:
+    change = family.release(waiting(), [Status.COMPLETED, None], NOW)
+    assert change is not None
+    assert change.job.status is Status.QUEUED
+    assert family.release(waiting(), [Status.RUNNING, None], NOW) is None
+
+
+def test_whose_children_hear_of_a_cancel_that_came_too_late_for_it() -> None:
+    done = lifecycle.finish(running(), Completed("1"), NOW, 0.5, RULES).job
+    assert family.passes_on(done)
+    assert not family.passes_on(running())
+    never_begun = acts.cancel(submitted(), NOW, RULES)
+    assert never_begun is not None
+    assert not family.passes_on(never_begun.job)
 
 
 def test_only_what_waits_is_released() -> None:

@@ -15,7 +15,8 @@ from headrace.core.job import Job, Spec
 from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
 from headrace.core.status import ENDED
-from headrace.engine import Duplicated, Inserted
+from headrace.engine import Duplicated, Inserted, Refused
+from headrace.errors import JobNotFound
 
 __all__ = ["Batches"]
 
@@ -69,6 +70,29 @@ class Batches(Part):
         answers = await lab.engine.insert([one, two], lab.now, batch)
         assert isinstance(answers[0], Duplicated)
         assert await self.tally(lab, batch) == Tally(1)
+
+    async def test_with_a_batch_it_is_all_or_nothing(self, lab: Lab) -> None:
+        batch, missing = self.batch(lab), lab.job("missing")
+        fine = [lab.job("a", batch=batch.id), lab.job("b", dedup="k", batch=batch.id)]
+        stranger = lab.job("c", waits=1, after=(missing.id,), batch=batch.id)
+        answers = await lab.engine.insert([fine[0], stranger, fine[1]], lab.now, batch)
+        for answer in answers:
+            assert isinstance(answer, Refused)
+            assert isinstance(answer.error, JobNotFound)
+        assert await lab.engine.batches([batch.id]) == [None]
+        assert await lab.engine.get([job.id for job in (*fine, stranger)]) == [None] * 3
+        await lab.put_all(missing)
+        again = await lab.engine.insert([fine[0], stranger, fine[1]], lab.now, batch)
+        assert all(isinstance(answer, Inserted) for answer in again)
+        assert await self.tally(lab, batch) == Tally(3)
+
+    async def test_the_batch_of_a_cancelled_job_is_not_made(self, lab: Lab) -> None:
+        parent = await lab.cancel(await lab.running(await lab.worker(), "parent"))
+        batch = self.batch(lab)
+        members = [lab.job("child", batch=batch.id, parent=parent.id, root=parent.id) for _ in range(3)]
+        answers = await lab.engine.insert(members, lab.now, batch)
+        assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
+        assert await lab.engine.batches([batch.id]) == [None]
 
     async def test_every_end_is_counted(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 6)

@@ -145,6 +145,17 @@ class Families(Part):
         await lab.tell()
         assert (await lab.get(child)).status is Status.QUEUED
 
+    async def test_retried_it_does_not_wait_for_what_was_pruned(self, lab: Lab) -> None:
+        parent = await lab.stand(Status.COMPLETED, "a")
+        [child] = await lab.put_all(self.after(lab, parent))
+        ended = await lab.cancel(child)
+        lab.later(10)
+        # Of two that have ended, the one that is kept longer.
+        assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
+        await lab.do(acts.retry(ended, lab.now))
+        await lab.tell()
+        assert (await lab.get(child)).status is Status.QUEUED
+
     async def test_what_waits_may_be_cancelled_or_expire(self, lab: Lab) -> None:
         parent = await lab.running(await lab.worker(), "a")
         cancelled, late = await lab.put_all(self.after(lab, parent), self.after(lab, parent, not_after=5))
@@ -267,6 +278,21 @@ class Families(Part):
             assert await lab.get(untouched) == untouched
         events = (await lab.engine.history(leaf.id)).events
         assert [event.verb for event in events] == ["cancel"]
+
+    async def test_a_cancel_reaches_the_descendants_of_children_that_have_ended(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        root = await lab.running(worker, "root")
+        branch = await lab.running(worker, "branch", parent=root.id, root=root.id)
+        twig = await lab.running(worker, "twig", parent=branch.id, root=root.id)
+        leaf = await self.child(lab, twig, "leaf")
+        held = await lab.running(worker, "held", parent=twig.id, root=root.id)
+        done, failed = await lab.finish(branch), await lab.finish(twig, GIVES_UP)
+        await lab.cancel(root)
+        await lab.tell()
+        assert (await lab.get(leaf)).reason is Reason.PARENT
+        assert (await lab.get(held)).cancel_requested_at == lab.now
+        assert [await lab.get(job) for job in (done, failed)] == [done, failed]
+        assert await lab.tell() == []
 
     async def test_a_cancel_reaches_no_ancestor(self, lab: Lab) -> None:
         worker = await lab.worker()

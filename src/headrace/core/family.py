@@ -29,6 +29,7 @@ __all__ = [
     "in_order",
     "note_of",
     "note_of_new",
+    "passes_on",
     "refusal",
     "release",
     "unknown_parent",
@@ -69,27 +70,43 @@ def note_of_new(job: Job) -> tuple[Note, ...]:
 def refusal(parent: UUID, status: Status | None, cancel_requested: bool, job: Job) -> HeadraceError | None:
     """Why a job may not become a child of this parent; None: it may. A parent that is gone was not cancelled."""
     if status is Status.CANCELLED or cancel_requested:
-        return TransitionRefused(job, Verb.SUBMIT, f"its parent {parent} was cancelled, which holds for its children")
+        why = (
+            f"its parent {parent} was cancelled, which holds for its children; what must follow belongs in on_cancelled"
+        )
+        return TransitionRefused(job, Verb.SUBMIT, why)
     return None
 
 
 def unknown_parent(id: UUID) -> HeadraceError:
     """Why a job may not wait for another."""
-    return JobNotFound(id, f"after: no job {id}: never accepted here, or pruned; submit it first, or together with it")
+    return JobNotFound(
+        id,
+        f"after: no job {id}: never accepted here, or pruned; submit it first, or together with it, and if it is a"
+        " duplicate, wait for the job that holds its key",
+    )
 
 
 def release(job: Job, parents: Collection[Status | None], now: datetime) -> Change | None:
-    """What the statuses of its parents (None: gone) mean for a waiting job; None: it waits on."""
+    """What the statuses of its parents mean for a waiting job; None: it waits on.
+
+    A parent that is gone (None) is no hindrance: none is pruned while a live job waits for it, so this one had ended,
+    and somebody retried it since.
+    """
     if job.status is not Status.WAITING:
         return None
     spec = job.spec
-    if spec.after_when == "succeeded" and any(one in ENDED or one is None for one in set(parents) - {Status.COMPLETED}):
+    if spec.after_when == "succeeded" and any(one in ENDED for one in set(parents) - {Status.COMPLETED}):
         cancel = spec.on_parent_failure == "cancel"
         error = None if cancel else ErrorInfo("ParentFailed", "a job that it waited for did not succeed")
         return unblock(job, now, as_asked=False, cancel=cancel, error=error)
     if all(one in ENDED or one is None for one in parents):
         return unblock(job, now)
     return None
+
+
+def passes_on(child: Job) -> bool:
+    """Whether the cancel of its parent is told to the children of one that has ended: if it may have had some."""
+    return child.ended and (child.attempt > 0 or child.unstarted_losses > 0)
 
 
 def doom(child: Job, now: datetime, rules: Rules) -> Change | None:

@@ -154,13 +154,25 @@ class Lanes:
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
         first, rest = jobs[:MAX_ROWS], jobs[MAX_ROWS:]
-        answers = await self._batches.put((replace(batch, sealed=not rest), first))
-        accepted = await self._all_accepted(first, answers)
+        accepted = await self._whole(replace(batch, sealed=not rest), first)
         if rest:
             accepted += await self.insert_many(rest)
             await self._sealed(batch.id)
         self.teller.ask()  # it may have no jobs, or all may have ended
         return accepted
+
+    async def _whole(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """A batch and jobs of it, all or none; what others hold for the moment is waited for."""
+        pause, until = _FIRST_PAUSE, self.host.clock.monotonic() + self._patience
+        while True:
+            answers = await self._batches.put((batch, jobs))
+            refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
+            if refused is None:
+                return [answer for answer in answers if not isinstance(answer, Refused)]
+            if not isinstance(refused, Unavailable) or self.host.clock.monotonic() > until:
+                raise refused
+            await self.host.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _sealed(self, batch: UUID) -> None:
         pause, until = _FIRST_PAUSE, self.host.clock.monotonic() + self._patience
@@ -241,7 +253,7 @@ class Lanes:
             verdict = await self.apply(change)
             if isinstance(verdict, Applied):
                 if Note.CANCELLED in note_of(change):
-                    await self.teller.try_now()  # whoever cancels may rely on it that no child goes on unasked
+                    await self.teller.at_once()  # whoever cancels may rely on it that no child goes on unasked
                 return verdict.job
             if isinstance(verdict, Conflict) and verdict.holder is not None:
                 raise Duplicate(verdict.holder)

@@ -41,6 +41,7 @@ class Teller:
         self._engine, self._host = engine, host
         self._changed, self._insert = changed, insert
         self._task: asyncio.Task[None] | None = None
+        self._telling: set[asyncio.Task[int]] = set()
         self._asked = self._closed = False
 
     @property
@@ -63,6 +64,13 @@ class Teller:
                 await self._host.sleep(gap)
         finally:
             self._task = None
+
+    async def at_once(self) -> None:
+        """Tell everything there is to tell; also if the caller does not wait for it."""
+        telling = asyncio.create_task(self.try_now(), name="headrace-telling")
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+        await asyncio.shield(telling)
 
     async def try_now(self) -> int:
         """Tell everything there is to tell; what cannot be told now is in the store, and the sweeper tells it."""
@@ -108,6 +116,6 @@ class Teller:
 
     async def close(self) -> None:
         """Tell what was asked for, and no more."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
+        if under_way := [*self._telling, *([] if self._task is None else [self._task])]:
+            await asyncio.wait(under_way)
         self._closed = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -34,14 +34,14 @@ class Families:
         self._notes: deque[tuple[Note, UUID, int]] = deque()
         """What is to be told, of which job, and how many have heard it."""
 
-    def refusal(self, job: Job) -> HeadraceError | None:
-        """Why a new job cannot be what it says it is to others."""
+    def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
+        """Why a new job cannot be what it says it is to others, who are here or ``coming``."""
         spec = job.spec
         if spec.parent is not None and (parent := self._records.get(spec.parent)) is not None:
             why = family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job)
             if why is not None:
                 return why
-        missing = next((id for id in spec.after if id not in self._records), None)
+        missing = next((id for id in spec.after if id not in self._records and id not in coming), None)
         return None if missing is None else family.unknown_parent(missing)
 
     def add(self, job: Job) -> None:
@@ -78,10 +78,13 @@ class Families:
             # All is decided before any of it is done, and who is doomed is not released first.
             doomed = {id for note, id in hearing if note is Note.CANCELLED}
             concerned = dict.fromkeys(id for _, id in hearing)
+            before = {id: job for id in concerned if (job := self._records.get(id)) is not None}
             decided = [change for id in concerned if (change := self._follows(id, id in doomed, now)) is not None]
             for change in decided:
                 apply(change)
             changes += decided
+            ended = (id for id, job in before.items() if id in doomed and family.passes_on(job))
+            self._notes.extend((Note.CANCELLED, id, 0) for id in ended)
         return Told(tuple(changes), tuple(self._over(now)), bool(self._notes))
 
     def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:

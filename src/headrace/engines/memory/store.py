@@ -38,7 +38,7 @@ from headrace.engine import (
 from headrace.engines.memory.families import Families
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.jobs import Jobs
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 
 __all__ = ["Store"]
 
@@ -83,8 +83,21 @@ class Store:
     def insert(self, jobs: Sequence[Job], batch: Batch | None) -> list[InsertAnswer]:
         """Store new jobs."""
         if batch is not None:
+            if (why := self._refusal(jobs)) is not None:
+                return [Refused(why)] * len(jobs)
             self.families.batches.setdefault(batch.id, batch)
         return [self._insert(job) for job in jobs]
+
+    def _refusal(self, jobs: Sequence[Job]) -> HeadraceError | None:
+        """Why one of these is refused, if one is."""
+        coming = set[UUID]()
+        for job in jobs:
+            if job.id in self.jobs.records or self.jobs.holder(job) is not None:
+                continue
+            if (why := self.families.refusal(job, coming)) is not None:
+                return why
+            coming.add(job.id)
+        return None
 
     def _insert(self, job: Job) -> InsertAnswer:
         here = self.jobs.records.get(job.id)

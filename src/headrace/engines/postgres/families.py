@@ -16,7 +16,7 @@ from headrace.engines.postgres.batches import row_of_batch
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.record import Micros, encode
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Unavailable
 from headrace.steps import Statement, Steps
 
 __all__ = ["Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
@@ -122,3 +122,11 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
     }
     if any(document.values()):
         yield Statement(sql("relate", schema), encode(document))
+
+
+def not_now(job: Job) -> Unavailable:
+    """Why a job is refused for now."""
+    key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
+    kin = f"a job that this {job.spec.task} belongs to or waits for" if is_related(job) else None
+    held = " or ".join(one for one in (key, kin) if one is not None)
+    return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -23,7 +23,7 @@ from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
-from headrace.engines.postgres.families import Kin, is_related, meet, relate
+from headrace.engines.postgres.families import Kin, is_related, meet, not_now, relate
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
@@ -67,6 +67,13 @@ class _Collected(Exception):
     """The lines this session remembers were collected by another."""
 
 
+class _Partly(Exception):
+    """Some jobs of a batch are refused, so that none is to be stored."""
+
+    def __init__(self, why: HeadraceError) -> None:
+        self.why = why
+
+
 class _Questionable(Exception):
     """The kin of a job is held by another, or is not what it should be."""
 
@@ -88,6 +95,8 @@ class Inserting:
         places = [place_of(job) for job in jobs]
         while True:
             learned = await self._lines.learn(places)
+            if batch is not None and learned.refused:
+                return [Refused(next(iter(learned.refused.values())))] * len(jobs)
             taken = _taken(jobs, places, learned)
             try:
                 stored = await self._insert(taken, learned, batch) if taken or batch is not None else []
@@ -120,7 +129,12 @@ class Inserting:
                 return await self._insert_new(jobs, learned, partial(self._with_kin, jobs, batch) if related else None)
             except (UniqueViolationError, _Questionable):
                 pass  # an id is here already, or the kin of one is not what it should be: look which
-        answers = await self._write(self._steps(jobs, learned, wait=False, batch=batch))
+        if batch is not None:
+            try:
+                return await self._write(self._steps(jobs, learned, wait=False, batch=batch), whole=True)
+            except _Partly as partly:
+                return [Refused(partly.why)] * len(jobs)
+        answers = await self._write(self._steps(jobs, learned, wait=False))
         busy = [at for at, answer in enumerate(answers) if _for_now(answer)]
         if not busy:
             return answers
@@ -139,15 +153,22 @@ class Inserting:
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
-        return [Refused(_busy(job)) for job in jobs]
+        return [Refused(not_now(job)) for job in jobs]
 
-    async def _write(self, steps: Steps[list[InsertAnswer]], *, patience: int | None = None) -> list[InsertAnswer]:
-        """Run the steps in a transaction; ``patience``: milliseconds for each lock."""
+    async def _write(
+        self, steps: Steps[list[InsertAnswer]], *, patience: int | None = None, whole: bool = False
+    ) -> list[InsertAnswer]:
+        """Run the steps in a transaction; ``patience``: milliseconds for each lock; ``whole``: all jobs, or none."""
         try:
             async with self._cold.transaction() as connection:
                 if patience is not None:
                     await connection.execute(f"SET LOCAL lock_timeout = {patience}")
-                return await run_steps(connection, steps)
+                answers = await run_steps(connection, steps)
+                refused = [answer.error for answer in answers if isinstance(answer, Refused)]
+                if whole and refused:
+                    # What is refused for good says more than what is only busy.
+                    raise _Partly(min(refused, key=lambda error: isinstance(error, Unavailable)))
+                return answers
         except UniqueViolationError as error:
             raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
@@ -216,7 +237,7 @@ class Inserting:
             blind = False
             answers = yield from self._sort_out(free, kin, learned, tell=tell)
             if answers is not None:
-                return [answers.get(job.id) or Refused(_busy(job)) for job in jobs]
+                return [answers.get(job.id) or Refused(not_now(job)) for job in jobs]
         raise Unavailable(f"{len(jobs)} jobs met others of the same id {_TRIES} times")
 
     def _sort_out(
@@ -324,10 +345,3 @@ def _spread(
 
 def _for_now(answer: InsertAnswer) -> bool:
     return isinstance(answer, Refused) and isinstance(answer.error, Unavailable)
-
-
-def _busy(job: Job) -> Unavailable:
-    key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
-    kin = f"a job that this {job.spec.task} belongs to or waits for" if is_related(job) else None
-    held = " or ".join(one for one in (key, kin) if one is not None)
-    return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -144,6 +144,9 @@ class Telling:
             jobs, busy = await self._hold(connection, page, wait=patience is not None)
             changes = await self._follows(connection, jobs, page.doomed, now)
             noted = await self._write(connection, changes)
+            if ended := [job.seq for job in jobs if job.seq in page.doomed and family.passes_on(job)]:
+                await connection.execute(sql("pass_on", self._schema), literal(ended))
+                noted = True
             rest = page.rest(busy)
             gone = [id for id in page.hearing if id not in rest]
             ends = (literal(gone), literal(list(rest)), literal(list(rest.values())))

@@ -55,6 +55,8 @@ class Inserting:
         places = [place_of(job) for job in jobs]
         while True:
             refused = await self._learn(places)
+            if refused and of is not None:
+                return [Refused(too_many())] * len(jobs)
             taken = [at for at, place in enumerate(places) if place not in refused]
             batch = _Batch([jobs[at] for at in taken], [self._lines[places[at]] for at in taken], self._collected, of)
             try:
@@ -145,6 +147,8 @@ class _Batch:
         kin = Kin(self._jobs)
         drive(connection, kin.looking())
         fresh, told = sort_out(self._jobs, here, keys, kin.refused)
+        if self._of is not None and kin.refusals:
+            return [Refused(next(iter(kin.refusals.values())))] * len(self._jobs)
         stored = list[Job]()
         if fresh:
             before = self._insert(connection, self._args if len(fresh) == len(self._jobs) else self._encode(fresh))

@@ -21,7 +21,7 @@ from headrace.engines.sqlite.connection import ask
 from headrace.errors import HeadraceError
 from headrace.steps import Statement, Steps
 
-__all__ = ["Kin", "follow", "following", "have_kin"]
+__all__ = ["Kin", "follow", "following", "have_kin", "pass_on"]
 
 _Told = tuple[str, int, str | None]
 """A note as it is kept: its kind, the order number of the job, and what those are labelled with that are told."""
@@ -148,3 +148,9 @@ def follow(changes: Iterable[Change]) -> Steps[None]:
             counts.append((batch, tally, None))
         notes += _notes_of(change.job, family.note_of(change))
     yield from _keeping(notes, counts)
+
+
+def pass_on(doomed: Iterable[Job]) -> Steps[None]:
+    """Note for the children of those that had ended before their parent was cancelled that it was."""
+    notes = [note for job in doomed if family.passes_on(job) for note in _notes_of(job, (Note.CANCELLED,))]
+    yield from _keeping(notes, ())

@@ -19,8 +19,9 @@ from headrace.engine import Told
 from headrace.engines.record import encode, micros
 from headrace.engines.sqlite import batches
 from headrace.engines.sqlite.applying import Turn
-from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.kin import pass_on
 from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["tell"]
@@ -94,6 +95,7 @@ class _Teller:
         if changes:
             Turn(changes).write(self._connection)
             self.changes += changes
+        drive(self._connection, pass_on([jobs[seq] for seq in moving if seq in doomed and seq in jobs]))
 
     def _parents(self, seqs: set[int]) -> dict[int, frozenset[Status | None]]:
         """In which statuses those are that a job waits for."""

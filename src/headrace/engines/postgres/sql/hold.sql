@@ -1,8 +1,7 @@
--- Hold jobs that something may become of: those that wait, and of the doomed ones those that live. Their order numbers and
--- records; no record: another holds the job. $1 order numbers, $2 of the doomed, $3 the status of those that wait
+-- Hold jobs that something may become of: those that wait, and the doomed ones. Their order numbers and records; no record: another holds the job. $1 order numbers, $2 of the doomed, $3 the status of those that wait
 WITH meant AS MATERIALIZED (
   SELECT j.seq FROM {schema}.jobs j
-  WHERE j.seq = ANY ($1::text::bigint[]) AND j.stage < 4 AND (j.status = $3 OR j.seq = ANY ($2::text::bigint[]))
+  WHERE j.seq = ANY ($1::text::bigint[]) AND (j.status = $3 OR j.seq = ANY ($2::text::bigint[]))
 ),
 held AS MATERIALIZED (
   SELECT {record}

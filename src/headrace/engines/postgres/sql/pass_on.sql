@@ -1,0 +1,2 @@
+-- Note for the children of jobs that had ended before their parent was cancelled that it was. $1 order numbers
+INSERT INTO {schema}.notes (kind, seq) SELECT 'c', seq FROM unnest($1::text::bigint[]) AS t (seq)
