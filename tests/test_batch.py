@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import App, Context, Duplicate, Job, JobCancelled, JobFailed, JobHandle, ResultTimeout, Retry, Status
 from headrace.core.batch import Tally
 from headrace.core.status import LIVE
 from headrace.errors import BatchFailed, ConfigError, HeadraceError, JobNotFound
+from headrace.jobs import jobs_of
 from headrace.testing import harness
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
@@ -200,6 +202,40 @@ async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
         # It may come back, and finish what it began.
         await open_batch.submit()
         assert (await open_batch.refresh()).tally.total == 1001
+
+
+async def test_a_batch_is_stored_whole_or_not_at_all(url: str) -> None:
+    work = Work(url)
+    async with work.app:
+        batch, stranger = work.app.batch(on_complete=work.report.draft("me")), work.double.draft(0)
+        batch.add_many(work.double.draft(n) for n in range(3))
+        batch.add(work.double.options(after=[stranger]).draft(9))
+        with pytest.raises(JobNotFound, match=str(stranger.id)):
+            await batch.submit()
+        assert (await work.app.stats()).ledger.accepted == 0
+        await stranger.submit()
+        await batch.submit()
+        assert (await batch.refresh()).tally.total == 4
+
+
+async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) -> None:
+    work = Work(url)
+    async with work.app:
+        first = work.app.batch()
+        first.add(work.double.draft(1))
+        await first.submit()
+        record = await first.refresh()
+        open_one = replace(record, id=work.app.new_id(), sealed=False, tally=Tally())
+        lanes = work.app.session.lanes
+        members = [replace(job, id=work.app.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)]
+        members = [replace(job, spec=replace(job.spec, batch=open_one.id)) for job in members]
+        await lanes.engine.insert(members[:1], record.created_at, open_one)
+        found = work.app.batch_handle(open_one.id)
+        assert len(await found.jobs()) == 1
+        await lanes.insert_many(members[1:])
+        await lanes.engine.seal(open_one.id, record.created_at)
+        async with work.app.worker():
+            assert await found.results(timeout=20) == [4, 4]
 
 
 async def test_an_empty_batch_has_ended(url: str) -> None:

@@ -298,6 +298,99 @@ async def test_a_cancel_reaches_the_whole_subtree(url: str) -> None:
         assert (await scheduled.refresh()).status is Status.SCHEDULED
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["coroutine", "thread"])
+async def test_a_parent_that_is_handed_back_finds_what_it_ran(url: str, plain: bool) -> None:
+    app = App(url)
+    gate, runs = asyncio.Event(), list[int]()
+
+    @app.task
+    async def child() -> int:
+        runs.append(1)
+        await gate.wait()
+        return 7
+
+    async def _parent() -> int:
+        return await child.run() + 1
+
+    def _plain() -> int:
+        return app.wait(child.run()) + 1
+
+    parent = app.task(name="parent")(_plain if plain else _parent)
+    async with app:
+        async with app.worker(grace=0.1):
+            job = await parent.submit()
+            await until(lambda: bool(runs), what="the child runs")
+        # The worker left: its parent was released, and what it ran was not cancelled.
+        [kid] = (await app.jobs(parent=job.id)).items
+        assert kid.cancel_requested_at is None
+        assert not kid.ended
+        gate.set()
+        async with app.worker():
+            assert await job.result(timeout=20) == 8
+        assert (await job.refresh()).charged == 1
+
+
+async def test_a_parent_that_timed_out_finds_what_it_ran(url: str) -> None:
+    app = App(url)
+    gate = asyncio.Event()
+
+    @app.task
+    async def child() -> int:
+        await gate.wait()
+        return 7
+
+    @app.task(timeout=0.3, retry=NOW)
+    async def parent(ctx: Context) -> int:
+        if ctx.attempt > 1:
+            gate.set()
+        return await child.run()
+
+    async with app, app.worker():
+        job = await parent.submit()
+        assert await job.result(timeout=20) == 7
+        assert len((await app.jobs(parent=job.id)).items) == 1
+
+
+async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None:
+    app = App(url)
+    gate = asyncio.Event()
+
+    @app.task
+    async def child() -> int:
+        await gate.wait()
+        return 7
+
+    @app.task(retry=NOW)
+    async def parent(ctx: Context) -> int:
+        if ctx.attempt > 1:
+            gate.set()
+        async with asyncio.timeout(0.2 if ctx.attempt == 1 else 20):
+            return await child.run()
+
+    async with app, app.worker():
+        job = await parent.submit()
+        assert await job.result(timeout=20) == 7
+        [kid] = (await app.jobs(parent=job.id)).items
+        assert kid.redrives == 1
+
+
+async def test_a_cancel_whose_caller_left_reaches_everybody(url: str) -> None:
+    family = Family(url)
+    async with family.app, family.app.worker(concurrency=10):
+        root = await family.tree.submit()
+        members = await family.grown(root, 6)
+        cancelling = asyncio.create_task(root.cancel())
+
+        async def requested() -> bool:
+            return (await root.refresh()).cancel_requested_at is not None
+
+        await until(requested, what="the cancel is stored")
+        cancelling.cancel()
+        for job in members:
+            with pytest.raises(JobCancelled):
+                await family.app.handle(job.id).result(timeout=8)  # long before a sweeper would tell
+
+
 async def test_children_outlive_whatever_else_becomes_of_their_parent(url: str) -> None:
     app = App(url)
     stop = asyncio.Event()

@@ -155,10 +155,14 @@ class BatchHandle:
 
     async def jobs(self) -> list[JobHandle[Any]]:
         """Its jobs, in the order they were submitted; asks the store where they are not known."""
-        if self._handles is None:
-            found = [job async for job in self._members()]
-            self._handles = [JobHandle(self._app, job.id, last=job) for job in reversed(found)]
-        return self._handles
+        if self._handles is not None:
+            return self._handles
+        sealed = (await self.refresh()).sealed
+        found = [job async for job in self._members()]
+        handles: list[JobHandle[Any]] = [JobHandle(self._app, job.id, last=job) for job in reversed(found)]
+        if sealed:  # else more may come
+            self._handles = handles
+        return handles
 
     async def _members(self, **wanted: Any) -> AsyncIterator[Job]:
         cursor, filter = None, Filter(batch=self.id, **wanted)
@@ -203,10 +207,13 @@ class BatchHandle:
 
         :raises BatchFailed: some did not complete: a group of a ``JobFailed`` or ``JobCancelled`` for each
         :raises ResultTimeout: it had not ended in time; its jobs go on
+        :raises JobNotFound: some of its jobs were pruned
         """
         limit, begun = None if timeout is None else seconds(timeout, "timeout"), self._app.host.clock.monotonic()
-        await self.wait(timeout=limit)
+        total = (await self.wait(timeout=limit)).tally.total
         handles, results, errors = await self.jobs(), list[Any](), list[JobFailed | JobCancelled]()
+        if len(handles) < total:
+            raise JobNotFound(self.id, f"of the {total} jobs of batch {self.id} {total - len(handles)} were pruned")
         await self._look_at(handles)
         for handle in handles:
             # One that held the key of a draft is waited for here: the batch has ended without it.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.draft import Draft
 
-__all__ = ["Kin", "arranged", "kin_here", "new_id"]
+__all__ = ["Kin", "arranged", "is_found_again", "kin_here", "new_id"]
 
 
 class Kin(msgspec.Struct, frozen=True):
@@ -52,6 +52,13 @@ def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], n
         return app.new_id(now)
     call = f"{task}({payload_text})"
     return child_id(ctx.job.id, call, ctx.place(call))
+
+
+def is_found_again(draft: Draft[Any]) -> bool:
+    """Whether the handler this code runs in was stopped so that a later attempt finds this job of it: by a time-out, a
+    shutdown or a loss. What it runs may go on, then; a cancel reaches it as a child."""
+    ctx = _parent(draft.app)
+    return ctx is not None and ctx.stopping not in (None, "cancelled") and bool(draft.options.get("derived_id", True))
 
 
 def arranged(drafts: Sequence[Draft[Any]]) -> list[Draft[Any]]:

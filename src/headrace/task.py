@@ -15,10 +15,12 @@ import msgspec
 
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
+from headrace.core.status import Status, Verb
 from headrace.core.stream import StreamRef
 from headrace.draft import Draft
 from headrace.errors import (
     ConfigError,
+    Duplicate,
     EngineError,
     InvalidPayload,
     JobCancelled,
@@ -30,7 +32,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
 from headrace.host import Host
-from headrace.kin import new_id
+from headrace.kin import is_found_again, new_id
 from headrace.middleware import Hooks
 from headrace.options import JobOptions, check_options, fill_templates, merged
 from headrace.stream import Stream, StreamItem
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 __all__ = ["AsyncTask", "PlainTask", "StreamTask", "Task"]
 
 P = ParamSpec("P")
+_OWNER = "run"
+"""Who cancels a job that its owner abandoned, by the record."""
+
 R_co = TypeVar("R_co", covariant=True)
 T_co = TypeVar("T_co", covariant=True)
 
@@ -166,9 +171,11 @@ class Task(Generic[P, R_co]):
         submitting = asyncio.ensure_future(draft.submit())
         try:
             handle = await asyncio.shield(submitting)
+            await self.revive(handle)
             return await handle.result()
         except asyncio.CancelledError:
-            await asyncio.shield(self.abandon(submitting, draft.id))
+            if not is_found_again(draft):
+                await asyncio.shield(self.abandon(submitting, draft.id))
             raise
 
     async def abandon(self, submitting: asyncio.Future[JobHandle[Any]], id: UUID) -> None:
@@ -179,9 +186,18 @@ class Task(Generic[P, R_co]):
         if submitting.cancelled() or submitting.exception() is not None:
             return
         try:
-            await self.app.cancel(id, by="run")
+            await self.app.cancel(id, by=_OWNER)
         except (JobNotFound, TransitionRefused, EngineError):
             pass
+
+    async def revive(self, handle: JobHandle[Any]) -> None:
+        """Give a job another go that an earlier attempt of a handler abandoned: now there is somebody who wants it."""
+        if handle.last is None or handle.last.status is not Status.CANCELLED or handle.duplicate:
+            return
+        cancels = [event for event in (await self.app.history(handle.id)).events if event.verb == Verb.CANCEL]
+        if cancels and cancels[-1].by == _OWNER:
+            with suppress(TransitionRefused, Duplicate):
+                await handle.retry(by=_OWNER)
 
     def handle(self, id: UUID | str) -> JobHandle[R_co]:
         """A job of this task by its id; nothing is looked up yet."""
@@ -274,7 +290,9 @@ class _Owned(Stream[T_co]):
     async def _read(self) -> AsyncGenerator[StreamItem[T_co] | int, None]:
         submitting, over = asyncio.ensure_future(self._draft.submit()), False
         try:
-            self.id = (await asyncio.shield(submitting)).id  # of another job, if the dedup key was taken
+            handle = await asyncio.shield(submitting)
+            self.id = handle.id  # of another job, if the dedup key was taken
+            await self._task.revive(handle)
             async with aclosing(super()._read()) as found:
                 try:
                     async for item in found:
@@ -284,7 +302,7 @@ class _Owned(Stream[T_co]):
                     over = True
                     raise
         finally:
-            if not over:
+            if not over and not is_found_again(self._draft):
                 with suppress(NotOpen):  # left behind when the App was: there is no way to reach the job any more
                     await asyncio.shield(self._task.abandon(submitting, self._draft.id))
 

@@ -99,6 +99,8 @@ async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool) -> li
     chosen = {"status": [status.value for status in TABLE[verb]]} | await wanted(app, filters)
     # All ids are collected first: acting while paging would move jobs under the cursor.
     names = [str(job.id) async for job in every(app, **chosen)]
+    # Oldest first: a job that waits for others is retried after them, or it would be ended for their sake once more.
+    names.reverse()
     if not names:
         say("no jobs match")
     else:

@@ -30,6 +30,7 @@ _ROW = 400
 
 _SUBMITS_WAITING = 20_000
 _TRIES = 50
+_CANCEL = Verb.CANCEL
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
@@ -306,7 +307,9 @@ class Lanes:
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied):
                 applied.append(change)
-                follows = follows or verdict.noted or change.job.spec.batch is not None or change.job.waits > 0
+                job = change.job
+                follows = follows or verdict.noted or job.spec.batch is not None or job.waits > 0
+                follows = follows or (change.verb is _CANCEL and Note.CANCELLED in note_of(change))
         self._tell_of(applied)
         if follows:
             self.teller.ask()

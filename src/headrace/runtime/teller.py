@@ -47,7 +47,7 @@ class Teller:
     @property
     def quiet(self) -> bool:
         """Whether nothing is being told, or was asked for."""
-        return self._task is None
+        return self._task is None and not self._telling
 
     def ask(self) -> None:
         """Tell soon; what cannot be told now, because the store is away, the sweeper tells."""
