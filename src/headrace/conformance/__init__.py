@@ -33,6 +33,7 @@ _PARTS = (
     "crew",
     "entries",
     "families",
+    "graphs",
     "batches",
     "asking",
     "standing",
@@ -51,6 +52,7 @@ from headrace.conformance.crew import Crew  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families import Families  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
+from headrace.conformance.graphs import Graphs  # noqa: E402
 from headrace.conformance.inserting import Inserting  # noqa: E402
 from headrace.conformance.keeping import Keeping  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
@@ -78,6 +80,7 @@ class Suite(
     Keeping,
     Entries,
     Families,
+    Graphs,
     Batches,
     Sessions,
     Within,
