@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 from msgspec.structs import replace
 
@@ -216,6 +217,31 @@ async def test_a_batch_is_stored_whole_or_not_at_all(url: str) -> None:
         await stranger.submit()
         await batch.submit()
         assert (await batch.refresh()).tally.total == 4
+
+
+async def test_a_batch_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) -> None:
+    work = Work(url_of("postgres", tmp_path))
+    async with work.app, work.app.worker():
+        connection = await asyncpg.connect(work.app.settings.url.split("?")[0])
+        try:
+            transaction = connection.transaction()
+            await transaction.start()
+            await work.double.options(connection=connection, dedup="k").submit(1)
+            batch = work.app.batch(on_complete=work.report.draft("me"))
+            batch.add(work.double.draft(2))
+            batch.add(work.double.options(dedup="k").draft(3))
+            submitting = asyncio.create_task(batch.submit())
+            done, _ = await asyncio.wait([submitting], timeout=1)
+            assert not done
+            # Nothing of it is there before all of it is.
+            assert (await work.app.jobs(task="double")).items == ()
+            await transaction.rollback()
+            await submitting
+        finally:
+            await connection.close()
+        assert await batch.results(timeout=20) == [4, 6]
+        assert (await batch.refresh()).tally == Tally(2, 2)
+        assert await work.reported(1) == ["report"]
 
 
 async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) -> None:
