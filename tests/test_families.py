@@ -362,10 +362,16 @@ async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None
 
     @app.task(retry=NOW)
     async def parent(ctx: Context) -> int:
-        if ctx.attempt > 1:
-            gate.set()
-        async with asyncio.timeout(0.2 if ctx.attempt == 1 else 20):
-            return await child.run()
+        if ctx.attempt == 1:
+            async with asyncio.timeout(0.2):
+                return await child.run()
+
+        async def left() -> bool:
+            return all(job.ended for job in (await app.jobs(parent=ctx.job_id)).items)
+
+        await until(left, what="the child was cancelled")
+        gate.set()
+        return await child.run()
 
     async with app, app.worker():
         job = await parent.submit()
