@@ -42,6 +42,7 @@ class Teller:
         self._changed, self._insert = changed, insert
         self._task: asyncio.Task[None] | None = None
         self._telling: set[asyncio.Task[int]] = set()
+        self._one_at_a_time = asyncio.Lock()
         self._asked = self._closed = False
 
     @property
@@ -89,6 +90,11 @@ class Teller:
 
         :raises Unavailable: the store is away; nothing is forgotten
         """
+        # One after the other: notes that another takes just now are passed over, and whoever waits wants them told.
+        async with self._one_at_a_time:
+            return await self._tell()
+
+    async def _tell(self) -> int:
         total = 0
         while True:
             told = await self._engine.tell(self._host.clock.now(), MAX_BATCH)
