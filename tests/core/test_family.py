@@ -77,6 +77,14 @@ def test_whose_children_hear_of_a_cancel_that_came_too_late_for_it() -> None:
     assert not family.passes_on(never_begun.job)
 
 
+@pytest.mark.parametrize("first", [*Status, None])
+@pytest.mark.parametrize("second", [*Status, None])
+def test_who_is_not_looked_at_would_not_be_moved(first: Status | None, second: Status | None) -> None:
+    if not family.may_move([first, second]):
+        for when in ("succeeded", "ended"):
+            assert family.release(waiting(after_when=when), [first, second], NOW) is None
+
+
 def test_only_what_waits_is_released() -> None:
     assert family.release(submitted(), [Status.COMPLETED], NOW) is None
     assert family.release(running(), [Status.FAILED], NOW) is None

@@ -27,6 +27,7 @@ __all__ = [
     "child_id",
     "doom",
     "in_order",
+    "may_move",
     "note_of",
     "note_of_new",
     "passes_on",
@@ -56,10 +57,14 @@ def note_of(change: Change) -> tuple[Note, ...]:
     if job.status is Status.WAITING:
         return (Note.WAITS,)
     ended = (Note.ENDED,) if job.status in ENDED and change.was is None else ()
-    # A job that no worker ever had has no children.
-    if change.verb is Verb.CANCEL and (job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0):
+    if change.verb is Verb.CANCEL and _may_have_children(job):
         return (*ended, Note.CANCELLED)
     return ended
+
+
+def _may_have_children(job: Job) -> bool:
+    """A job that no worker ever had has none."""
+    return job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0 or job.redrives > 0
 
 
 def note_of_new(job: Job) -> tuple[Note, ...]:
@@ -104,9 +109,16 @@ def release(job: Job, parents: Collection[Status | None], now: datetime) -> Chan
     return None
 
 
+def may_move(parents: Collection[Status | None]) -> bool:
+    """Whether ``release`` may have something to say of a job with such parents: not while all is well and some live.
+    Spares an engine the look at jobs that wait for many."""
+    live = {one for one in parents if one is not None and one not in ENDED}
+    return not live or bool(set(parents) - live - {Status.COMPLETED})
+
+
 def passes_on(child: Job) -> bool:
     """Whether the cancel of its parent is told to the children of one that has ended: if it may have had some."""
-    return child.ended and (child.attempt > 0 or child.unstarted_losses > 0)
+    return child.ended and _may_have_children(child)
 
 
 def doom(child: Job, now: datetime, rules: Rules) -> Change | None:

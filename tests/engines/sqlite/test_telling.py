@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
-
-import pytest
 
 from headrace.conformance.lab import Lab
 from headrace.core.batch import Batch, Tally
-from headrace.core.family import release
 from headrace.core.outcome import Completed
-from headrace.core.status import ENDED, LIVE, Reason, Status
+from headrace.core.status import ENDED, Reason, Status
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.telling import _may_move
 from tests.engines.sqlite.kin import after, counted
 
 
@@ -91,14 +86,6 @@ async def test_a_job_that_waits_for_nobody_is_released(lab: Lab) -> None:
     job = await lab.put(waits=1)
     await lab.tell()
     assert (await lab.get(job)).status is Status.QUEUED
-
-
-@pytest.mark.parametrize("when", ["succeeded", "ended"])
-async def test_only_jobs_that_wait_on_are_not_looked_at(lab: Lab, when: Any) -> None:
-    job = lab.job(waits=2, after=(lab.new_id(), lab.new_id()), after_when=when)
-    for parents in product([None, *LIVE, *ENDED], repeat=2):
-        if release(job, parents, lab.now) is not None:
-            assert _may_move(frozenset(parents)), parents
 
 
 async def test_while_others_run_a_job_with_many_parents_is_not_read(lab: Lab) -> None:

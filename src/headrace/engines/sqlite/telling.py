@@ -14,7 +14,7 @@ from headrace.core.change import Change
 from headrace.core.family import Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
-from headrace.core.status import ENDED, Status
+from headrace.core.status import Status
 from headrace.engine import Told
 from headrace.engines.record import encode, micros
 from headrace.engines.sqlite import batches
@@ -80,7 +80,9 @@ class _Teller:
         # All is decided before any of it is done, and who is doomed is not released first.
         doomed = {seq for note, seq in heard if note is Note.CANCELLED}
         parents = self._parents({seq for _, seq in heard} - doomed)
-        moving = dict.fromkeys(seq for _, seq in heard if seq in doomed or _may_move(parents.get(seq, frozenset())))
+        moving = dict.fromkeys(
+            seq for _, seq in heard if seq in doomed or family.may_move(parents.get(seq, frozenset()))
+        )
         jobs, changes = self._jobs(set(moving)), list[Change]()
         for seq in moving:
             job = jobs.get(seq)
@@ -107,9 +109,3 @@ class _Teller:
             return {}
         found = self._connection.execute(ask("records"), (encode(list(seqs)),)).get
         return {job.seq: job for job in jobs_of(found)}
-
-
-def _may_move(parents: frozenset[Status | None]) -> bool:
-    """Whether to look at a job that waits for such parents: not while all is well and some have not ended."""
-    live = {one for one in parents if one is not None and one not in ENDED}
-    return not live or bool(parents - live - {Status.COMPLETED})
