@@ -57,6 +57,14 @@ class Crew:
         """Let it go on."""
         member.send_signal(signal.SIGCONT)
 
+    def stop(self) -> None:
+        """Let whatever still runs end what it has at hand, and end."""
+        running = [member for member in self.members if member.poll() is None]
+        for member in running:
+            member.terminate()
+        for member in running:
+            member.wait()
+
     def dismiss(self) -> None:
         """Kill whatever still runs."""
         for member in self.members:
