@@ -4,8 +4,9 @@ WITH meant AS MATERIALIZED (
   SELECT unnest($1::text[]) AS name
   UNION
   SELECT 'task:' || t.task FROM unnest($2::integer[], $3::text[]) AS t (line, task)
-  WHERE EXISTS (SELECT 1 FROM {schema}.heads h WHERE h.line = t.line AND h.rank IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM {schema}.arrivals a WHERE a.line = t.line)
+  -- Numbers, not EXISTS: for that the planner might first find out about every line.
+  WHERE (SELECT 1 FROM {schema}.heads h WHERE h.line = t.line AND h.rank IS NOT NULL LIMIT 1) = 1
+    OR (SELECT 1 FROM {schema}.arrivals a WHERE a.line = t.line LIMIT 1) = 1
 ),
 held AS MATERIALIZED (
   SELECT g.name FROM {schema}.gates g WHERE g.name = ANY (ARRAY(SELECT name FROM meant)) ORDER BY g.name FOR UPDATE
