@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import Enum, auto
 from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
@@ -23,6 +24,12 @@ from headrace.engines.record import encode, micros, moment, rows_of_spent, usage
 __all__ = ["Limiting", "give", "limited_head"]
 
 _TASK = "task:"
+
+
+class _More(Enum):
+    """Why a claim goes once more about it, in another transaction."""
+
+    CAME = auto()
 
 
 def limited_head(schema: str) -> str:
@@ -50,15 +57,15 @@ class Limiting:
                 missing = [name for name, there in gates if not there]
                 if not missing:
                     held = {name.removeprefix(_TASK) for name, _ in gates if name.startswith(_TASK)}
-                    # After a long absence of workers there may be much: then in several transactions.
-                    if await arrive(connection, self._schema, serving, held):
-                        return await self._claim(connection, given, ask, serving, held, now)
+                    answer = await self._claim(connection, given, ask, serving, held, now)
+                    if answer is not _More.CAME:
+                        return answer
             if missing:
                 await self._hot.fetch(sql("add_gates", self._schema), missing)
 
     async def _claim(
         self, connection: Connection, given: Grant, ask: Ask, serving: Serving, tasks: set[str], now: datetime
-    ) -> Claimed | Dead | None:
+    ) -> Claimed | Dead | _More | None:
         # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
         head: Any = await connection.fetchrow(limited_head(self._schema), given.worker, given.claim)
         if not head["alive"]:
@@ -71,13 +78,14 @@ class Limiting:
             again = Reader().jobs(rows)
             again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
             return self._claimed(head, again, due)
-        while due is not None and due <= micros(now):
+        if due is not None and due <= micros(now):
             count: int = await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH)
-            due = await connection.fetchval(f"SELECT min(available_at) FROM {self._schema}.jobs WHERE stage = 1")
-            while count and not await arrive(connection, self._schema, serving, tasks):
-                pass
-            if count < MAX_BATCH:
-                break
+            if count:
+                return (
+                    _More.CAME
+                )  # and maybe of tasks whose gate is not held; what another claim promotes is left to that
+        if not await arrive(connection, self._schema, serving, tasks):
+            return _More.CAME  # after a long absence of workers there is much: not all of it in one transaction
         held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
         dealt, table = await self._deal(connection, ask, serving, tasks, held, now)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
