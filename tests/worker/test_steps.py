@@ -20,6 +20,7 @@ from headrace.host import Host
 from headrace.testing import harness
 from headrace.worker.context import Context
 from tests.support.shop import Shop
+from tests.support.until import until
 
 
 @dataclass
@@ -110,6 +111,72 @@ async def test_a_step_that_raised_is_tried_again(shop: Shop) -> None:
     async with shop.worker():
         assert (await shop.ended(await shop.submit("order"))).result == "done"
     assert bank.calls == ["broken"] * 4
+
+
+async def when_stopped(ctx: Context, go: threading.Event) -> None:
+    """Let the others go on once the handler is asked to stop."""
+    await until(lambda: ctx.stopping)
+    go.set()
+
+
+@pytest.mark.parametrize("how", ["a stop", "a time-out"])
+async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: Shop, how: str) -> None:
+    begun, go, calls, watching = threading.Event(), threading.Event(), list[int](), list[Any]()
+
+    def pay() -> str:
+        calls.append(1)
+        begun.set()
+        go.wait(20)
+        return "receipt"
+
+    async def order(ctx: Context) -> str:
+        watching.append(asyncio.create_task(when_stopped(ctx, go)))
+        try:
+            return await ctx.step("charge", pay)
+        finally:
+            watching.pop().cancel()
+
+    shop.task(order)
+    id = await shop.submit("order", timeout=0.3 if how == "a time-out" else None)
+    async with shop.worker(grace=0.5):
+        await asyncio.to_thread(begun.wait, 20)
+        if how == "a time-out":
+            await shop.ended(id)
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert (job.status, job.result, job.attempt) == (Status.COMPLETED, "receipt", 2)
+    assert calls == [1]
+
+
+async def test_a_plain_function_that_fails_when_its_handler_is_stopped_was_not_done(shop: Shop) -> None:
+    begun, go, calls, heard = asyncio.Event(), threading.Event(), list[int](), list[str | None]()
+
+    def pay() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            go.wait(20)
+            raise ValueError("too late")
+        return "receipt"
+
+    async def order(ctx: Context) -> str:
+        begun.set()
+        watching = asyncio.create_task(when_stopped(ctx, go))
+        try:
+            return await ctx.step("charge", pay)
+        except asyncio.CancelledError:
+            heard.append(ctx.stopping)
+            raise
+        finally:
+            watching.cancel()
+
+    shop.task(order)
+    id = await shop.submit("order")
+    async with shop.worker(grace=0.3):
+        await begun.wait()
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert (job.status, job.result, job.attempt, job.charged) == (Status.COMPLETED, "receipt", 2, 1)
+    assert (len(calls), heard) == (2, ["shutdown"]), "being stopped is what the handler hears of, not the error"
 
 
 async def test_the_result_is_durable_before_the_next_line(shop: Shop) -> None:

@@ -28,17 +28,20 @@ async def run_step(
     """What the step came to, in this attempt or an earlier one."""
     scribe = ctx.voice.scribe()
     if scribe is None:
-        return await _call(fn, args, kwargs)
+        return (await _call(ctx, fn, args, kwargs))[0]
     ctx.check()
     text = await _begin(scribe, ctx, name)
     codec = _codec(fn)
     if text is None:
         try:
-            text = encode_value(codec, await _call(fn, args, kwargs), f"step {name!r}")
+            value, stopped = await _call(ctx, fn, args, kwargs)
+            text = encode_value(codec, value, f"step {name!r}")
         except BaseException:
             scribe.stepped.discard(name)  # it may be tried again
             raise
         await _keep(scribe, name, text)
+        if stopped:
+            raise asyncio.CancelledError
     # Also the first time as it will be later: what it is must not depend on the attempt.
     return decode_value(codec, text, f"step {name!r}")
 
@@ -97,11 +100,25 @@ async def _keep(scribe: Scribe, name: str, text: str) -> None:
     await scribe.flush()
 
 
-async def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+async def _call(
+    ctx: Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, bool]:
+    """What the function returns, and whether the run was stopped meanwhile."""
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
-        return await fn(*args, **kwargs)
-    value = await asyncio.to_thread(fn, *args, **kwargs)
-    return await value if inspect.isawaitable(value) else value
+        return await fn(*args, **kwargs), False
+    calling = asyncio.ensure_future(asyncio.to_thread(fn, *args, **kwargs))
+    try:
+        value = await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        if ctx.stopping is None:  # by somebody else, who does not want to wait
+            calling.cancel()
+            raise
+        # A thread cannot be stopped, and what it does must not be done again: it is waited for, and then kept.
+        await asyncio.wait([calling])
+        if calling.cancelled() or calling.exception() is not None or inspect.iscoroutine(calling.result()):
+            raise
+        return calling.result(), True
+    return (await value if inspect.isawaitable(value) else value), False
 
 
 def _codec(fn: Callable[..., Any]) -> Codec:
