@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -48,7 +49,14 @@ async def call_wrapped(
     Whatever it returns is checked like a result, whatever it raises counts as raised by the handler.
     """
 
+    before: Counter[str] | None = None
+
     async def innermost() -> Any:
+        nonlocal before
+        if before is None:
+            before = ctx.places()
+        else:
+            ctx.rewind(before)
         if handler.flows:
             return await invoke(handler, ctx, job)
         if handler.mode == "async":

@@ -80,7 +80,8 @@ async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     scribe.stepped.add(name)
     if scribe.steps is None:
-        scribe.steps = await _earlier(scribe, ctx) if ctx.attempt > 1 else {}
+        found = await _earlier(scribe, ctx) if ctx.attempt > 1 else {}
+        scribe.steps = found if scribe.steps is None else scribe.steps  # a step beside this one may have asked, too
     return scribe.steps.get(name)
 
 
@@ -98,6 +99,8 @@ async def _earlier(scribe: Scribe, ctx: Context) -> dict[str, str]:
 async def _keep(scribe: Scribe, name: str, text: str) -> None:
     scribe.add(Kind.STEP, text, name)
     await scribe.flush()
+    if scribe.steps is not None:
+        scribe.steps[name] = text
 
 
 async def _call(
