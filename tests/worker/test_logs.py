@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -17,7 +18,7 @@ from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
 from headrace.worker.scribe import MOST_LINES
-from tests.support.process_tasks import says
+from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 
 shop_log = logging.getLogger("shop.till")
@@ -99,6 +100,17 @@ async def test_a_child_process_is_heard(shop: Shop) -> None:
     assert job.status is Status.FAILED
     assert job.error is not None
     assert "run_in" in job.error.message, "a step cannot be kept from there"
+
+
+async def test_what_a_job_left_behind_in_a_child_does_not_speak_for_the_next(shop: Shop, tmp_path: Path) -> None:
+    begin, done = tmp_path / "begin", str(tmp_path / "done")
+    shop.handlers |= {"lingers": lingers.handler, "waits": waits.handler}
+    async with shop.worker(concurrency=1):
+        one = await shop.ended(await shop.submit("lingers", payload={"begin": str(begin), "done": done}), within=50)
+        two = await shop.ended(await shop.submit("waits", payload={"note": str(begin), "gate": done}), within=50)
+    assert (one.result, two.result) == (int(begin.read_text()), "done"), "by the same process"
+    assert await lines(shop, two.id) == []
+    assert two.progress is None or two.progress.message is None
 
 
 async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None:

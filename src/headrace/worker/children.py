@@ -12,7 +12,7 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
 from headrace.handler import Handler
 from headrace.lending import Slot
-from headrace.worker.child import Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
+from headrace.worker.child import Act, Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
 from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
@@ -39,6 +39,8 @@ class _Child:
                 self.stop(ctx.stopping)
             while True:
                 match to_parent.decode(self._pipe.recv_bytes()):
+                    case Act():
+                        ctx.voice.acted()
                     case Report(progress):
                         ctx.voice.report(progress)
                     case Log(data):
