@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
-from headrace.core.status import Status
+from headrace.core.status import Reason, Status
 from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
@@ -126,6 +126,26 @@ async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None
     said = await lines(shop, id)
     assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
     assert said[-1].message.startswith("8 more lines were not kept")
+
+
+async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(shop: Shop) -> None:
+    gate = threading.Event()
+
+    def floods() -> None:
+        for number in range(MOST_LINES + 7):
+            shop_log.info("%d", number)
+        gate.wait(30)
+
+    shop.task(floods)
+    try:
+        async with shop.worker(grace=0.1):
+            id = await shop.submit("floods", timeout=0.5, retry=Retry(0))
+            assert (await shop.ended(id)).reason is Reason.TIMEOUT
+            said = await lines(shop, id)
+    finally:
+        gate.set()
+    assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
+    assert said[-1].message.startswith("7 more lines were not kept")
 
 
 async def test_a_long_line_is_cut_and_an_odd_one_is_kept(shop: Shop) -> None:

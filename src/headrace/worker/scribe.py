@@ -96,12 +96,13 @@ class Scribe:
             self.add(Kind.LOG, data, at=at)
 
     async def finish(self) -> None:
-        """The handler is done: have everything written, and how much of its log was not kept. Raises nothing: what
+        """The attempt is over: have everything written, and how much of its log was not kept. Raises nothing: what
         could not be written is known to whoever needs to know."""
         self._take_lines()
         if self._dropped:
             message = f"{self._dropped} more lines were not kept: the log of an attempt has {MOST_LINES}"
             self.add(Kind.LOG, log_data("WARNING", "headrace", message))
+            self._dropped = 0  # said
         with contextlib.suppress(HeadraceError):
             await self.flush()
 

@@ -74,8 +74,8 @@ def run_step_blocking(
 
 async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
     """What the step came to in an earlier attempt, if it did."""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"a step needs a name that is the same in every attempt, not {name!r}")
+    if not isinstance(name, str) or not name or not name.isprintable():  # before anything is done that cannot be kept
+        raise ConfigError(f"a step needs a printable name that is the same in every attempt, not {name!r}")
     if name in scribe.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     scribe.stepped.add(name)
