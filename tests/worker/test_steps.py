@@ -96,6 +96,29 @@ async def test_a_plain_handler_has_steps_too(shop: Shop) -> None:
     assert here[0], "on the thread of the handler"
 
 
+async def test_a_plain_handler_may_have_steps_on_a_loop_of_its_own(shop: Shop) -> None:
+    bank = Bank()
+
+    def order(ctx: Context, customer: int) -> int:
+        async def work() -> int:
+            ctx.progress(50)
+            await ctx.flush()
+            receipt = await ctx.step("charge", bank.charge, customer, cents=500)
+            await ctx.step("mail", bank.mail, "a@b.c")
+            return receipt.number
+
+        number = asyncio.run(work())
+        if ctx.attempt < 2:
+            raise ValueError("after the steps")
+        return number
+
+    shop.task(order)
+    async with shop.worker():
+        job = await shop.ended(await shop.submit("order", payload={"customer": 7}))
+    assert (job.status, job.result, job.attempt) == (Status.COMPLETED, 1, 2)
+    assert bank.calls == ["charge", "mail"]
+
+
 async def test_a_step_that_raised_is_tried_again(shop: Shop) -> None:
     bank = Bank()
 

@@ -14,6 +14,7 @@ from headrace.core.value import decode_value, encode_value
 from headrace.engine import MAX_BATCH
 from headrace.errors import ConfigError, SyncInAsync
 from headrace.handler import return_codec
+from headrace.worker.loops import on_loop
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context
@@ -30,7 +31,7 @@ async def run_step(
     if scribe is None:
         return (await _call(ctx, fn, args, kwargs))[0]
     ctx.check()
-    text = await _begin(scribe, ctx, name)
+    text = await on_loop(scribe.loop, _begin(scribe, ctx, name))
     codec = _codec(fn)
     if text is None:
         try:
@@ -39,7 +40,7 @@ async def run_step(
         except BaseException:
             scribe.stepped.discard(name)  # it may be tried again
             raise
-        await _keep(scribe, name, text)
+        await on_loop(scribe.loop, _keep(scribe, name, text))
         if stopped:
             raise asyncio.CancelledError
     # Also the first time as it will be later: what it is must not depend on the attempt.
