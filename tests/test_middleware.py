@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -130,6 +131,33 @@ async def test_functions_in_a_child_process_are_wrapped_too(process_app: App) ->
         snoozed = await steers.submit("snooze")
         await until(lambda: any(isinstance(one, Snooze) for one in seen))
         await snoozed.cancel()
+
+
+async def test_a_child_process_that_it_waits_for_no_longer_is_killed(process_app: App, tmp_path: Path) -> None:
+    note, answers = tmp_path / "pid", list[Any]()
+
+    @process_app.middleware
+    async def impatient(ctx: Context, call_next: CallNext) -> Any:
+        if ctx.job.task == "spins":
+            calling = asyncio.ensure_future(call_next())
+            await until(lambda: note.exists() and note.read_text())
+            calling.cancel()
+            answers.extend(await asyncio.gather(calling, return_exceptions=True))
+            return None
+        return await call_next()
+
+    def is_gone() -> bool:
+        try:
+            os.kill(int(note.read_text()), 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    async with process_app, process_app.worker(concurrency=1):
+        await process_tasks.spins.run(str(note))
+        assert [type(one) for one in answers] == [asyncio.CancelledError]
+        await until(is_gone)
+        assert (await process_tasks.square.run(5))["square"] == 25, "by another child"
 
 
 async def test_it_may_answer_without_running_the_handler(app: App) -> None:

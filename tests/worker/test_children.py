@@ -188,7 +188,7 @@ def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> N
     ctx = Context(job, 1, NOW)
     thread = threading.Thread(target=lambda: endings.append(children.run(checks.handler, ctx, job)))
     thread.start()
-    while not children._busy and thread.is_alive():
+    while not any(post.child for post in list(children._busy.values())) and thread.is_alive():
         pass
     ctx.stopping = "cancelled"
     children.stop(ctx, "cancelled")
