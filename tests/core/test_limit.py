@@ -164,3 +164,9 @@ def test_a_limited_job_never_waits_in_a_buffer(free: int) -> None:
     lines = [(Group("q", "a"), entries(9)), (Group("q", "b"), entries(9, 100))]
     taken = [entry.seq for entry in deal(lines, ask(12, free), NOON, RULES, limits, Usage()).taken]
     assert taken == [*range(1, 1 + free), *range(100, min(109, 100 + 12 - free))]
+
+
+def test_what_very_many_keys_are_counted_by_is_found_within_the_time_of_a_test() -> None:
+    """It once took a moment for each pair of keys, not for each key: claims took minutes."""
+    limits = Limits(tasks={"a": TaskRule(rates=("own",))}, rates={"own": Rate(1, per=1, keyed=True)})
+    assert len(limits.paces(Group("q", "a", f"customer:{number}") for number in range(150_000))) == 150_000

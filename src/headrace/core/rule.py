@@ -110,7 +110,7 @@ class Limits(msgspec.Struct, frozen=True):
             if kind not in rated:
                 rated[kind] = bool(self.named(group))
             if rated[kind]:
-                found |= self.paced(group).keys()
+                found.update(self.paced(group))  # in place: an union with what is no set makes a new one
         return found
 
     def bounded(self, queue: str, task: str) -> bool:
