@@ -49,6 +49,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     """Since when its first claimable job waits."""
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
+    paused_by: str | None = None
+    paused_at: datetime | None = None
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
@@ -98,6 +100,8 @@ async def queues(session: Session) -> list[QueueInfo]:
                 oldest.get(name),
                 rule.max_concurrency,
                 rule.rates,
+                rule.paused_by,
+                rule.paused_at,
             )
         )
     return sorted(infos, key=lambda info: (-info.priority, info.name))
@@ -161,7 +165,8 @@ async def _orphans(engine: Engine, now: datetime) -> list[Check]:
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
     for setting in await engine.settings("queue:"):
         name = setting.key.removeprefix("queue:")
-        if queue_rule(setting.value).paused:
-            remedy = f"headrace queues resume {name}"
-            found.append(Check("queues", "warn", f"queue {name!r} is paused", remedy))
+        rule = queue_rule(setting.value)
+        if rule.paused:
+            remedy, by = f"headrace queues resume {name}", f" by {rule.paused_by}" if rule.paused_by else ""
+            found.append(Check("queues", "warn", f"queue {name!r} is paused{by}", remedy))
     return found

@@ -65,13 +65,14 @@ class Limited(Lifetime):
 
     # -- while running
 
-    async def pause_queue(self, name: str) -> None:
-        """Let nothing more of a queue be started."""
-        await self._edit(QUEUE, name, {"paused": True})
+    async def pause_queue(self, name: str, *, by: str | None = None) -> None:
+        """Let nothing more of a queue be started. ``by``: who wants that, for ``explain`` to tell."""
+        at = msgspec.to_builtins(self.host.clock.now())
+        await self._edit(QUEUE, name, {"paused": True, "paused_by": by, "paused_at": at})
 
     async def resume_queue(self, name: str) -> None:
         """Let a queue go on."""
-        await self._edit(QUEUE, name, {"paused": False})
+        await self._edit(QUEUE, name, {"paused": False, "paused_by": None, "paused_at": None})
 
     async def set_queue(
         self,

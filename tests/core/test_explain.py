@@ -86,6 +86,14 @@ def test_waiting_for_others() -> None:
 def test_a_paused_queue() -> None:
     found = told(new(), NOW, worker(), limits=Limits({"default": QueueRule(paused=True)}))
     assert found.codes == ("queued", "queue_paused")
+    assert "Queue 'default' is paused: nothing is taken from it until it is resumed." in found
+
+
+def test_a_paused_queue_names_who_paused_it_and_when() -> None:
+    rule = QueueRule(paused=True, paused_by="anna", paused_at=NOW - MINUTE * 10)
+    found = told(new(), NOW, worker(), limits=Limits({"default": rule}))
+    assert "Queue 'default' was paused by anna at 2026-01-01 11:50:00 UTC (10 min ago): nothing is taken" in found
+    assert found.facts[1].data == {"queue": "default", "by": "anna", "at": NOW - MINUTE * 10}
 
 
 def test_no_worker_at_all() -> None:

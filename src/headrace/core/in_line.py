@@ -33,7 +33,7 @@ def in_line(
     standing: Standing | None,
 ) -> Iterator[Fact]:
     """What there is to say of a queued job that has not expired."""
-    held_back = [*_paused(job, limits), *_limited(job, now, limits, usage, holders)]
+    held_back = [*_paused(job, now, limits), *_limited(job, now, limits, usage, holders)]
     yield from held_back
     able = [row for row in workers if row.alive and row.beat.state != "draining"]
     nobody = _nobody(job, able)
@@ -54,9 +54,14 @@ def in_line(
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
 
 
-def _paused(job: Job, limits: Limits) -> Iterator[Fact]:
-    if limits.queue(job.queue).paused:
-        yield Fact("queue_paused", f"Queue {job.queue!r} is paused: nothing is taken from it until it is resumed.")
+def _paused(job: Job, now: datetime, limits: Limits) -> Iterator[Fact]:
+    rule = limits.queue(job.queue)
+    if rule.paused:
+        by = f" by {rule.paused_by}" if rule.paused_by else ""
+        at = f" at {clock(rule.paused_at)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
+        is_paused = f"{'was' if by or at else 'is'} paused{by}{at}"
+        text = f"Queue {job.queue!r} {is_paused}: nothing is taken from it until it is resumed."
+        yield Fact("queue_paused", text, {"queue": job.queue, "by": rule.paused_by, "at": rule.paused_at})
 
 
 def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job]) -> Iterator[Fact]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +24,9 @@ class QueueRule(msgspec.Struct, frozen=True):
     paused: bool = False
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
+    paused_by: str | None = None
+    """Who paused it last, as far as was said."""
+    paused_at: datetime | None = None
 
     @property
     def limited(self) -> bool:
