@@ -282,3 +282,25 @@ async def test_explaining_names_who_holds_a_limit_and_the_next_permit(url: str) 
             waits = await later.explain()
             assert "rate_spent" in waits.codes
             gate.set()
+
+
+async def test_explaining_finds_who_holds_a_key_among_very_many_who_hold_others() -> None:
+    app = App("memory://")
+    gate = asyncio.Event()
+
+    @app.task(concurrency_key="{who}")
+    async def wait(who: str) -> None:
+        await gate.wait()
+
+    async with app:
+        await app.announce()
+        first, second = await wait.map([("anna",), ("anna",)])
+        handles = await wait.map([(f"customer {number}",) for number in range(1100)])
+        async with app.worker(concurrency=1200) as worker:
+            await until(lambda: worker.stats.busy == 1101)
+            found = await second.explain()
+            [full] = [fact for fact in found.facts if fact.code == "limit_full"]
+            assert (full.data["name"], full.data["held"], full.data["by"]) == ("anna", 1, [first.id])
+            gate.set()
+            for handle in (second, *handles):
+                await handle.result(timeout=30)

@@ -11,7 +11,7 @@ from headrace.core.job import Job
 from headrace.core.limit import Usage
 from headrace.core.match import mismatch
 from headrace.core.rate import next_permit, permits
-from headrace.core.rule import Group, Limits
+from headrace.core.rule import Group, Limits, counted_by
 from headrace.core.rules import Rules
 from headrace.core.standing import Standing, estimate, pace, starts_at_once
 
@@ -75,7 +75,8 @@ def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Seq
         held = usage.held.get(bound, 0)
         if held < most:
             continue
-        mine = [one for one in holders if bound in limits.concurrency(Group(one.queue, one.task, one.concurrency_key))]
+        by = {one.id: one for one in holders if bound in counted_by(Group(one.queue, one.task, one.concurrency_key))}
+        mine = list(by.values())
         who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
         what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
         text = f"The {what} {bound[-1]!r} may have {many(most, 'job')} at once, and has {held}"
