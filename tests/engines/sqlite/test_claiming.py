@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -184,3 +185,22 @@ async def test_keys_of_a_line_that_nothing_is_given_of_cost_others_nothing(lab: 
     before = await cost()
     await lab.put_all(*(lab.job("crowd", queue="crowd", concurrency_key=f"c{number}") for number in range(1000)))
     assert await cost() < before * 1.1 + 50
+
+
+async def test_what_is_set_while_a_claim_waits_for_the_file_holds_for_it(lab: Lab) -> None:
+    worker, twin, engine = await lab.worker(), lab.make(), lab.engine
+    assert isinstance(engine, SqliteEngine)
+    await lab.engine.put_setting("limit:work", '{"max_concurrency": 9}', 0)
+    await lab.put_all(*(lab.job() for _ in range(5)))
+    await twin.open()
+    loop, todo = asyncio.get_running_loop(), [("queue:default", '{"paused": true}')]
+
+    def trace(_: object, text: str, __: object) -> bool:
+        if todo and text == "BEGIN IMMEDIATE":
+            asyncio.run_coroutine_threadsafe(twin.put_setting(*todo.pop(), 0), loop).result()
+        return True
+
+    await engine._writer.run(lambda connection: setattr(connection, "exec_trace", trace))
+    assert await lab.claim(worker) == []
+    assert todo == []
+    await twin.close()

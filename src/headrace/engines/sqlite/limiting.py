@@ -70,16 +70,17 @@ class Limiting:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._rev, self._limits = -1, Limits()
+        self.rev, self._limits = -1, Limits()
+        """Of the settings that the limits were read from."""
         self._bounded: dict[tuple[int, int], bool] = {}
         """For each ask, and the rev of its lines, whether any of them is limited."""
 
     def of(self, connection: apsw.Connection, number: int, lines_rev: int) -> Limits | None:
         """The limits, if any may matter to this ask."""
         rev: int = connection.execute("SELECT settings_rev FROM books").get
-        if rev != self._rev:
+        if rev != self.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
-            self._rev, self._limits, self._bounded = rev, limits_of(rows), {}
+            self.rev, self._limits, self._bounded = rev, limits_of(rows), {}
         bounded = self._bounded.get((number, lines_rev))
         if bounded is None:
             lines: list[Any] = connection.execute(_SERVED, (number,)).fetchall()
