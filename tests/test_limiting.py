@@ -304,3 +304,24 @@ async def test_explaining_finds_who_holds_a_key_among_very_many_who_hold_others(
             gate.set()
             for handle in (second, *handles):
                 await handle.result(timeout=30)
+
+
+async def test_a_rate_that_nobody_defined_is_told_of(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    app = App(url)
+    app.rate("stripe", Rate(1, per=60))
+    app.queue("mail", rates=["strpe"])
+
+    @app.task(rates=["stripe", "strpe"])
+    async def charge() -> None: ...
+
+    async with app:
+        await app.announce()
+        assert "nobody has defined the rate 'strpe' that queue 'mail' and task 'charge' must keep to" in caplog.text
+        assert "'stripe'" not in caplog.text
+        [check] = [check for check in await app.doctor() if check.name == "rates"]
+        assert (check.level, "'strpe'" in check.message) == ("warn", True)
+        await app.set_rate("strpe", Rate(1, per=60))
+        caplog.clear()
+        await app.announce()
+        assert caplog.text == ""
+        assert [check for check in await app.doctor() if check.name == "rates"] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +10,15 @@ import msgspec
 
 from headrace.bus import Hint, Topic
 from headrace.core.rate import Rate
-from headrace.core.rule import TaskRule, layered
+from headrace.core.rule import Limits, TaskRule, layered, limits_of
 from headrace.engine import Engine
 from headrace.errors import ConfigError, Unavailable
 from headrace.handler import Handler
 from headrace.lifetime import Lifetime
 
 __all__ = ["LimitInfo", "Limited", "announce_limits", "check_limits", "edit_rule"]
+
+_log = logging.getLogger("headrace.app")
 
 _TRIES = 20
 
@@ -230,3 +233,9 @@ async def announce_limits(
             said[key] = {}
     for key, code in said.items():
         await edit_rule(engine, key, code=code)
+    named = {rate for rule in said.values() for rate in rule.get("rates", ())}
+    limits = limits_of((one.key, one.value) for one in await engine.settings()) if named else Limits()
+    for rate, users in limits.undefined().items():
+        if rate in named:
+            who = " and ".join(users)
+            _log.warning("nobody has defined the rate %r that %s must keep to: it limits nothing", rate, who)

@@ -117,6 +117,16 @@ class Limits(msgspec.Struct, frozen=True):
                 found.update(self.paced(group))  # in place: an union with what is no set makes a new one
         return found
 
+    def undefined(self) -> dict[str, list[str]]:
+        """The rates that queues and tasks name and nobody has defined, and who names them: they limit nothing."""
+        found: dict[str, list[str]] = {}
+        for kind, rules in (("queue", self.queues), ("task", self.tasks)):
+            for name, rule in rules.items():
+                for rate in rule.rates:
+                    if rate not in self.rates:
+                        found.setdefault(rate, []).append(f"{kind} {name!r}")
+        return found
+
     def bounded(self, queue: str, task: str) -> bool:
         """Whether jobs of this queue and task have any limit."""
         return self.queue(queue).limited or self.task(task).limited
