@@ -325,3 +325,20 @@ async def test_a_rate_that_nobody_defined_is_told_of(url: str, caplog: pytest.Lo
         await app.announce()
         assert caplog.text == ""
         assert [check for check in await app.doctor() if check.name == "rates"] == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_jobs_stored_under_the_old_name_of_a_task_are_limited_as_well(kind: str, tmp_path: Path) -> None:
+    before, after = App(url_of(kind, tmp_path)), App(url_of(kind, tmp_path))
+    old = before.task(name="old")(_nap)
+    after.task(name="new", aliases=["old"], max_concurrency=1)(_nap)
+    async with before, after:
+        handles = await old.map([()] * 5)
+        async with after.worker(concurrency=5):
+            for handle in handles:
+                await handle.result(timeout=30)
+        assert await at_once(after, handles) == 1
+
+
+async def _nap() -> None:
+    await asyncio.sleep(0.05)

@@ -226,11 +226,12 @@ async def announce_limits(
     known = {setting.key for setting in await engine.settings(LIMIT)}
     said = dict(declared)
     for handler in handlers.values():
-        key, rule = LIMIT + handler.name, handler.policy.limits
-        if rule.limited:
-            said[key] = {name: value for name, value in msgspec.to_builtins(rule).items() if value}
-        elif key in known:
-            said[key] = {}
+        rule = handler.policy.limits
+        for key in (LIMIT + name for name in (handler.name, *handler.aliases)):
+            if rule.limited:
+                said[key] = {name: value for name, value in msgspec.to_builtins(rule).items() if value}
+            elif key in known:
+                said[key] = {}
     for key, code in said.items():
         await edit_rule(engine, key, code=code)
     named = {rate for rule in said.values() for rate in rule.get("rates", ())}
