@@ -14,7 +14,10 @@ from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
+from headrace.engines.postgres.connection import sql
+from headrace.engines.record import encode
 from headrace.host import Host
+from tests.engines.postgres.conftest import Connect
 from tests.support.schemas import postgres_engine
 
 KEYS = ["plain", 'quo"te', "back\\slash", "a,b", "{brace}", "NULL", "", " ", "line\nbreak", "tab\t", "ключ", "💧", "'"]
@@ -26,7 +29,8 @@ async def play(engine: Engine, host: Host, rules: Rules, seed: int) -> list[list
     choose, lab = random.Random(seed), Lab(lambda: engine, host, rules)
     await lab.engine.open()
     for task, most in (("one", 1), ("two", 2)):  # and of "any", as many as there are
-        assert await lab.engine.put_setting(f"limit:{task}", f'{{"max_per_key": {most}}}', 0) is not None
+        rule = {"max_per_key": most, "max_concurrency": choose.choice([None, 2, 5])}
+        assert await lab.engine.put_setting(f"limit:{task}", encode(rule), 0) is not None
     worker, number = await lab.worker(), 0
     held, given = list[Job](), list[list[str]]()
     few = choose.randrange(len(KEYS))
@@ -89,3 +93,25 @@ async def test_a_turn_is_that_of_one_task(lab: Lab) -> None:
         turns += [(job.task, job.concurrency_key) for job in await lab.claim(worker, n, tasks=("a", "b"))]
     once = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
     assert turns == once + once + [("a", "x")]
+
+
+async def test_of_a_line_that_nothing_can_be_given_of_one_key_is_read(lab: Lab, connect: Connect, schema: str) -> None:
+    await lab.put_all(*(lab.job("work", concurrency_key=key) for key in "abc" for _ in range(3)))
+    connection = await connect()
+    [(line,)] = await connection.fetch(f"SELECT id FROM {schema}.lines")
+    keys = list[list[str]]()
+    for closed in (False, True):
+        rows = await connection.fetch(sql("in_line", schema), [line], 100, [1], ["work"], 1, [closed])
+        keys.append([row[1] for row in rows])
+    assert keys == [["a", "b", "c"], ["a"]]
+
+
+async def test_what_is_not_read_while_all_is_full_is_found_when_it_is_not(lab: Lab) -> None:
+    worker = await lab.worker()
+    assert await lab.engine.put_setting("limit:work", '{"max_concurrency": 1}', 0) is not None
+    jobs = await lab.put_all(*(lab.job("work", concurrency_key=key) for key in "abc"))
+    for job in jobs:
+        [taken] = await lab.claim(worker, 5)
+        assert taken.id == job.id
+        assert await lab.claim(worker, 5) == []
+        await lab.do(lab.end(taken, Completed(), started_at=lab.now))

@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
 from headrace.core.job import Job
-from headrace.core.limit import Dealt, Entry, Turn, deal
-from headrace.core.rule import Group, Limits
+from headrace.core.limit import Dealt, Entry, Turn, deal, shut
+from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.arrays import literal_of_texts
@@ -98,26 +98,38 @@ class Limiting:
     ) -> tuple[Dealt, _Turns]:
         limits = serving.limits
         depth, shares = min(ask.n, max(_ROWS // max(len(serving.lines), 1), 10)), 1
+        whole, of_keys = limits.paces(serving.groups), any(rate.keyed for rate in limits.rates.values())
+        spent = await self._spent(connection, whole)
+        used = usage_of(held, spent)
+        closed = [shut(group, ask, now, limits, used) for group in serving.groups]
         while True:
-            groups, last = await self._lines(connection, serving, depth, shares, now)
-            paced = [encode(bound) for bound in limits.paces(group for group, _ in groups)] if limits.rates else []
-            spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
-            usage = usage_of(held, spent)
+            groups, last = await self._lines(connection, serving, closed, depth, shares, now)
+            keyed = limits.paces(group for group, _ in groups) - whole if of_keys else set[Bound]()
+            usage = usage_of(held, [*spent, *await self._spent(connection, keyed)])
             usage.last = last.copy()
             dealt = deal(groups, ask, now, self._rules, limits, usage)
             if not dealt.cut or depth >= _FAR:
                 return dealt, _turns(dealt, last, limits)
             depth, shares = min(depth * _GROWTH, _FAR), shares * _GROWTH
 
+    async def _spent(self, connection: Connection, bounds: set[Bound]) -> list[Any]:
+        return await connection.fetch(sql("spent", self._schema), [encode(one) for one in bounds]) if bounds else []
+
     async def _lines(
-        self, connection: Connection, serving: Serving, depth: int, shares: int, now: datetime
+        self,
+        connection: Connection,
+        serving: Serving,
+        closed: list[bool],
+        depth: int,
+        shares: int,
+        now: datetime,
     ) -> tuple[list[tuple[Group, list[Entry]]], dict[Turn, int]]:
         """What is in line, up to so many of each line, and of each key so many times its share of that; and when keys
-        last had their turn."""
+        last had their turn. Of lines that are closed, one key."""
         tasks = [group.task for group in serving.groups]
         slots = [serving.limits.task(task).max_per_key or _FAR for task in tasks]
         most = [min(one * shares, depth) for one in slots]
-        terms = (serving.lines, depth, most, tasks, shares)
+        terms = (serving.lines, depth, most, tasks, shares, closed)
         rows: list[Any] = await connection.fetch(sql("in_line", self._schema), *terms)
         lines: dict[_Line, list[Entry]] = {}
         last: dict[Turn, int] = {}

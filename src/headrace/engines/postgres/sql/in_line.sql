@@ -1,6 +1,7 @@
 -- The first jobs of each line, and of each key in it: place of the line, key, seq, rank, arrived_at, losses, act_by. Then,
 -- once for each line: its place, which of its keys had a turn, and when. $1 lines, $2 how many of a line, $3 how many
--- of a key in each, at most, $4 their tasks, $5 how many times its share of $2 is read of a key
+-- of a key in each, at most, $4 their tasks, $5 how many times its share of $2 is read of a key, $6 of which lines one key
+-- is enough
 WITH RECURSIVE served AS MATERIALIZED (
   SELECT * FROM unnest($1::integer[]) WITH ORDINALITY AS t (line, place)
 ),
@@ -19,6 +20,7 @@ keys (place, line, key, seq, rank, arrived_at, losses, act_by) AS (
     WHERE stage = -1 AND line = k.line AND turn_key > k.key
     ORDER BY turn_key, rank, arrived_at, seq LIMIT 1
   ) m
+  WHERE NOT ($6::boolean[])[k.place]
 ),
 fair AS MATERIALIZED (SELECT ($2::bigint * $5::bigint + count(*) - 1) / greatest(count(*), 1) AS share FROM keys)
 SELECT s.place, NULL AS key, m.*, NULL::text[] AS keys, NULL::bigint[] AS last
