@@ -64,7 +64,7 @@ MADE_ELSEWHERE = frozenset(
 INNER: dict[str, frozenset[str]] = {
     "App": frozenset({"by_name", "forget", "new_id", "session"}),
     "Attempt": frozenset({"fold"}),
-    "Context": frozenset({"entered", "place"}),
+    "Context": frozenset({"entered", "place", "places", "rewind"}),
     "Continuous": frozenset({"rest", "retry"}),
     "Cron": frozenset({"spread"}),
     "Draft": frozenset({"handler", "job", "refuse_times", "spec"}),

@@ -122,8 +122,13 @@ async def test_resolving_sets_the_end(sums: Sums) -> None:
 
 async def test_explaining_knows_of_paused_queues(sums: Sums) -> None:
     job = await sums.add.submit(1)
-    await sums.app.pause_queue("default")
-    assert "paused" in await sums.app.explain(job.id)
+    await sums.app.pause_queue("default", by="anna")
+    assert "paused by anna at" in await sums.app.explain(job.id)
+    (queue,) = await sums.app.queues()
+    assert (queue.paused, queue.paused_by, queue.paused_at is not None) == (True, "anna", True)
+    await sums.app.resume_queue("default")
+    (queue,) = await sums.app.queues()
+    assert (queue.paused, queue.paused_by, queue.paused_at) == (False, None, None)
 
 
 async def test_what_is_not_there_is_not_found(sums: Sums) -> None:

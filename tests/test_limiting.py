@@ -282,3 +282,63 @@ async def test_explaining_names_who_holds_a_limit_and_the_next_permit(url: str) 
             waits = await later.explain()
             assert "rate_spent" in waits.codes
             gate.set()
+
+
+async def test_explaining_finds_who_holds_a_key_among_very_many_who_hold_others() -> None:
+    app = App("memory://")
+    gate = asyncio.Event()
+
+    @app.task(concurrency_key="{who}")
+    async def wait(who: str) -> None:
+        await gate.wait()
+
+    async with app:
+        await app.announce()
+        first, second = await wait.map([("anna",), ("anna",)])
+        handles = await wait.map([(f"customer {number}",) for number in range(1100)])
+        async with app.worker(concurrency=1200) as worker:
+            await until(lambda: worker.stats.busy == 1101)
+            found = await second.explain()
+            [full] = [fact for fact in found.facts if fact.code == "limit_full"]
+            assert (full.data["name"], full.data["held"], full.data["by"]) == ("anna", 1, [first.id])
+            gate.set()
+            for handle in (second, *handles):
+                await handle.result(timeout=30)
+
+
+async def test_a_rate_that_nobody_defined_is_told_of(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    app = App(url)
+    app.rate("stripe", Rate(1, per=60))
+    app.queue("mail", rates=["strpe"])
+
+    @app.task(rates=["stripe", "strpe"])
+    async def charge() -> None: ...
+
+    async with app:
+        await app.announce()
+        assert "nobody has defined the rate 'strpe' that queue 'mail' and task 'charge' must keep to" in caplog.text
+        assert "'stripe'" not in caplog.text
+        [check] = [check for check in await app.doctor() if check.name == "rates"]
+        assert (check.level, "'strpe'" in check.message) == ("warn", True)
+        await app.set_rate("strpe", Rate(1, per=60))
+        caplog.clear()
+        await app.announce()
+        assert caplog.text == ""
+        assert [check for check in await app.doctor() if check.name == "rates"] == []
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_jobs_stored_under_the_old_name_of_a_task_are_limited_as_well(kind: str, tmp_path: Path) -> None:
+    before, after = App(url_of(kind, tmp_path)), App(url_of(kind, tmp_path))
+    old = before.task(name="old")(_nap)
+    after.task(name="new", aliases=["old"], max_concurrency=1)(_nap)
+    async with before, after:
+        handles = await old.map([()] * 5)
+        async with after.worker(concurrency=5):
+            for handle in handles:
+                await handle.result(timeout=30)
+        assert await at_once(after, handles) == 1
+
+
+async def _nap() -> None:
+    await asyncio.sleep(0.05)

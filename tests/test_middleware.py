@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -130,6 +133,33 @@ async def test_functions_in_a_child_process_are_wrapped_too(process_app: App) ->
         await snoozed.cancel()
 
 
+async def test_a_child_process_that_it_waits_for_no_longer_is_killed(process_app: App, tmp_path: Path) -> None:
+    note, answers = tmp_path / "pid", list[Any]()
+
+    @process_app.middleware
+    async def impatient(ctx: Context, call_next: CallNext) -> Any:
+        if ctx.job.task == "spins":
+            calling = asyncio.ensure_future(call_next())
+            await until(lambda: note.exists() and note.read_text())
+            calling.cancel()
+            answers.extend(await asyncio.gather(calling, return_exceptions=True))
+            return None
+        return await call_next()
+
+    def is_gone() -> bool:
+        try:
+            os.kill(int(note.read_text()), 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+    async with process_app, process_app.worker(concurrency=1):
+        await process_tasks.spins.run(str(note))
+        assert [type(one) for one in answers] == [asyncio.CancelledError]
+        await until(is_gone)
+        assert (await process_tasks.square.run(5))["square"] == 25, "by another child"
+
+
 async def test_it_may_answer_without_running_the_handler(app: App) -> None:
     ran: list[int] = []
 
@@ -208,6 +238,72 @@ async def test_it_sees_a_payload_that_does_not_fit_and_may_call_again(app: App) 
             await bad.result(timeout=20)
         assert (await bad.refresh()).reason is Reason.INVALID_PAYLOAD
     assert seen == [0, InvalidPayload]
+
+
+async def test_a_handler_that_is_called_again_finds_its_children_and_its_steps(app: App) -> None:
+    paid, children, runs = list[int](), list[UUID](), list[int]()
+
+    async def again(ctx: Context, call_next: CallNext) -> Any:
+        await note.submit("of the middleware")
+        try:
+            return await call_next()
+        except ConnectionError:
+            return await call_next()
+
+    def pay(customer: int) -> str:
+        paid.append(customer)
+        return f"receipt {len(paid)}"
+
+    @app.task
+    async def note(text: str) -> str:
+        return text
+
+    @app.task(middleware=[again])
+    async def order(ctx: Context, customer: int) -> str:
+        first, second = await asyncio.gather(ctx.step("first", pay, customer), ctx.step("second", pay, customer))
+        children.extend([(await note.submit("of the handler")).id, (await note.submit("of the middleware")).id])
+        runs.append(ctx.attempt)
+        if len(runs) in (1, 3):
+            raise ConnectionError
+        if ctx.attempt == 1:
+            raise ValueError
+        return f"{first}, {second}"
+
+    async with app, app.worker():
+        job = await order.submit(7)
+        assert sorted((await job.result(timeout=20)).split(", ")) == ["receipt 1", "receipt 2"]
+        assert (runs, paid) == ([1, 1, 2, 2], [7, 7])
+        assert children == children[:2] * 4
+        assert len((await app.jobs(task="note")).items) == 3, "one of the middleware's, two of the handler's"
+
+
+async def test_a_stream_that_has_begun_is_not_begun_again_in_the_same_attempt(app: App) -> None:
+    runs = list[int]()
+
+    async def again(ctx: Context, call_next: CallNext) -> Any:
+        for _ in range(2):
+            with contextlib.suppress(ConnectionError):
+                return await call_next()
+        return await call_next()
+
+    @app.task(middleware=[again])
+    async def lines(ctx: Context) -> AsyncIterator[int]:
+        runs.append(ctx.attempt)
+        if len(runs) == 1:
+            raise ConnectionError("before the first item: nothing has begun")
+        yield 1
+        if len(runs) == 2:
+            raise ConnectionError("behind it")
+        yield 2
+
+    async with app, app.worker():
+        job = await lines.submit()
+        assert await job.result(timeout=20) == 2
+        assert [number async for number in job.stream()] == [1, 2]
+        error = (await app.history(job.id)).attempts[0].error
+        assert error is not None
+        assert "call_next was called again" in error.message
+    assert runs == [1, 1, 2]
 
 
 @pytest.mark.parametrize("where", ["in the handler", "before it"])

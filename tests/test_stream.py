@@ -236,8 +236,12 @@ async def test_a_last_attempt_without_items_leaves_none(kind: str, tmp_path: Pat
 
     async with app, app.worker():
         job = await once.submit()
+        first = StreamItem(1, 1, 1)
         assert await job.result(timeout=20) == 0
         assert [number async for number in job.stream()] == []
+        with pytest.raises(StreamRestarted) as told:  # to whoever has read what does not count
+            _ = [item async for item in job.stream(start=first).items()]
+        assert told.value.attempt == 2
 
 
 @each_engine

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.query import Ledger
-from headrace.core.rule import QueueRule, queue_rule
+from headrace.core.rule import QueueRule, limits_of, queue_rule
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine
 from headrace.handler import Handler
@@ -49,6 +49,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     """Since when its first claimable job waits."""
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
+    paused_by: str | None = None
+    paused_at: datetime | None = None
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
@@ -98,6 +100,8 @@ async def queues(session: Session) -> list[QueueInfo]:
                 oldest.get(name),
                 rule.max_concurrency,
                 rule.rates,
+                rule.paused_by,
+                rule.paused_at,
             )
         )
     return sorted(infos, key=lambda info: (-info.priority, info.name))
@@ -151,7 +155,7 @@ async def _workers(engine: Engine, now: datetime) -> list[Check]:
 
 
 async def _orphans(engine: Engine, now: datetime) -> list[Check]:
-    """Tasks that wait for a worker nobody runs, and queues that wait for somebody to resume them."""
+    """Tasks that wait for a worker nobody runs, queues for somebody to resume them, and rates for a definition."""
     found = []
     served = {task for row in await engine.workers() if row.alive for task in row.info.tasks}
     waiting = {profile.task for profile in (await engine.profiles()).profiles} - served
@@ -159,9 +163,13 @@ async def _orphans(engine: Engine, now: datetime) -> list[Check]:
         names = ", ".join(sorted(waiting))
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
-    for setting in await engine.settings("queue:"):
-        name = setting.key.removeprefix("queue:")
-        if queue_rule(setting.value).paused:
-            remedy = f"headrace queues resume {name}"
-            found.append(Check("queues", "warn", f"queue {name!r} is paused", remedy))
+    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    for rate, users in limits.undefined().items():
+        remedy = f"headrace rates set {rate} LIMIT --per SECONDS, or app.rate in code"
+        message = f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
+        found.append(Check("rates", "warn", message, remedy))
+    for name, rule in limits.queues.items():
+        if rule.paused:
+            remedy, by = f"headrace queues resume {name}", f" by {rule.paused_by}" if rule.paused_by else ""
+            found.append(Check("queues", "warn", f"queue {name!r} is paused{by}", remedy))
     return found

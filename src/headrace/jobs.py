@@ -21,12 +21,12 @@ from headrace.core.explain import explain as tell
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.limit import Usage
 from headrace.core.query import Filter, Page, as_seen, seen_status
-from headrace.core.rule import Group, limits_of
+from headrace.core.rule import Bound, Group, counted_by, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import HELD, Status
 from headrace.core.waiting import relatives
 from headrace.draft import Draft
-from headrace.engine import Duplicated
+from headrace.engine import Duplicated, Engine
 from headrace.errors import (
     ConfigError,
     InvalidPayload,
@@ -222,7 +222,8 @@ async def explain(session: Session, id: UUID) -> Explanation:
     if limits.bounded(job.queue, job.task):
         group = Group(job.queue, job.task, job.concurrency_key)
         usage = await engine.usage(list(limits.paced(group)))
-        holders = [*(await engine.find(Filter(status=HELD), now, _HOLDERS)).items]
+        for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
+            holders += await _holders(engine, bound, usage.held[bound], now)
     return tell(
         job,
         await engine.history(id),
@@ -235,6 +236,17 @@ async def explain(session: Session, id: UUID) -> Explanation:
         parents=[one for one in await engine.get(relatives(job)) if one is not None],
         rules=engine.rules,
     )
+
+
+async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> list[Job]:
+    """Jobs that hold what is counted by this bound. Of a key nobody keeps a list: its task's are looked through."""
+    of = Filter(status=HELD, queue=bound[1]) if bound[0] == "queue" else Filter(status=HELD, task=bound[1])
+    found, cursor, more = list[Job](), None, True
+    while more and len(found) < min(held, _HOLDERS):
+        page = await engine.find(of, now, _HOLDERS, cursor)
+        found += (one for one in page.items if bound in counted_by(Group(one.queue, one.task, one.concurrency_key)))
+        cursor, more = page.cursor, page.cursor is not None
+    return found
 
 
 # Acting

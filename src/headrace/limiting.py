@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,13 +10,15 @@ import msgspec
 
 from headrace.bus import Hint, Topic
 from headrace.core.rate import Rate
-from headrace.core.rule import TaskRule, layered
+from headrace.core.rule import Limits, TaskRule, layered, limits_of
 from headrace.engine import Engine
 from headrace.errors import ConfigError, Unavailable
 from headrace.handler import Handler
 from headrace.lifetime import Lifetime
 
 __all__ = ["LimitInfo", "Limited", "announce_limits", "check_limits", "edit_rule"]
+
+_log = logging.getLogger("headrace.app")
 
 _TRIES = 20
 
@@ -65,13 +68,14 @@ class Limited(Lifetime):
 
     # -- while running
 
-    async def pause_queue(self, name: str) -> None:
-        """Let nothing more of a queue be started."""
-        await self._edit(QUEUE, name, {"paused": True})
+    async def pause_queue(self, name: str, *, by: str | None = None) -> None:
+        """Let nothing more of a queue be started. ``by``: who wants that, for ``explain`` to tell."""
+        at = msgspec.to_builtins(self.host.clock.now())
+        await self._edit(QUEUE, name, {"paused": True, "paused_by": by, "paused_at": at})
 
     async def resume_queue(self, name: str) -> None:
         """Let a queue go on."""
-        await self._edit(QUEUE, name, {"paused": False})
+        await self._edit(QUEUE, name, {"paused": False, "paused_by": None, "paused_at": None})
 
     async def set_queue(
         self,
@@ -222,10 +226,17 @@ async def announce_limits(
     known = {setting.key for setting in await engine.settings(LIMIT)}
     said = dict(declared)
     for handler in handlers.values():
-        key, rule = LIMIT + handler.name, handler.policy.limits
-        if rule.limited:
-            said[key] = {name: value for name, value in msgspec.to_builtins(rule).items() if value}
-        elif key in known:
-            said[key] = {}
+        rule = handler.policy.limits
+        for key in (LIMIT + name for name in (handler.name, *handler.aliases)):
+            if rule.limited:
+                said[key] = {name: value for name, value in msgspec.to_builtins(rule).items() if value}
+            elif key in known:
+                said[key] = {}
     for key, code in said.items():
         await edit_rule(engine, key, code=code)
+    named = {rate for rule in said.values() for rate in rule.get("rates", ())}
+    limits = limits_of((one.key, one.value) for one in await engine.settings()) if named else Limits()
+    for rate, users in limits.undefined().items():
+        if rate in named:
+            who = " and ".join(users)
+            _log.warning("nobody has defined the rate %r that %s must keep to: it limits nothing", rate, who)

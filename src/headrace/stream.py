@@ -71,7 +71,10 @@ class Stream(Generic[T_co]):
         return self._values()
 
     def items(self) -> AsyncGenerator[StreamItem[T_co], None]:
-        """The values with their attempt and number; one that begins the stream anew is marked ``restarted``."""
+        """The values with their attempt and number; one that begins the stream anew is marked ``restarted``.
+
+        :raises StreamRestarted: a new attempt began the stream anew, and yielded nothing that could be marked
+        """
         return self._items()
 
     def reference(self) -> StreamRef:
@@ -86,14 +89,16 @@ class Stream(Generic[T_co]):
                 yield item.value
 
     async def _items(self) -> AsyncGenerator[StreamItem[T_co], None]:
-        restarted = False
+        anew: int | None = None
         async with aclosing(self._read()) as found:
             async for item in found:
                 if isinstance(item, int):
-                    restarted = True
+                    anew = item
                 else:
-                    yield msgspec.structs.replace(item, restarted=True) if restarted else item
-                    restarted = False
+                    yield item if anew is None else msgspec.structs.replace(item, restarted=True)
+                    anew = None
+        if anew is not None:
+            raise StreamRestarted(self.id, anew)
 
     async def _read(self) -> AsyncGenerator[StreamItem[T_co] | int, None]:
         """The items; the number of an attempt that begins anew stands before its first."""
@@ -125,8 +130,10 @@ async def _newest(engine: Engine, id: UUID) -> Cursor:
     last = await engine.tail(id, Kind.ITEM, limit=1, newest=True)
     attempt = last[0].attempt if last else 0
     while attempt > 1:
-        (first, *_) = await engine.tail(id, Kind.ITEM, (attempt, -1), 1)
-        if first.number == 0:
-            return first.cursor
+        found = await engine.tail(id, Kind.ITEM, (attempt, -1), 1)
+        if not found:
+            break  # the job and all it had are gone
+        if found[0].number == 0:
+            return found[0].cursor
         attempt -= 1
     return (attempt, BEGIN[1])

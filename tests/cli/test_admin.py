@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 from tests.cli.conftest import Shell
 
 
@@ -48,8 +50,12 @@ def test_migrating_what_is_no_store_ends_like_every_command_there(shell: Shell) 
 def test_queues_are_paused_resumed_and_set(shell: Shell) -> None:
     shell.submit("resize", "image=x")
     shell("queues", "pause", "images", "--url", shell.url)
+    [queue] = shell.json("queues", "--url", shell.url)
+    assert queue["paused_by"].endswith(f" on {socket.gethostname()}")
+    shell("queues", "pause", "images", "--by", "anna", "--url", shell.url)
     [queue] = [queue for queue in shell.json("queues", "--url", shell.url) if queue["name"] == "images"]
     assert (queue["paused"], queue["priority"], queue["counts"]) == (True, 0, {"queued": 1})
+    assert "paused by anna" in shell("queues", "--url", shell.url).stdout
     shell.work()
     assert shell.json("stats", "--url", shell.url)["statuses"] == {"queued": 1}
     shell("queues", "set", "images", "--priority", "5", "--url", shell.url)

@@ -24,6 +24,11 @@ def test_rates_are_set_and_reset(shell: Shell) -> None:
     made = shell.json("rates", "set", "api", "100", "--per", "60", "--kind", "sliding", "--url", shell.url)
     assert made == {"api": {"limit": 100, "per": 60.0, "kind": "sliding", "keyed": False}}
     assert "sliding" in shell("rates", "--url", shell.url).stdout
+    made = shell.json("rates", "set", "api", "50", "--keyed", "--url", shell.url)  # the rest stays as it is
+    assert made == {"api": {"limit": 50, "per": 60.0, "kind": "sliding", "keyed": True}}
+    made = shell.json("rates", "set", "api", "50", "--per", "1", "--kind", "bucket", "--not-keyed", "--url", shell.url)
+    assert made == {"api": {"limit": 50, "per": 1.0, "kind": "bucket", "keyed": False}}
+    assert "give --per" in shell("rates", "set", "new", "50", "--url", shell.url, code=2).stderr
     assert shell.json("rates", "reset", "api", "--url", shell.url) == {}
     assert "limit" in shell("rates", "set", "api", "0", "--per", "60", "--url", shell.url, code=2).stderr
 

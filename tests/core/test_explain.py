@@ -59,7 +59,8 @@ def test_scheduled() -> None:
 
 
 def test_a_scheduled_job_that_is_due_stands_in_line() -> None:
-    assert told(new(NOW + MINUTE), NOW + MINUTE, worker()).codes == ("queued", "ready")
+    found = told(new(NOW + MINUTE), NOW + MINUTE, worker(beat_at=NOW + MINUTE))
+    assert found.codes == ("queued", "ready")
 
 
 def test_retrying_tells_the_error() -> None:
@@ -86,11 +87,30 @@ def test_waiting_for_others() -> None:
 def test_a_paused_queue() -> None:
     found = told(new(), NOW, worker(), limits=Limits({"default": QueueRule(paused=True)}))
     assert found.codes == ("queued", "queue_paused")
+    assert "Queue 'default' is paused: nothing is taken from it until it is resumed." in found
+
+
+def test_a_paused_queue_names_who_paused_it_and_when() -> None:
+    rule = QueueRule(paused=True, paused_by="anna", paused_at=NOW - MINUTE * 10)
+    found = told(new(), NOW, worker(), limits=Limits({"default": rule}))
+    assert "Queue 'default' was paused by anna at 2026-01-01 11:50:00 UTC (10 min ago): nothing is taken" in found
+    assert found.facts[1].data == {"queue": "default", "by": "anna", "at": NOW - MINUTE * 10}
 
 
 def test_no_worker_at_all() -> None:
     assert told(new()).codes == ("queued", "no_worker")
     assert told(new(), NOW, worker(alive=False), worker(beat=Beat(state="draining"))).codes == ("queued", "no_worker")
+
+
+def test_workers_that_fell_silent_are_no_workers() -> None:
+    """When the last worker is killed, nobody is left to bury it."""
+    later = NOW + timedelta(seconds=RULES.lease + 1)
+    found = told(new(), later, worker(), worker(id=OTHER, beat_at=NOW - MINUTE))
+    assert found.codes == ("queued", "no_worker")
+    assert "No worker is heard of any more, the last 31 s ago" in found
+    assert found.facts[1].data == {"last_heard_at": NOW}
+    assert told(new(), later, worker(), worker(id=OTHER, beat_at=later, tasks=())).codes == ("queued", "no_task")
+    assert told(new(), NOW + timedelta(seconds=RULES.lease), worker()).codes == ("queued", "ready")
 
 
 def test_no_worker_has_the_task() -> None:

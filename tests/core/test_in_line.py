@@ -91,6 +91,6 @@ def test_what_holds_it_back_comes_first_and_leaves_nothing_to_estimate() -> None
 
 
 def test_a_due_job_has_a_place_too_and_an_expired_one_has_none() -> None:
-    due = told(new(NOW + MINUTE), NOW + MINUTE, worker(), standing=standing())
+    due = told(new(NOW + MINUTE), NOW + MINUTE, worker(beat_at=NOW + MINUTE), standing=standing())
     assert due.codes == ("queued", "position", "ready")
     assert told(new(not_after=NOW), NOW, worker(), standing=standing()).codes == ("queued", "expired")

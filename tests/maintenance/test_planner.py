@@ -161,6 +161,19 @@ async def test_a_resting_schedule_fires_nothing_and_makes_nothing_good() -> None
         assert await fires(w) == [40]
 
 
+async def test_a_resting_schedule_that_is_made_again_goes_on_and_makes_nothing_good() -> None:
+    async with world(now=START) as w:
+        p = planner(w)
+        await scheduled(w, Every(minutes=10, catch_up="all"))
+        await pause_schedule(w.engine, "tick")
+        w.clock.advance(minutes=35)
+        await scheduled(w, Every(minutes=10, catch_up="all"))
+        assert await p.tick() == 0
+        w.clock.advance(minutes=5)
+        assert await p.tick() == 1
+        assert await fires(w) == [40]
+
+
 async def test_a_live_job_that_holds_the_dedup_key_takes_the_place_of_a_fire() -> None:
     async with world(now=START) as w:
         p = planner(w)

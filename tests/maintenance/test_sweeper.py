@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from headrace.bus import Hint, Topic
 from headrace.core.acts import cancel
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
@@ -50,6 +51,19 @@ async def test_a_silent_worker_is_buried_and_its_jobs_are_taken_back() -> None:
         (attempt,) = (await w.engine.history(job.id)).attempts
         assert (attempt.outcome, attempt.worker, attempt.cause) == (Outcome.LOST, player.id, "lease")
         assert isinstance(await player.beat(), Dead)
+
+
+async def test_what_the_dead_held_of_limits_is_told_to_be_free() -> None:
+    async with world() as w:
+        s, player, heard = sweeper(w), await w.worker(), list[Hint]()
+        await w.submit()
+        job = await player.run()
+        await watch(w, s, 30)
+        w.engine.bus.listen(frozenset({Topic.READY}), heard.append)
+        await watch(w, s, 2.5)
+        assert (await w.job(job)).status is Status.RETRYING  # so it is not itself what is ready
+        await asyncio.sleep(0)
+        assert heard == [Hint(Topic.READY)]
 
 
 async def test_a_beating_worker_keeps_its_jobs() -> None:

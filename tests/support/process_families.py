@@ -22,6 +22,14 @@ def parent(n: int) -> int:
     return app.wait(plus_one.run(n)) + app.wait(plus_one.submit_sync(n + 1).result())
 
 
+@app.task(run_in="process")
+def submits(gate: str) -> None:
+    """Submit a job, and go on until a file is there."""
+    plus_one.submit_sync(1)
+    while not Path(gate).exists():
+        time.sleep(0.01)
+
+
 @app.task
 def holds(note: str) -> None:
     """Keep a slot, and a file as long, until another file is there."""

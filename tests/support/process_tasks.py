@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,6 +71,21 @@ def waits(note: str, gate: str) -> str:
     while not Path(gate).exists():
         time.sleep(0.01)
     return "done"
+
+
+@tasks.task(run_in="process")
+def lingers(ctx: Context, begin: str, done: str) -> int:
+    """Leave a thread behind that speaks when another job is there."""
+
+    def late() -> None:
+        while not Path(begin).exists():
+            time.sleep(0.01)
+        logging.getLogger("child").warning("too late")
+        ctx.progress(77, "too late")
+        Path(done).touch()
+
+    threading.Thread(target=contextvars.copy_context().run, args=(late,), daemon=True).start()
+    return os.getpid()
 
 
 @tasks.resource

@@ -145,6 +145,24 @@ async def test_a_call_that_goes_wrong_fails_every_job(app: App, how: str, reason
                 assert message in job.error.message
 
 
+@pytest.mark.parametrize("how", ["raised", "returned"])
+async def test_an_error_that_jobs_share_looks_the_same_to_each_of_them(app: App, how: str) -> None:
+    shared = ValueError("all of them")
+
+    @app.bulk(size=20, retry=Retry(0))
+    async def work(numbers: list[int]) -> list[int | Exception]:
+        if how == "raised":
+            raise shared
+        return [shared for _ in numbers]
+
+    async with app:
+        jobs = await work.map([(number,) for number in range(20)])
+        async with app.worker():
+            traces = {job.error.traceback for job in await ends(*jobs) if job.error is not None}
+    assert len(traces) == 1
+    assert str(traces.pop()).count("raise shared") == (how == "raised")
+
+
 async def test_a_payload_that_does_not_fit_fails_its_own_job_alone(app: App) -> None:
     seen: list[list[Doc]] = []
 

@@ -16,8 +16,11 @@ from headrace.core.lifecycle import submit
 from headrace.core.outcome import Ending, Released
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
+from headrace.worker import floor
 from headrace.worker.children import Children
 from headrace.worker.context import Context
+from tests.support import process_families
+from tests.support.apps import url_of
 from tests.support.process_tasks import checks, dies, spins, square, steers, waits
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -124,6 +127,25 @@ async def test_progress_from_a_child_is_stored(forge: Shop) -> None:
     assert job.progress.percent == 100
 
 
+async def test_a_child_that_submits_has_its_start_recorded_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = url_of("sqlite", tmp_path)
+    monkeypatch.setenv("HEADRACE_URL", url)
+    monkeypatch.setattr(floor, "START_WITHIN", 3600.0)  # so that nobody else sees to it
+    app, gate = process_families.app, tmp_path / "gate"
+
+    async def begun() -> bool:
+        return (await job.refresh()).status is Status.RUNNING
+
+    with app.override(url=url):
+        async with app, app.worker():
+            job = await process_families.submits.submit(str(gate))
+            await until(begun)
+            gate.touch()
+            await job.result()
+
+
 async def test_a_signal_to_all_processes_is_the_workers_to_answer(forge: Shop, tmp_path: Path) -> None:
     note, gate = tmp_path / "pid", tmp_path / "gate"
     async with forge.worker():
@@ -166,7 +188,7 @@ def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> N
     ctx = Context(job, 1, NOW)
     thread = threading.Thread(target=lambda: endings.append(children.run(checks.handler, ctx, job)))
     thread.start()
-    while not children._busy and thread.is_alive():
+    while not any(post.child for post in list(children._busy.values())) and thread.is_alive():
         pass
     ctx.stopping = "cancelled"
     children.stop(ctx, "cancelled")

@@ -6,18 +6,19 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
-from headrace.core.status import Status
+from headrace.core.status import Reason, Status
 from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
 from headrace.worker.scribe import MOST_LINES
-from tests.support.process_tasks import says
+from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 
 shop_log = logging.getLogger("shop.till")
@@ -101,6 +102,17 @@ async def test_a_child_process_is_heard(shop: Shop) -> None:
     assert "run_in" in job.error.message, "a step cannot be kept from there"
 
 
+async def test_what_a_job_left_behind_in_a_child_does_not_speak_for_the_next(shop: Shop, tmp_path: Path) -> None:
+    begin, done = tmp_path / "begin", str(tmp_path / "done")
+    shop.handlers |= {"lingers": lingers.handler, "waits": waits.handler}
+    async with shop.worker(concurrency=1):
+        one = await shop.ended(await shop.submit("lingers", payload={"begin": str(begin), "done": done}), within=50)
+        two = await shop.ended(await shop.submit("waits", payload={"note": str(begin), "gate": done}), within=50)
+    assert (one.result, two.result) == (int(begin.read_text()), "done"), "by the same process"
+    assert await lines(shop, two.id) == []
+    assert two.progress is None or two.progress.message is None
+
+
 async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None:
     async def floods() -> None:
         for number in range(MOST_LINES + 7):
@@ -114,6 +126,26 @@ async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None
     said = await lines(shop, id)
     assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
     assert said[-1].message.startswith("8 more lines were not kept")
+
+
+async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(shop: Shop) -> None:
+    gate = threading.Event()
+
+    def floods() -> None:
+        for number in range(MOST_LINES + 7):
+            shop_log.info("%d", number)
+        gate.wait(30)
+
+    shop.task(floods)
+    try:
+        async with shop.worker(grace=0.1):
+            id = await shop.submit("floods", timeout=0.5, retry=Retry(0))
+            assert (await shop.ended(id)).reason is Reason.TIMEOUT
+            said = await lines(shop, id)
+    finally:
+        gate.set()
+    assert [line.message for line in said[:-1]] == [str(number) for number in range(MOST_LINES)]
+    assert said[-1].message.startswith("7 more lines were not kept")
 
 
 async def test_a_long_line_is_cut_and_an_odd_one_is_kept(shop: Shop) -> None:

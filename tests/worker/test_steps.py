@@ -20,6 +20,7 @@ from headrace.host import Host
 from headrace.testing import harness
 from headrace.worker.context import Context
 from tests.support.shop import Shop
+from tests.support.until import until
 
 
 @dataclass
@@ -95,6 +96,29 @@ async def test_a_plain_handler_has_steps_too(shop: Shop) -> None:
     assert here[0], "on the thread of the handler"
 
 
+async def test_a_plain_handler_may_have_steps_on_a_loop_of_its_own(shop: Shop) -> None:
+    bank = Bank()
+
+    def order(ctx: Context, customer: int) -> int:
+        async def work() -> int:
+            ctx.progress(50)
+            await ctx.flush()
+            receipt = await ctx.step("charge", bank.charge, customer, cents=500)
+            await ctx.step("mail", bank.mail, "a@b.c")
+            return receipt.number
+
+        number = asyncio.run(work())
+        if ctx.attempt < 2:
+            raise ValueError("after the steps")
+        return number
+
+    shop.task(order)
+    async with shop.worker():
+        job = await shop.ended(await shop.submit("order", payload={"customer": 7}))
+    assert (job.status, job.result, job.attempt) == (Status.COMPLETED, 1, 2)
+    assert bank.calls == ["charge", "mail"]
+
+
 async def test_a_step_that_raised_is_tried_again(shop: Shop) -> None:
     bank = Bank()
 
@@ -110,6 +134,72 @@ async def test_a_step_that_raised_is_tried_again(shop: Shop) -> None:
     async with shop.worker():
         assert (await shop.ended(await shop.submit("order"))).result == "done"
     assert bank.calls == ["broken"] * 4
+
+
+async def when_stopped(ctx: Context, go: threading.Event) -> None:
+    """Let the others go on once the handler is asked to stop."""
+    await until(lambda: ctx.stopping)
+    go.set()
+
+
+@pytest.mark.parametrize("how", ["a stop", "a time-out"])
+async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: Shop, how: str) -> None:
+    begun, go, calls, watching = threading.Event(), threading.Event(), list[int](), list[Any]()
+
+    def pay() -> str:
+        calls.append(1)
+        begun.set()
+        go.wait(20)
+        return "receipt"
+
+    async def order(ctx: Context) -> str:
+        watching.append(asyncio.create_task(when_stopped(ctx, go)))
+        try:
+            return await ctx.step("charge", pay)
+        finally:
+            watching.pop().cancel()
+
+    shop.task(order)
+    id = await shop.submit("order", timeout=0.3 if how == "a time-out" else None)
+    async with shop.worker(grace=0.5):
+        await asyncio.to_thread(begun.wait, 20)
+        if how == "a time-out":
+            await shop.ended(id)
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert (job.status, job.result, job.attempt) == (Status.COMPLETED, "receipt", 2)
+    assert calls == [1]
+
+
+async def test_a_plain_function_that_fails_when_its_handler_is_stopped_was_not_done(shop: Shop) -> None:
+    begun, go, calls, heard = asyncio.Event(), threading.Event(), list[int](), list[str | None]()
+
+    def pay() -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            go.wait(20)
+            raise ValueError("too late")
+        return "receipt"
+
+    async def order(ctx: Context) -> str:
+        begun.set()
+        watching = asyncio.create_task(when_stopped(ctx, go))
+        try:
+            return await ctx.step("charge", pay)
+        except asyncio.CancelledError:
+            heard.append(ctx.stopping)
+            raise
+        finally:
+            watching.cancel()
+
+    shop.task(order)
+    id = await shop.submit("order")
+    async with shop.worker(grace=0.3):
+        await begun.wait()
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert (job.status, job.result, job.attempt, job.charged) == (Status.COMPLETED, "receipt", 2, 1)
+    assert (len(calls), heard) == (2, ["shutdown"]), "being stopped is what the handler hears of, not the error"
 
 
 async def test_the_result_is_durable_before_the_next_line(shop: Shop) -> None:
@@ -172,8 +262,9 @@ async def test_a_name_is_used_once_in_an_attempt(shop: Shop) -> None:
         await ctx.step("charge", bank.charge, 1, 2)
         with pytest.raises(ConfigError, match="charge"):
             await ctx.step("charge", bank.charge, 1, 2)
-        with pytest.raises(ConfigError, match="name"):
-            await ctx.step("", bank.charge, 1, 2)
+        for name in ("", "\0", "half of \ud800"):  # not every engine could keep it
+            with pytest.raises(ConfigError, match="name"):
+                await ctx.step(name, bank.charge, 1, 2)
         return "done"
 
     shop.task(order)

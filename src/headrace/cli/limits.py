@@ -96,15 +96,23 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
 @rates.command("set")
 @click.argument("name")
 @click.argument("limit", type=int)
-@click.option("--per", type=float, required=True, help="Seconds in which at most LIMIT may begin.")
-@click.option("--kind", type=click.Choice(["fixed", "sliding", "bucket"]), default="fixed", help="How time is counted.")
-@click.option("--keyed", is_flag=True, help="Count each concurrency key by itself.")
+@click.option("--per", type=float, help="Seconds in which at most LIMIT may begin; a new rate needs it.")
+@click.option(
+    "--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted; a new rate is fixed."
+)
+@click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key is counted by itself.")
 @common
-def set_rate(state: State, name: str, limit: int, per: float, kind: Kind, keyed: bool) -> None:
-    """Make or change a rate; this goes before what the code says."""
+def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind | None, keyed: bool | None) -> None:
+    """Make or change a rate; this goes before what the code says. What is left out stays as it is."""
 
     async def work(app: App) -> None:
-        await app.set_rate(name, Rate(limit, per=per, kind=kind, keyed=keyed))
+        old = (await app.rates()).get(name)
+        span = per if old is None or per is not None else old.per
+        if span is None:
+            raise click.UsageError(f"there is no rate {name!r} yet: give --per")
+        of_kind = kind or ("fixed" if old is None else old.kind)
+        by_key = keyed if keyed is not None else old is not None and old.keyed
+        await app.set_rate(name, Rate(limit, per=span, kind=of_kind, keyed=by_key))
         await _rates(app, state, name)
 
     with_app(state, work, creates=True)

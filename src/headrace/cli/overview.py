@@ -56,13 +56,14 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
 
 def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
     """Queues in the order workers serve them."""
-    made = table("queue", "priority", "state", "oldest", "jobs", right=("priority",))
+    made = table("queue", "priority", "at once", "rates", "state", "oldest", "jobs", right=("priority", "at once"))
     for queue in queues:
-        state = Text("paused", "yellow") if queue.paused else Text("open", "green")
+        by = f" by {queue.paused_by}" if queue.paused_by else ""
+        state = Text(f"paused{by}", "yellow") if queue.paused else Text("open", "green")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
-        made.add_row(
-            Text(queue.name), str(queue.priority), state, oldest, counts_text(queue.counts) or Text("empty", "dim")
-        )
+        most, rates = str(queue.max_concurrency or "–"), Text(", ".join(queue.rates) or "–")
+        jobs = counts_text(queue.counts) or Text("empty", "dim")
+        made.add_row(Text(queue.name), str(queue.priority), most, rates, state, oldest, jobs)
     return fitted(made)
 
 

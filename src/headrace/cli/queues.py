@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
-from headrace.cli.run import with_app
+from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
 
 if TYPE_CHECKING:
@@ -37,6 +39,13 @@ async def _list(app: App, state: State) -> None:
         console().print(queues_view(found, app.host.clock.now()))
 
 
+def _me() -> str:
+    try:
+        return f"{getpass.getuser()} on {socket.gethostname()}"
+    except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
+        return USER
+
+
 async def _one(app: App, name: str, state: State, what: str) -> None:
     if state.json:
         document([queue for queue in await app.queues() if queue.name == name])
@@ -46,12 +55,13 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 
 @queues.command()
 @click.argument("name")
+@click.option("--by", help="Who pauses it, for explain to tell; you on this machine, if left out.")
 @common
-def pause(state: State, name: str) -> None:
+def pause(state: State, name: str, by: str | None) -> None:
     """Let no worker claim from the queue; what runs goes on."""
 
     async def work(app: App) -> None:
-        await app.pause_queue(name)
+        await app.pause_queue(name, by=by or _me())
         await _one(app, name, state, "is paused: headrace queues resume opens it again")
 
     with_app(state, work, creates=True)

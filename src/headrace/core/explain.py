@@ -58,17 +58,17 @@ def explain(
     ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``standing``: its place in
     its queue, if known. ``parents``: of its ``relatives``, those that are still here.
     """
-    limits, known = limits or Limits(), {one.id: one for one in parents}
+    limits, rules, known = limits or Limits(), rules or Rules(), {one.id: one for one in parents}
     seen = as_seen(job, now)
     facts = [*_origin(job)]
     if seen.ended:
         facts += [*_end(seen), *blame(seen, known, now), *_remedy(seen)]
     elif seen.held:
-        facts += _held(seen, now, workers, rules or Rules())
+        facts += _held(seen, now, workers, rules)
     elif seen.status is Status.QUEUED:
         facts += _queued(seen, now)
         if not expired(seen, now):
-            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, standing)
+            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, standing, rules)
     elif seen.status is Status.WAITING:
         facts += [*waiting(seen, known, now), *_expiry(seen, now)]
     else:

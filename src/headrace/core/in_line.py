@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headrace.core.explanation import Fact, clock, many, per_time, roughly, span
+from headrace.core.explanation import Fact, ago, clock, many, per_time, roughly, span
 from headrace.core.job import Job
 from headrace.core.limit import Usage
 from headrace.core.match import mismatch
 from headrace.core.rate import next_permit, permits
-from headrace.core.rule import Group, Limits
+from headrace.core.rule import Group, Limits, counted_by
+from headrace.core.rules import Rules
 from headrace.core.standing import Standing, estimate, pace, starts_at_once
 
 if TYPE_CHECKING:
@@ -31,19 +32,22 @@ def in_line(
     usage: Usage,
     holders: Sequence[Job],
     standing: Standing | None,
+    rules: Rules,
 ) -> Iterator[Fact]:
     """What there is to say of a queued job that has not expired."""
-    held_back = [*_paused(job, limits), *_limited(job, now, limits, usage, holders)]
+    held_back = [*_paused(job, now, limits), *_limited(job, now, limits, usage, holders)]
     yield from held_back
     able = [row for row in workers if row.alive and row.beat.state != "draining"]
-    nobody = _nobody(job, able)
+    # If all of them died, nobody is left to bury the last: the dead are known by their silence.
+    heard = [row for row in able if (now - row.beat_at).total_seconds() <= rules.lease]
+    nobody = _silent(now, able) if able and not heard else _nobody(job, heard)
     if nobody is not None:
         yield nobody
     if standing is not None:
         yield _position(job, standing)
     if nobody is not None:
         return
-    takers = [row for row in able if _obstacle(job, row) is None]
+    takers = [row for row in heard if _obstacle(job, row) is None]
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
     soon = not held_back and (standing is None or starts_at_once(standing, free))
     yield from _takers(len(takers), free, soon, bool(held_back))
@@ -54,9 +58,14 @@ def in_line(
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
 
 
-def _paused(job: Job, limits: Limits) -> Iterator[Fact]:
-    if limits.queue(job.queue).paused:
-        yield Fact("queue_paused", f"Queue {job.queue!r} is paused: nothing is taken from it until it is resumed.")
+def _paused(job: Job, now: datetime, limits: Limits) -> Iterator[Fact]:
+    rule = limits.queue(job.queue)
+    if rule.paused:
+        by = f" by {rule.paused_by}" if rule.paused_by else ""
+        at = f" at {clock(rule.paused_at)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
+        is_paused = f"{'was' if by or at else 'is'} paused{by}{at}"
+        text = f"Queue {job.queue!r} {is_paused}: nothing is taken from it until it is resumed."
+        yield Fact("queue_paused", text, {"queue": job.queue, "by": rule.paused_by, "at": rule.paused_at})
 
 
 def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job]) -> Iterator[Fact]:
@@ -66,7 +75,8 @@ def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Seq
         held = usage.held.get(bound, 0)
         if held < most:
             continue
-        mine = [one for one in holders if bound in limits.concurrency(Group(one.queue, one.task, one.concurrency_key))]
+        by = {one.id: one for one in holders if bound in counted_by(Group(one.queue, one.task, one.concurrency_key))}
+        mine = list(by.values())
         who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
         what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
         text = f"The {what} {bound[-1]!r} may have {many(most, 'job')} at once, and has {held}"
@@ -133,6 +143,13 @@ def _obstacle(job: Job, row: WorkerRow) -> tuple[int, str] | None:
         near = f"worker {row.info.id} on {row.info.host} offers {lacking}={offer!r}"
         return 2, f"no live worker meets its requirement {lacking}={need!r}; the nearest, {near}"
     return None
+
+
+def _silent(now: datetime, able: Sequence[WorkerRow]) -> Fact:
+    """That no worker is heard of any more."""
+    last = max(row.beat_at for row in able)
+    text = f"No worker is heard of any more, the last {ago(now - last)}: start one, if none can be reached."
+    return Fact("no_worker", text, {"last_heard_at": last})
 
 
 def _nobody(job: Job, able: Sequence[WorkerRow]) -> Fact | None:

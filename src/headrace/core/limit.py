@@ -17,7 +17,7 @@ from headrace.core.rate import Rate, Spent, micros, next_permit, permits, spend
 from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 
-__all__ = ["REMEMBERED", "Dealt", "Entry", "Turn", "Usage", "deal", "lapses"]
+__all__ = ["REMEMBERED", "Dealt", "Entry", "Turn", "Usage", "deal", "lapses", "shut"]
 
 Turn = tuple[str, str]
 """A task and a key, whose turn is remembered."""
@@ -70,6 +70,19 @@ class Dealt(msgspec.Struct):
 def lapses(spent: Spent) -> datetime:
     """From when on it says nothing, and may be forgotten."""
     return max(until for until, _ in spent)
+
+
+def shut(group: Group, ask: Ask, now: datetime, limits: Limits, usage: Usage) -> bool:
+    """Whether no job of this queue and task can be given, whatever its key: of such a line, whoever deals needs to be
+    shown one job, not the first of each key."""
+    if not limits.bounded(group.queue, group.task):
+        return False
+    every = Group(group.queue, group.task)
+    return (
+        ask.free < 1
+        or any(usage.held.get(bound, 0) >= most for bound, most in limits.concurrency(every).items())
+        or any(permits(rate, usage.spent.get(bound, ()), now) < 1 for bound, rate in limits.paced(every).items())
+    )
 
 
 class _Kind:

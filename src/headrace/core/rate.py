@@ -22,7 +22,7 @@ _GRAINS = 60
 
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most so many begun in so much time. ``fixed``: in each span counted from midnight; ``sliding``: in any such
+    """At most so many begun in so much time. ``fixed``: in each span counted from 1970 in UTC; ``sliding``: in any such
     span; ``bucket``: evenly, with as many at once as were saved up."""
 
     limit: int

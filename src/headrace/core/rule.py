@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -23,6 +24,9 @@ class QueueRule(msgspec.Struct, frozen=True):
     paused: bool = False
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
+    paused_by: str | None = None
+    """Who paused it last, as far as was said."""
+    paused_at: datetime | None = None
 
     @property
     def limited(self) -> bool:
@@ -110,7 +114,17 @@ class Limits(msgspec.Struct, frozen=True):
             if kind not in rated:
                 rated[kind] = bool(self.named(group))
             if rated[kind]:
-                found |= self.paced(group).keys()
+                found.update(self.paced(group))  # in place: an union with what is no set makes a new one
+        return found
+
+    def undefined(self) -> dict[str, list[str]]:
+        """The rates that queues and tasks name and nobody has defined, and who names them: they limit nothing."""
+        found: dict[str, list[str]] = {}
+        for kind, rules in (("queue", self.queues), ("task", self.tasks)):
+            for name, rule in rules.items():
+                for rate in rule.rates:
+                    if rate not in self.rates:
+                        found.setdefault(rate, []).append(f"{kind} {name!r}")
         return found
 
     def bounded(self, queue: str, task: str) -> bool:

@@ -86,8 +86,9 @@ async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
                 f"schedule {doc.name!r} is defined in code, with the task {old.task!r}: change it there, or choose "
                 f"another name"
             )
-        revised = _revised(old, doc)
-        return replace(revised, paused=False) if doc.source == "dynamic" else revised
+        if old is not None and doc.source == "dynamic":
+            old = _resumed(old, doc.cursor)
+        return _revised(old, doc)
 
     return await _edit(engine, doc.name, edit)
 
@@ -100,11 +101,7 @@ async def pause_schedule(engine: Engine, name: str) -> ScheduleDoc:
 async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleDoc:
     """End its rest; what would have fired meanwhile is not made good."""
 
-    def edit(old: ScheduleDoc | None) -> ScheduleDoc:
-        doc = _known(old, name)
-        return replace(_forgone(doc), paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
-
-    return await _edit(engine, name, edit)
+    return await _edit(engine, name, lambda old: _resumed(_known(old, name), now))
 
 
 async def delete_schedule(engine: Engine, name: str) -> None:
@@ -190,6 +187,11 @@ def _revised(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
         )
     spec = replace(new.spec, created_at=old.spec.created_at)
     return replace(old, rule=new.rule, spec=spec, payload_text=new.payload_text, source=new.source)
+
+
+def _resumed(doc: ScheduleDoc, now: datetime) -> ScheduleDoc:
+    """The schedule without its rest, and without what it missed meanwhile."""
+    return replace(_forgone(doc), paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
 
 
 def _retired(old: ScheduleDoc | None, now: datetime) -> ScheduleDoc | None:

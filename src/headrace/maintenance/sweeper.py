@@ -123,7 +123,10 @@ class Sweeper(Duty):
             total, first = total + swept, False
             # What is not ripe yet stays among the overdue, so a full page without a change is the end as well.
             if len(rows) < self._limit or not swept:
-                return total
+                break
+        if total:  # also where none of them is in line again: what they held of limits is free
+            self.engine.bus.send(Hint(Topic.READY))
+        return total
 
     def _certain(self, row: Overdue) -> bool:
         job, now = row.job, self.host.clock.now()

@@ -55,10 +55,18 @@ class _Seat:
 class _Outcome:
     """What a call made of one job. An error is a value here: not every kind can be set on a future."""
 
-    __slots__ = ("error", "value")
+    __slots__ = ("_error", "_trace", "_value")
 
     def __init__(self, value: Any, error: BaseException | None) -> None:
-        self.value, self.error = value, error
+        self._value, self._error = value, error
+        self._trace = None if error is None else error.__traceback__
+
+    def get(self) -> Any:
+        """The result, or the error raised."""
+        if self._error is None:
+            return self._value
+        # Where it came from, and no more: many jobs may share the error, and its trace grows with every raise of it.
+        raise self._error.with_traceback(self._trace)
 
 
 class Call:
@@ -112,9 +120,7 @@ class Call:
         except asyncio.CancelledError:
             await self._stop_if_nobody_stays(ctx)
             raise
-        if outcome.error is not None:
-            raise outcome.error
-        return outcome.value
+        return outcome.get()
 
     def _call_when_all_are_here(self) -> None:
         # Some must have their start stored first, or are held up by a middleware; some never come.

@@ -29,7 +29,21 @@ from headrace.worker.perform import perform
 from headrace.worker.resources import Resource
 from headrace.worker.scribe import Scribe
 
-__all__ = ["Back", "End", "Go", "Lend", "Log", "Report", "Request", "Stop", "encode", "serve", "to_child", "to_parent"]
+__all__ = [
+    "Act",
+    "Back",
+    "End",
+    "Go",
+    "Lend",
+    "Log",
+    "Report",
+    "Request",
+    "Stop",
+    "encode",
+    "serve",
+    "to_child",
+    "to_parent",
+]
 
 T = TypeVar("T")
 
@@ -66,6 +80,10 @@ class Back(msgspec.Struct, tag="back"):
     number: int
 
 
+class Act(msgspec.Struct, tag="act"):
+    """The job did what others can see."""
+
+
 class Report(msgspec.Struct, tag="report"):
     """How far the job is."""
 
@@ -86,7 +104,8 @@ class End(msgspec.Struct, tag="end"):
 
 encode = msgspec.json.encode
 to_child = msgspec.json.Decoder(Request | Stop | Go)
-to_parent = msgspec.json.Decoder(Report | Log | Lend | Back | End)
+to_parent = msgspec.json.Decoder(Act | Report | Log | Lend | Back | End)
+_Message = Act | Report | Log | Lend | Back | End
 
 
 def serve(pipe: Connection) -> None:
@@ -98,20 +117,20 @@ def serve(pipe: Connection) -> None:
     requests: SimpleQueue[_Work] = SimpleQueue()
     lock = threading.Lock()
 
-    def send(message: Report | Log | Lend | Back | End) -> None:
+    def send(message: _Message) -> None:
         with lock:
             pipe.send_bytes(encode(message))
 
     threading.Thread(target=_listen, args=(pipe, requests, send), daemon=True).start()
     with caught_logs():
         while True:
-            request, ctx, slot = requests.get()
+            request, ctx, slot, line = requests.get()
             ending = _perform(request, ctx)
             slot.close()
-            send(End(ending))
+            line.end(ending)
 
 
-def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[Report | Log | Lend | Back], None]) -> None:
+def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[_Message], None]) -> None:
     """Hear the parent, also while a handler runs."""
     ctx: Context | None = None
     slot: _Slot | None = None
@@ -120,9 +139,10 @@ def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[Repo
             match to_child.decode(pipe.recv_bytes()):
                 case Request() as request:
                     # Made here, so that a stop right behind it finds what to stop.
-                    slot = _Slot(send)
-                    ctx = Context(request.job, request.attempt, request.started_at, _Piped(send, slot))
-                    requests.put((request, ctx, slot))
+                    line = _Line(send)
+                    slot = _Slot(line.send)
+                    ctx = Context(request.job, request.attempt, request.started_at, _Piped(line.send, slot))
+                    requests.put((request, ctx, slot, line))
                 case Stop(why):
                     if ctx is not None:
                         ctx.stopping = why
@@ -133,14 +153,39 @@ def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[Repo
         os._exit(0)  # the parent is gone: whatever runs here belongs to nobody
 
 
+class _Line:
+    """What a job says to the parent. After its end nothing more: what it left behind must not speak for the next."""
+
+    def __init__(self, send: Callable[[_Message], None]) -> None:
+        self._send = send
+        self._lock = threading.Lock()
+        self._over = False
+
+    def send(self, message: _Message) -> None:
+        with self._lock:
+            if not self._over:
+                self._send(message)
+
+    def end(self, ending: Ending) -> None:
+        with self._lock:
+            self._over = True
+            self._send(End(ending))
+
+
 class _Piped(Voice):
     """Heard by the parent."""
 
-    def __init__(self, send: Callable[[Report | Log], None], slot: _Slot) -> None:
+    def __init__(self, send: Callable[[_Message], None], slot: _Slot) -> None:
         self._send, self._slot = send, slot
+        self._acted = False
 
     def slot(self) -> _Slot:
         return self._slot
+
+    def acted(self) -> None:
+        if not self._acted:  # the start is recorded once
+            self._acted = True
+            self._send(Act())
 
     def report(self, report: Progress) -> None:
         self._send(Report(report))
@@ -167,7 +212,7 @@ class _Slot:
     stopping = False
     """The worker knows, and lets a handler that is to stop go on at once."""
 
-    def __init__(self, send: Callable[[Lend | Back], None]) -> None:
+    def __init__(self, send: Callable[[_Message], None]) -> None:
         self._send = send
         self._lock = threading.Lock()
         self._waits = self._number = 0
@@ -212,7 +257,7 @@ class _Slot:
             back.set_result(None)
 
 
-_Work = tuple[Request, Context, _Slot]
+_Work = tuple[Request, Context, _Slot, _Line]
 
 
 def _perform(request: Request, ctx: Context) -> Ending:

@@ -12,7 +12,7 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
 from headrace.handler import Handler
 from headrace.lending import Slot
-from headrace.worker.child import Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
+from headrace.worker.child import Act, Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
 from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
@@ -22,6 +22,8 @@ class _Child:
     """The parent's end of one child."""
 
     def __init__(self) -> None:
+        self.killed = False
+        """Whether it is as good as dead, though it may take a moment."""
         self._sending = threading.Lock()
         # Spawned, not forked: a fork would inherit threads' locks and open connections.
         spawn = multiprocessing.get_context("spawn")
@@ -39,6 +41,8 @@ class _Child:
                 self.stop(ctx.stopping)
             while True:
                 match to_parent.decode(self._pipe.recv_bytes()):
+                    case Act():
+                        ctx.voice.acted()
                     case Report(progress):
                         ctx.voice.report(progress)
                     case Log(data):
@@ -79,6 +83,7 @@ class _Child:
 
     def kill(self) -> None:
         """End it now."""
+        self.killed = True
         self.process.kill()
 
     def close(self) -> None:
@@ -95,35 +100,46 @@ def _epitaph(exitcode: int | None) -> str:
     return f"the child process ended with exit code {exitcode}{guard}"
 
 
+class _Post:
+    """A run that has a child, or will when that is made."""
+
+    child: _Child | None = None
+
+
 class Children:
     """The child processes of one worker; idle ones are used again."""
 
     def __init__(self) -> None:
         self._idle: list[_Child] = []
-        self._busy: dict[Context, _Child] = {}
+        self._busy: dict[Context, _Post] = {}
         self._lock = threading.Lock()
         self._closed = self._at_exit = False
 
     def run(self, handler: Handler, ctx: Context, job: Job) -> Ending:
         """Run a job in a child and wait for its end; called on a thread."""
         request = Request(handler.fn.__module__, handler.fn.__qualname__, job, ctx.attempt, ctx.started_at)
-        child, done = self._hire(), False
+        post, done = _Post(), False
         with self._lock:
-            # Making a child takes its time: what was asked of the run meanwhile found nobody to ask.
-            if self._closed or ctx.stopping is not None:
-                self._dismiss(child)
-                return Released()
-            self._busy[ctx] = child
+            self._busy[ctx] = post
         try:
+            child = self._hire()
+            with self._lock:
+                post.child = child
+                # Making a child takes its time: what was asked of the run meanwhile found nobody to ask.
+                if self._closed or ctx.stopping is not None or self._busy.get(ctx) is not post:
+                    done = True
+                    return Released()
             ending = child.run(request, ctx)
             done = True
             return ending
         finally:
             with self._lock:
-                del self._busy[ctx]
-                if not done:  # it may be at the job still
-                    child.kill()
-                self._dismiss(child)
+                if self._busy.get(ctx) is post:  # else it was killed, and perhaps called again
+                    del self._busy[ctx]
+                if post.child is not None:
+                    if not done:  # it may be at the job still
+                        post.child.kill()
+                    self._dismiss(post.child)
 
     def _hire(self) -> _Child:
         while True:
@@ -144,7 +160,7 @@ class Children:
                 atexit.register(self.close)
 
     def _dismiss(self, child: _Child) -> None:
-        if child.process.is_alive() and not self._closed:
+        if child.process.is_alive() and not child.killed and not self._closed:
             self._idle.append(child)
         else:
             child.close()
@@ -154,22 +170,23 @@ class Children:
     def stop(self, ctx: Context, why: Stopping) -> None:
         """Ask the handler of this run to stop by itself."""
         with self._lock:
-            if ctx in self._busy:
-                self._busy[ctx].stop(why)
+            if (post := self._busy.get(ctx)) is not None and post.child is not None:
+                post.child.stop(why)
 
     def kill(self, ctx: Context) -> None:
-        """End this run now, with its process."""
+        """End this run now, with its process; one that is not begun yet will not be."""
         with self._lock:
-            if ctx in self._busy:
-                self._busy[ctx].kill()
+            if (post := self._busy.pop(ctx, None)) is not None and post.child is not None:
+                post.child.kill()
 
     def close(self) -> None:
         """End every child."""
         with self._lock:
             self._closed = True
             atexit.unregister(self.close)
-            idle, self._idle, busy = self._idle, [], list(self._busy.values())
+            idle, self._idle, busy = self._idle, [], [post.child for post in self._busy.values()]
         for child in idle:
             child.close()
-        for child in busy:
-            child.kill()
+        for one in busy:
+            if one is not None:
+                one.kill()

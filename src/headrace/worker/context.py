@@ -248,6 +248,18 @@ class Context:
             self._places[call] += 1
             return self._places[call] - 1
 
+    def places(self) -> Counter[str]:
+        """The calls the run has made so far."""
+        return Counter(self._places)
+
+    def rewind(self, places: Counter[str]) -> None:
+        """The handler is called again in this attempt, from where those were its calls: it finds the jobs it submitted
+        and the steps it kept."""
+        with _counting:
+            self._places = Counter(places)
+        if (scribe := self.voice.scribe()) is not None:
+            scribe.stepped.clear()
+
     @property
     def stream_position(self) -> int:
         """How many items of this job's stream earlier attempts have kept. A generator that asks for it, before its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -48,14 +49,22 @@ async def call_wrapped(
     Whatever it returns is checked like a result, whatever it raises counts as raised by the handler.
     """
 
+    before: Counter[str] | None = None
+
     async def innermost() -> Any:
+        nonlocal before
+        if before is None:
+            before = ctx.places()
+        else:
+            ctx.rewind(before)
         if handler.flows:
             return await invoke(handler, ctx, job)
         if handler.mode == "async":
             kwargs = handler.decode(job.payload_text)
             return await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
         if handler.mode == "process" and threads is not None and children is not None:
-            return _value(handler, ctx, await _outlive(ctx, threads, lambda: children.run(handler, ctx, job)))
+            run, kill = lambda: children.run(handler, ctx, job), lambda: children.kill(ctx)
+            return _value(handler, ctx, await _outlive(ctx, threads, run, kill))
         value, error = (
             _plain(handler, ctx, job)
             if threads is None
@@ -100,15 +109,18 @@ def _plain(handler: Handler, ctx: Context, job: Job) -> tuple[Any, BaseException
         ctx.left(entered)
 
 
-async def _outlive(ctx: Context, threads: ThreadPool, call: Callable[[], Any]) -> Any:
+async def _outlive(
+    ctx: Context, threads: ThreadPool, call: Callable[[], Any], kill: Callable[[], None] = lambda: None
+) -> Any:
     """Call on a thread. A worker that stops the run cancels the middleware, but the call is waited for: what it comes
-    to counts, and its slot is taken until then."""
+    to counts, and its slot is taken until then. ``kill`` ends it, if it can be ended."""
     calling = asyncio.ensure_future(threads.run(call))
     try:
         return await asyncio.shield(calling)
     except asyncio.CancelledError:
         if ctx.stopping is None:  # by somebody else, who does not want to wait
             calling.cancel()
+            kill()
             raise
     return await calling
 

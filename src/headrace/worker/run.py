@@ -15,6 +15,7 @@ from headrace.worker.context import Context, Stopping
 from headrace.worker.hold import Hold
 from headrace.worker.place import Place
 from headrace.worker.runner import call, call_async
+from headrace.worker.scribe import Scribe
 from headrace.worker.speaking import Speaking
 
 __all__ = ["Run"]
@@ -32,7 +33,7 @@ STOP_PATIENCE = 5.0
 class Run(Speaking):
     """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
 
-    __slots__ = ("_completing", "_time_up_at", "_timers", "began", "now")
+    __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now")
 
     def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
         """``now`` and ``monotonic``: the time, which the caller has just asked for."""
@@ -47,6 +48,7 @@ class Run(Speaking):
         self._why = None
         self._calling = False
         self._completing: Completing | None = None
+        self._leaving: tuple[Ending, asyncio.Task[None]] | None = None
         self._scribe = self._reporter = self.loan = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
@@ -129,7 +131,7 @@ class Run(Speaking):
             return
         if self._scribe is not None:
             await self._scribe.finish()
-        self.conclude(ending)
+        self.conclude(ending if self._leaving is None else self._leaving[0])
 
     def _cancelled(self) -> Ending:
         if self._why is not None:
@@ -169,7 +171,7 @@ class Run(Speaking):
         patience = self._place.cancel_grace if why == "cancelled" else STOP_PATIENCE
         if mode == "async":
             self.task.cancel()
-            self._later(patience, lambda: self.conclude(over))
+            self._later(patience, lambda: self._abandon(over))
             return
         if self.hold.handler.middleware:
             self.task.cancel()  # what is around the call; that itself is waited for
@@ -184,9 +186,17 @@ class Run(Speaking):
         self._abandon(Released())
 
     def _abandon(self, ending: Ending) -> None:
-        self.conclude(ending)
+        """End the attempt although its handler goes on; not before what that has added is written, if it may be."""
+        if self._scribe is None or self.ending is not None or self._why == "lost":
+            self.conclude(ending)
+        elif self._leaving is None:
+            self._leaving = ending, self._loop.create_task(self._leave(self._scribe, ending), name="headrace-leaving")
         if self.hold.handler.mode == "process" and self._ctx is not None:
             self._place.children.kill(self._ctx)
+
+    async def _leave(self, scribe: Scribe, ending: Ending) -> None:
+        await scribe.finish()
+        self.conclude(ending)
 
     def conclude(self, ending: Ending) -> None:
         """End the attempt, once."""

@@ -50,10 +50,12 @@ class Scribe:
         """How many items of the stream earlier attempts have kept."""
         self.resumes = False
         """Whether the handler asked for that, and so goes on from there."""
+        self.streamed = False
+        """Whether the stream of this attempt has begun."""
         self.steps: dict[str, str] | None = None
-        """The results of steps by name, once they were asked for."""
+        """The results of steps by name, of this attempt and earlier ones, once they were asked for."""
         self.stepped: set[str] = set()
-        """The names of this attempt's own steps."""
+        """The names of the steps that the handler has come to."""
 
     def number_from(self, kind: Kind, number: int) -> None:
         """The next entry of this kind is the one after this."""
@@ -94,12 +96,13 @@ class Scribe:
             self.add(Kind.LOG, data, at=at)
 
     async def finish(self) -> None:
-        """The handler is done: have everything written, and how much of its log was not kept. Raises nothing: what
+        """The attempt is over: have everything written, and how much of its log was not kept. Raises nothing: what
         could not be written is known to whoever needs to know."""
         self._take_lines()
         if self._dropped:
             message = f"{self._dropped} more lines were not kept: the log of an attempt has {MOST_LINES}"
             self.add(Kind.LOG, log_data("WARNING", "headrace", message))
+            self._dropped = 0  # said
         with contextlib.suppress(HeadraceError):
             await self.flush()
 

@@ -12,6 +12,7 @@ from headrace.core.status import Status
 from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.hold import Hold
 from headrace.worker.lending import Loan
+from headrace.worker.loops import on_loop
 from headrace.worker.place import Place
 from headrace.worker.reporting import Reporter
 from headrace.worker.resources import Resource
@@ -98,7 +99,10 @@ class Speaking(Voice):
         reporter.report(report)
 
     async def flush(self) -> None:
-        """Wait until what was reported is stored."""
+        """From the handler, on whatever loop: wait until what was reported is stored."""
+        await on_loop(self._loop, self._flush())
+
+    async def _flush(self) -> None:
         if self._reporter is not None:
             self._reporter.write()
         # Behind the report in the job's own line of writes: when this is answered, the report is stored.

@@ -14,6 +14,7 @@ from headrace.core.value import decode_value, encode_value
 from headrace.engine import MAX_BATCH
 from headrace.errors import ConfigError, SyncInAsync
 from headrace.handler import return_codec
+from headrace.worker.loops import on_loop
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context
@@ -28,17 +29,20 @@ async def run_step(
     """What the step came to, in this attempt or an earlier one."""
     scribe = ctx.voice.scribe()
     if scribe is None:
-        return await _call(fn, args, kwargs)
+        return (await _call(ctx, fn, args, kwargs))[0]
     ctx.check()
-    text = await _begin(scribe, ctx, name)
+    text = await on_loop(scribe.loop, _begin(scribe, ctx, name))
     codec = _codec(fn)
     if text is None:
         try:
-            text = encode_value(codec, await _call(fn, args, kwargs), f"step {name!r}")
+            value, stopped = await _call(ctx, fn, args, kwargs)
+            text = encode_value(codec, value, f"step {name!r}")
         except BaseException:
             scribe.stepped.discard(name)  # it may be tried again
             raise
-        await _keep(scribe, name, text)
+        await on_loop(scribe.loop, _keep(scribe, name, text))
+        if stopped:
+            raise asyncio.CancelledError
     # Also the first time as it will be later: what it is must not depend on the attempt.
     return decode_value(codec, text, f"step {name!r}")
 
@@ -71,13 +75,14 @@ def run_step_blocking(
 
 async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
     """What the step came to in an earlier attempt, if it did."""
-    if not isinstance(name, str) or not name:
-        raise ConfigError(f"a step needs a name that is the same in every attempt, not {name!r}")
+    if not isinstance(name, str) or not name or not name.isprintable():  # before anything is done that cannot be kept
+        raise ConfigError(f"a step needs a printable name that is the same in every attempt, not {name!r}")
     if name in scribe.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     scribe.stepped.add(name)
     if scribe.steps is None:
-        scribe.steps = await _earlier(scribe, ctx) if ctx.attempt > 1 else {}
+        found = await _earlier(scribe, ctx) if ctx.attempt > 1 else {}
+        scribe.steps = found if scribe.steps is None else scribe.steps  # a step beside this one may have asked, too
     return scribe.steps.get(name)
 
 
@@ -95,13 +100,29 @@ async def _earlier(scribe: Scribe, ctx: Context) -> dict[str, str]:
 async def _keep(scribe: Scribe, name: str, text: str) -> None:
     scribe.add(Kind.STEP, text, name)
     await scribe.flush()
+    if scribe.steps is not None:
+        scribe.steps[name] = text
 
 
-async def _call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+async def _call(
+    ctx: Context, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, bool]:
+    """What the function returns, and whether the run was stopped meanwhile."""
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
-        return await fn(*args, **kwargs)
-    value = await asyncio.to_thread(fn, *args, **kwargs)
-    return await value if inspect.isawaitable(value) else value
+        return await fn(*args, **kwargs), False
+    calling = asyncio.ensure_future(asyncio.to_thread(fn, *args, **kwargs))
+    try:
+        value = await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        if ctx.stopping is None:  # by somebody else, who does not want to wait
+            calling.cancel()
+            raise
+        # A thread cannot be stopped, and what it does must not be done again: it is waited for, and then kept.
+        await asyncio.wait([calling])
+        if calling.cancelled() or calling.exception() is not None or inspect.iscoroutine(calling.result()):
+            raise
+        return calling.result(), True
+    return (await value if inspect.isawaitable(value) else value), False
 
 
 def _codec(fn: Callable[..., Any]) -> Codec:

@@ -13,7 +13,7 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending
 from headrace.core.stream import StreamRef
 from headrace.core.value import decode_value
-from headrace.errors import NotSupported
+from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
 from headrace.stream import Stream
 from headrace.worker.context import Context
@@ -49,6 +49,8 @@ async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
     args = (ctx,) if handler.takes_context else ()
     if not handler.streams:
         return await handler.fn(*args, **kwargs)
+    if scribe.streamed:
+        raise HeadraceError(f"{handler.name}: an attempt has one stream, which has begun; call_next was called again")
     if scribe.attempt > 1:
         last = await scribe.lanes.engine.tail(job.id, Kind.ITEM, limit=1, newest=True)
         scribe.position = last[0].number if last else 0
@@ -61,7 +63,7 @@ async def _consume(handler: Handler, generator: AsyncGenerator[Any, None], scrib
 
     def begin() -> None:
         nonlocal count, begun
-        begun = True
+        begun = scribe.streamed = True
         if scribe.resumes:
             count = scribe.position
             scribe.number_from(Kind.ITEM, count)

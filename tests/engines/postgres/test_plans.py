@@ -54,7 +54,8 @@ INSERT INTO {schema}.batches (
 SELECT gen_random_uuid(), {now}, {now}, true, false, n % 2 = 0, 1, n % 2, 0, 0, CASE n % 2 WHEN 1 THEN {now} END
 FROM generate_series(1, {rows} / 10) n;
 INSERT INTO {schema}.heads (task, key, line, rank, at, seq, last)
-SELECT 'work', 'k' || n, 1 + n % 3, CASE n % 2 WHEN 0 THEN -50 END, {now} + n, n, {now} FROM generate_series(1, {rows} / 5) n;
+SELECT 'work', 'k' || n, 1 + n % 3, CASE n % 2 WHEN 0 THEN -50 END, {now} + n, n, {now}
+FROM generate_series(1, {rows} / 5) n;
 INSERT INTO {schema}.arrivals (line, rank, arrived_at, seq, key)
 SELECT 1 + n % 3, -50, {now} + n, n, 'k' || n FROM generate_series(1, {rows} / 5) n;
 SELECT setval('{schema}.seqs', {rows} + 1);
@@ -221,7 +222,13 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 
 def statement(verb: str, schema: str) -> str:
-    claims = {"claim of one line": one_line, "claim of many lines": many_lines, "limited_head": limited_head, "give": give, "stand": stand}
+    claims = {
+        "claim of one line": one_line,
+        "claim of many lines": many_lines,
+        "limited_head": limited_head,
+        "give": give,
+        "stand": stand,
+    }
     deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
     if verb in deletes:
         return sql(deletes[verb], schema) + sql("delete", schema)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -98,28 +102,32 @@ async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
     assert await lab.claim(worker) == []
 
 
+@asynccontextmanager
+async def steps_of(lab: Lab) -> AsyncIterator[list[int]]:
+    """How many steps of SQLite's machine writing takes, in tens: they do not depend on how busy this one is."""
+    engine, steps = lab.engine, [0]
+    assert isinstance(engine, SqliteEngine)
+
+    def count() -> bool:
+        steps[0] += 1
+        return False
+
+    await engine._writer.run(lambda connection: connection.set_progress_handler(count, 10))
+    yield steps
+    await engine._writer.run(lambda connection: connection.set_progress_handler(None, 10))
+
+
 @pytest.mark.parametrize("lines", [1, 4])
 async def test_a_claim_costs_the_same_behind_a_long_history(lab: Lab, lines: int) -> None:
-    """Counted in steps of SQLite's machine, which do not depend on how busy this one is."""
     worker = await lab.worker()
-    engine = lab.engine
-    assert isinstance(engine, SqliteEngine)
 
     async def cost() -> int:
         await lab.put_all(*(lab.job(f"mine{at % lines}") for at in range(40)))
-        steps = 0
-
-        def count() -> bool:
-            nonlocal steps
-            steps += 1
-            return False
-
-        await engine._writer.run(lambda connection: connection.set_progress_handler(count, 10))
-        assert len(await lab.claim(worker, 20, tasks=tuple(f"mine{at}" for at in range(lines)))) == 20
-        await engine._writer.run(lambda connection: connection.set_progress_handler(None, 10))
+        async with steps_of(lab) as steps:
+            assert len(await lab.claim(worker, 20, tasks=tuple(f"mine{at}" for at in range(lines)))) == 20
         for job in await lab.claim(worker):  # nothing of this round is left for the next
             assert job is not None
-        return steps
+        return steps[0]
 
     before = await cost()
     for _ in range(5):
@@ -134,21 +142,11 @@ async def test_a_claim_costs_the_same_behind_a_long_history(lab: Lab, lines: int
 
 async def test_a_claim_of_several_lines_costs_the_same_in_front_of_a_long_queue(lab: Lab) -> None:
     worker = await lab.worker()
-    engine = lab.engine
-    assert isinstance(engine, SqliteEngine)
 
     async def cost() -> int:
-        steps = 0
-
-        def count() -> bool:
-            nonlocal steps
-            steps += 1
-            return False
-
-        await engine._writer.run(lambda connection: connection.set_progress_handler(count, 10))
-        assert len(await lab.claim(worker, 10)) == 10
-        await engine._writer.run(lambda connection: connection.set_progress_handler(None, 10))
-        return steps
+        async with steps_of(lab) as steps:
+            assert len(await lab.claim(worker, 10)) == 10
+        return steps[0]
 
     await lab.put_all(*(lab.job(task) for task in "abc" for _ in range(20)))
     await cost()  # finds out which lines there are
@@ -156,3 +154,53 @@ async def test_a_claim_of_several_lines_costs_the_same_in_front_of_a_long_queue(
     for task in "abc":
         await lab.put_all(*(lab.job(task) for _ in range(1000)))
     assert await cost() < before * 1.1 + 50
+
+
+FULL: dict[str, dict[str, Any]] = {
+    "paused": {"queue:crowd": {"paused": True}},
+    "a full queue": {"queue:crowd": {"max_concurrency": 1}},
+    "a full task": {"limit:crowd": {"max_concurrency": 1}},
+    "a spent rate": {
+        "limit:crowd": {"rates": ["api"]},
+        "rate:api": {"limit": 1, "per": 9e3, "kind": "fixed", "keyed": False},
+    },
+}
+
+
+@pytest.mark.parametrize("why", FULL)
+async def test_keys_of_a_line_that_nothing_is_given_of_cost_others_nothing(lab: Lab, why: str) -> None:
+    worker = await lab.worker()
+    for key, rule in FULL[why].items():
+        await lab.engine.put_setting(key, msgspec.json.encode(rule).decode(), 0)
+    await lab.put_all(lab.job("crowd", queue="crowd"), *(lab.job("mine") for _ in range(60)))
+    assert len(await lab.claim(worker, tasks=("crowd",))) == (why != "paused")
+
+    async def cost() -> int:
+        async with steps_of(lab) as steps:
+            assert len(await lab.claim(worker, 20)) == 20
+        return steps[0]
+
+    await lab.put_all(*(lab.job("crowd", queue="crowd", concurrency_key=f"k{number}") for number in range(5)))
+    await cost()  # finds out which lines there are
+    before = await cost()
+    await lab.put_all(*(lab.job("crowd", queue="crowd", concurrency_key=f"c{number}") for number in range(1000)))
+    assert await cost() < before * 1.1 + 50
+
+
+async def test_what_is_set_while_a_claim_waits_for_the_file_holds_for_it(lab: Lab) -> None:
+    worker, twin, engine = await lab.worker(), lab.make(), lab.engine
+    assert isinstance(engine, SqliteEngine)
+    await lab.engine.put_setting("limit:work", '{"max_concurrency": 9}', 0)
+    await lab.put_all(*(lab.job() for _ in range(5)))
+    await twin.open()
+    loop, todo = asyncio.get_running_loop(), [("queue:default", '{"paused": true}')]
+
+    def trace(_: object, text: str, __: object) -> bool:
+        if todo and text == "BEGIN IMMEDIATE":
+            asyncio.run_coroutine_threadsafe(twin.put_setting(*todo.pop(), 0), loop).result()
+        return True
+
+    await engine._writer.run(lambda connection: setattr(connection, "exec_trace", trace))
+    assert await lab.claim(worker) == []
+    assert todo == []
+    await twin.close()

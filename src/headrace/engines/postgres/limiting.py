@@ -105,9 +105,9 @@ class Limiting:
     async def _deal(
         self, connection: Connection, ask: Ask, serving: Serving, tasks: set[str], held: Sequence[Any], now: datetime
     ) -> tuple[Dealt, Table]:
-        limits, window = serving.limits, Window.of(ask.n, len(serving.lines))
+        limits, window = serving.limits, Window.of(ask, serving, tasks)
         while True:
-            table = await read(connection, self._schema, serving, tasks, window, now)
+            table = await read(connection, self._schema, serving, window, now)
             bounds = limits.paces(group for group, _ in table.groups) if limits.rates else ()
             paced = [encode(bound) for bound in bounds]
             spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []

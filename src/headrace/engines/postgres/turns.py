@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.claim import Ask
 from headrace.core.limit import Dealt, Entry, Turn
 from headrace.core.rule import Group
 from headrace.engines.postgres.connection import Connection, sql
@@ -38,27 +39,33 @@ _Stand = tuple[str, str, int, int | None, int, int, bool]
 
 
 class Window(msgspec.Struct, frozen=True):
-    """How far a claim looks."""
+    """How far a claim looks down each line."""
 
-    depth: int
-    """How many jobs of a line."""
-    reach: int
-    """How many keys of a line."""
+    depths: list[int]
+    """How many jobs."""
+    reaches: list[int]
+    """How many keys; 0, unless the gate of the task is held."""
     shares: int = 1
     """How many times a key's share of the jobs is read of it."""
 
     @classmethod
-    def of(cls, n: int, lines: int) -> Window:
-        """What is likely to do for a claim of so many jobs."""
-        fair = max(_ROWS // max(lines, 1), 10)
-        return cls(min(n, fair), min(n + _SPARE, fair))
+    def of(cls, ask: Ask, serving: Serving, tasks: Collection[str]) -> Window:
+        """What is likely to do. Of what is limited, no more is given than there are free slots."""
+        most = max(_ROWS // max(len(serving.lines), 1), 10)
+        limited = [serving.limits.bounded(group.queue, group.task) for group in serving.groups]
+        wanted = [min(ask.n, ask.free) if so else ask.n for so in limited]
+        reaches = [
+            n + _SPARE if n and group.task in tasks else 0 for n, group in zip(wanted, serving.groups, strict=True)
+        ]
+        return cls([min(n, most) for n in wanted], [min(n, most) for n in reaches])
 
     @property
     def wider(self) -> Window | None:
         """Where that was too little; None: it goes no further."""
-        if self.depth >= FAR and self.reach >= FAR:
+        depths, reaches = ([min(n * _GROWTH, FAR) for n in each] for each in (self.depths, self.reaches))
+        if (depths, reaches) == (self.depths, self.reaches):
             return None
-        return Window(min(self.depth * _GROWTH, FAR), min(self.reach * _GROWTH, FAR), self.shares * _GROWTH)
+        return Window(depths, reaches, self.shares * _GROWTH)
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -94,14 +101,13 @@ async def arrive(connection: Connection, schema: str, serving: Serving, tasks: C
     return came < _ARRIVALS
 
 
-async def read(
-    connection: Connection, schema: str, serving: Serving, tasks: Collection[str], window: Window, now: datetime
-) -> Table:
-    """What is in line: the first jobs of each line, and of its first keys, if the gate of their task is held."""
+async def read(connection: Connection, schema: str, serving: Serving, window: Window, now: datetime) -> Table:
+    """What is in line: the first jobs of each line, and of its first keys."""
     slots = [serving.limits.task(group.task).max_per_key or FAR for group in serving.groups]
-    most = [min(one * window.shares, window.depth) for one in slots]
-    reaches = [window.reach + 1 if group.task in tasks else 0 for group in serving.groups]
-    terms = (serving.lines, window.depth, most, reaches, window.shares)
+    most = [min(one * window.shares, depth) for one, depth in zip(slots, window.depths, strict=True)]
+    reaches = [n and n + 1 for n in window.reaches]
+    widest = max(window.depths, default=0)
+    terms = (serving.lines, window.depths, most, reaches, widest * window.shares)
     rows: list[Any] = await connection.fetch(sql("in_line", schema), *terms)
     plain: dict[int, list[Entry]] = {}
     keys: dict[tuple[int, str], _Key] = {}
@@ -120,10 +126,10 @@ async def read(
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
             late = late or entry.expired
             entries.append(entry)
-    share = -(-window.depth * window.shares // max(len(keys), 1))
+    share = -(-widest * window.shares // max(len(keys), 1))
     table = Table([], [], {})
     for place, entries in plain.items():
-        cut = len(entries) == window.depth
+        cut = len(entries) == window.depths[place]
         table.groups.append((serving.groups[place], [*entries, _unread(entries[-1])] if cut else entries))
     beyond = _beyond(keys.values(), reaches)
     for one in keys.values():

@@ -65,7 +65,8 @@ class Claiming:
                     head = _head(top)
                 else:
                     head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
-                if not head.alive or head.lines_rev == rev:
+                known = limits is None or head.settings_rev == self._limiting.rev
+                if not head.alive or (head.lines_rev == rev and known):
                     return head, jobs
                 number, rev = self._served.of(connection, ask, head.lines_rev)
 
@@ -87,7 +88,8 @@ class Claiming:
     ) -> tuple[_Head, str]:
         connection.execute("BEGIN IMMEDIATE")
         head, jobs, permit = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
-        if head.alive and head.lines_rev == rev:
+        # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
+        if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
             jobs, permit = self._limiting.claim(connection, number, ask, given, now, limits)
             head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
         connection.execute("COMMIT")

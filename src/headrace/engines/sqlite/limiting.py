@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.limit import Dealt, Entry, Turn, Usage, deal
+from headrace.core.limit import Dealt, Entry, Usage, deal, shut
 from headrace.core.rule import Bound, Group, Limits, limits_of
 from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
@@ -25,13 +25,14 @@ _REST_OF_KEY = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
 WHERE stage = -1 AND line = ?1 AND turn_key = ?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
 ORDER BY rank, arrived_at, seq"""
-# From key to key by the index: what stands behind a key's first job costs nothing.
+# From key to key by the index: what stands behind a key's first job costs nothing. Of lines that are closed, one key.
 _KEYS = """
-WITH RECURSIVE keys (line, key) AS (
-  SELECT s.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = s.line) FROM served s WHERE s.ask = ?1
+WITH RECURSIVE keys (line, closed, key) AS (
+  SELECT s.value ->> 0, s.value ->> 1, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = s.value ->> 0)
+  FROM json_each(?1) s
   UNION ALL
-  SELECT k.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
-  FROM keys k WHERE k.key IS NOT NULL
+  SELECT k.line, 0, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
+  FROM keys k WHERE k.key IS NOT NULL AND NOT k.closed
 )
 SELECT k.line, l.queue, p.task, k.key, t.last, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
 FROM keys k CROSS JOIN lines l ON l.id = k.line CROSS JOIN profiles p ON p.id = l.profile
@@ -69,16 +70,17 @@ class Limiting:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._rev, self._limits = -1, Limits()
+        self.rev, self._limits = -1, Limits()
+        """Of the settings that the limits were read from."""
         self._bounded: dict[tuple[int, int], bool] = {}
         """For each ask, and the rev of its lines, whether any of them is limited."""
 
     def of(self, connection: apsw.Connection, number: int, lines_rev: int) -> Limits | None:
         """The limits, if any may matter to this ask."""
         rev: int = connection.execute("SELECT settings_rev FROM books").get
-        if rev != self._rev:
+        if rev != self.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
-            self._rev, self._limits, self._bounded = rev, limits_of(rows), {}
+            self.rev, self._limits, self._bounded = rev, limits_of(rows), {}
         bounded = self._bounded.get((number, lines_rev))
         if bounded is None:
             lines: list[Any] = connection.execute(_SERVED, (number,)).fetchall()
@@ -98,9 +100,7 @@ class Limiting:
             return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
         table = _Table(connection, micros(now))
         try:
-            lines = table.lines(number, limits)
-            used = usage(connection, limits.paces(group for group, _ in lines))
-            used.last = table.last
+            lines, used = table.lines(number, ask, now, limits)
             dealt = deal(lines, ask, now, self._rules, limits, used)
         finally:
             table.close()
@@ -118,25 +118,26 @@ class _Table:
     def __init__(self, connection: apsw.Connection, now: int) -> None:
         self._connection, self._now = connection, now
         self._open: list[apsw.Cursor] = []
-        self.last: dict[Turn, int] = {}
-        """When the keys in line last had their turn."""
 
-    def lines(self, number: int, limits: Limits) -> list[tuple[Group, Iterator[Entry]]]:
-        """The lines of an ask, and those of each key in them; none of paused queues."""
+    def lines(
+        self, number: int, ask: Ask, now: datetime, limits: Limits
+    ) -> tuple[list[tuple[Group, Iterator[Entry]]], Usage]:
+        """The lines of an ask, and those of each key in them, none of paused queues; and what is in use."""
         served: list[Any] = self._connection.execute(_SERVED, (number,)).fetchall()
-        found = [
-            (Group(queue, task), self._entries(_IN_LINE, line))
-            for line, queue, task in served
-            if not limits.queue(queue).paused
-        ]
-        keys: list[Any] = self._connection.execute(_KEYS, (number,)).fetchall()
+        groups = {line: Group(queue, task) for line, queue, task in served if not limits.queue(queue).paused}
+        whole, of_keys = limits.paces(groups.values()), any(rate.keyed for rate in limits.rates.values())
+        used = usage(self._connection, whole)
+        found = [(group, self._entries(_IN_LINE, line)) for line, group in groups.items()]
+        ends = [(line, shut(group, ask, now, limits, used)) for line, group in groups.items()]
+        keys: list[Any] = self._connection.execute(_KEYS, (encode(ends),)).fetchall()
         for line, queue, task, key, last, *row in keys:
-            if limits.queue(queue).paused:
-                continue
             if last is not None:
-                self.last[task, key] = last
+                used.last[task, key] = last
             found.append((Group(queue, task, key), self._of_key(line, key, *row)))
-        return found
+        if of_keys:
+            keyed = limits.paces(group for group, _ in found) - whole
+            used.spent |= usage_of((), _spent(self._connection, keyed)).spent
+        return found, used
 
     def _of_key(self, line: int, key: str, seq: int, rank: int, arrived_at: int, *rest: Any) -> Iterator[Entry]:
         """The first of a key, which was read; the others only if they are wanted."""
@@ -162,10 +163,11 @@ class _Table:
 def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
     """What is held, and what was used of these rates."""
     held: list[Any] = connection.execute(_HELD).fetchall()
-    spent: list[Any] = (
-        connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []
-    )
-    return usage_of(held, spent)
+    return usage_of(held, _spent(connection, paced))
+
+
+def _spent(connection: apsw.Connection, paced: set[Bound]) -> list[Any]:
+    return connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []
 
 
 def _remember(connection: apsw.Connection, dealt: Dealt, now: int) -> None:

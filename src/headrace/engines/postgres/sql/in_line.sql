@@ -1,9 +1,9 @@
 -- The first jobs of each line, and of the first keys in it: place of the line, key, where the key was said to stand (rank,
--- at, seq), when it last had its turn; then seq, rank, arrived_at, losses, act_by, all null of a key that has none. $1 lines, $2
--- how many of a line; of each line: $3 how many of a key, at most, $4 how many keys; $5 how many times its share of $2 is
--- read of a key
+-- at, seq), when it last had its turn; then seq, rank, arrived_at, losses, act_by, all null of a key that has none. $1 lines; of
+-- each line: $2 how many of it, $3 how many of a key, at most, $4 how many keys; $5 how many all keys share
 WITH served AS MATERIALIZED (
-  SELECT * FROM unnest($1::integer[], $3::integer[], $4::integer[]) WITH ORDINALITY AS t (line, most, heads, place)
+  SELECT * FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::integer[]) WITH ORDINALITY
+    AS t (line, depth, most, heads, place)
 ),
 keys AS MATERIALIZED (
   SELECT s.place, s.line, s.most, h.*
@@ -12,11 +12,11 @@ keys AS MATERIALIZED (
     ORDER BY rank, at, seq LIMIT s.heads
   ) h
 ),
-fair AS MATERIALIZED (SELECT ($2::bigint * $5::bigint + count(*) - 1) / greatest(count(*), 1) AS share FROM keys)
+fair AS MATERIALIZED (SELECT ($5::bigint + count(*) - 1) / greatest(count(*), 1) AS share FROM keys)
 SELECT s.place, NULL AS key, NULL::smallint AS stands, NULL::bigint AS at, NULL::bigint AS of, NULL::bigint AS last, m.*
 FROM served s CROSS JOIN LATERAL (
   SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs WHERE stage = 2 AND line = s.line
-  ORDER BY rank, arrived_at, seq LIMIT $2
+  ORDER BY rank, arrived_at, seq LIMIT s.depth
 ) m
 UNION ALL
 SELECT k.place, k.key, k.rank, k.at, k.seq, k.last, m.*
