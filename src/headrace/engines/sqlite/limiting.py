@@ -25,23 +25,20 @@ _REST_OF_KEY = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
 WHERE stage = -1 AND line = ?1 AND turn_key = ?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
 ORDER BY rank, arrived_at, seq"""
-# From key to key by the index: what stands behind a key's first job costs nothing.
-_KEYS = """
-WITH RECURSIVE keys (line, key) AS (
-  SELECT s.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = s.line) FROM served s WHERE s.ask = ?1
-  UNION ALL
-  SELECT k.line, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
-  FROM keys k WHERE k.key IS NOT NULL
-)
-SELECT k.line, l.queue, p.task, k.key, t.last, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
-FROM keys k CROSS JOIN lines l ON l.id = k.line CROSS JOIN profiles p ON p.id = l.profile
-CROSS JOIN jobs j ON j.seq = (
-  SELECT seq FROM jobs WHERE stage = -1 AND line = k.line AND turn_key = k.key ORDER BY rank, arrived_at, seq LIMIT 1)
-LEFT JOIN turns_taken t ON t.task = p.task AND t.key = k.key
-WHERE k.key IS NOT NULL"""
+_HEADS = """
+SELECT h.key, h.last, h.at, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
+FROM heads h CROSS JOIN jobs j ON j.seq = h.seq
+WHERE h.line = ? AND h.rank IS NOT NULL ORDER BY h.rank, h.at, h.seq"""
 _SERVED = """
 SELECT l.id, l.queue, p.task
 FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = ?"""
+_OCCUPIED = """
+SELECT l.id, l.queue, p.task, o.plain, o.keyed
+FROM (
+  SELECT line, EXISTS (SELECT 1 FROM jobs WHERE stage = 2 AND line = s.line) AS plain,
+    EXISTS (SELECT 1 FROM heads WHERE line = s.line AND rank IS NOT NULL) AS keyed
+  FROM served s WHERE ask = ?) o
+CROSS JOIN lines l ON l.id = o.line CROSS JOIN profiles p ON p.id = l.profile WHERE o.plain OR o.keyed"""
 _HELD = """
 SELECT l.queue, p.task, h.turn_key, h.jobs
 FROM (SELECT line, turn_key, count(*) AS jobs FROM jobs WHERE stage = 3 GROUP BY 1, 2) h
@@ -60,8 +57,14 @@ WHERE j.worker = ? AND j.claim = ? AND j.stage = 3 AND j.status <> 'running'
 ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq"""
 _SPEND = "INSERT OR REPLACE INTO spent (name, data, until) VALUES (?, ?, ?)"
 _SPENT = "SELECT name, data FROM spent WHERE name IN (SELECT value FROM json_each(?))"
-_TURN = "INSERT OR REPLACE INTO turns_taken (task, key, last) VALUES (?, ?, ?)"
+_TURN = """
+UPDATE heads SET last = ?2, (rank, arrived_at, seq) = (
+  SELECT rank, arrived_at, seq FROM jobs WHERE stage = -1 AND line = heads.line AND turn_key = heads.key
+  ORDER BY rank, arrived_at, seq LIMIT 1)
+WHERE (task, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))"""
 _PROMOTED = 10_000
+_GROWTH = 8
+"""How many times as many keys are looked at where those in front were not enough."""
 
 
 class Limiting:
@@ -96,14 +99,7 @@ class Limiting:
         again: list[Any] = connection.execute(_AGAIN, (given.worker.bytes, given.claim)).fetchall()
         if again:
             return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
-        table = _Table(connection, micros(now))
-        try:
-            lines = table.lines(number, limits)
-            used = usage(connection, limits.paces(group for group, _ in lines))
-            used.last = table.last
-            dealt = deal(lines, ask, now, self._rules, limits, used)
-        finally:
-            table.close()
+        dealt = self._deal(connection, number, ask, now, limits)
         seqs = encode([entry.seq for entry in dealt.taken])
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
@@ -111,32 +107,67 @@ class Limiting:
         _remember(connection, dealt, micros(now))
         return connection.execute(_GIVEN, (seqs,)).get, dealt.next_permit
 
+    def _deal(self, connection: apsw.Connection, number: int, ask: Ask, now: datetime, limits: Limits) -> Dealt:
+        lines: list[Any] = connection.execute(_OCCUPIED, (number,)).fetchall()
+        lines = [line for line in lines if not limits.queue(line[1]).paused]
+        held, most = _held(connection), ask.n
+        while True:
+            table = _Table(connection, micros(now), limits, held)
+            try:
+                groups = table.groups(lines, most)
+                spent = _spent(connection, limits.paces(group for group, _ in groups)) if limits.rates else []
+                used = usage_of(held, spent)
+                used.last = table.last
+                dealt = deal(groups, ask, now, self._rules, limits, used)
+            finally:
+                table.close()
+            if not dealt.cut:
+                return dealt
+            most *= _GROWTH
+
 
 class _Table:
     """What is in line, read no further than it is asked for."""
 
-    def __init__(self, connection: apsw.Connection, now: int) -> None:
+    def __init__(self, connection: apsw.Connection, now: int, limits: Limits, held: list[Any]) -> None:
         self._connection, self._now = connection, now
+        self._limits, self._held = limits, held
         self._open: list[apsw.Cursor] = []
         self.last: dict[Turn, int] = {}
         """When the keys in line last had their turn."""
 
-    def lines(self, number: int, limits: Limits) -> list[tuple[Group, Iterator[Entry]]]:
-        """The lines of an ask, and those of each key in them; none of paused queues."""
-        served: list[Any] = self._connection.execute(_SERVED, (number,)).fetchall()
-        found = [
-            (Group(queue, task), self._entries(_IN_LINE, line))
-            for line, queue, task in served
-            if not limits.queue(queue).paused
-        ]
-        keys: list[Any] = self._connection.execute(_KEYS, (number,)).fetchall()
-        for line, queue, task, key, last, *row in keys:
-            if limits.queue(queue).paused:
-                continue
-            if last is not None:
-                self.last[task, key] = last
-            found.append((Group(queue, task, key), self._of_key(line, key, *row)))
+    def groups(self, lines: list[Any], most: int) -> list[tuple[Group, Iterator[Entry]]]:
+        """What stands in lines, and of those of keys in each the first so many that may have a slot."""
+        found = list[tuple[Group, Iterator[Entry]]]()
+        for line, queue, task, plain, keyed in lines:
+            if plain:
+                found.append((Group(queue, task), self._entries(_IN_LINE, line)))
+            if keyed:
+                found += self._of_keys(line, queue, task, most)
         return found
+
+    def _of_keys(self, line: int, queue: str, task: str, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
+        full = self._full(task)
+        for key, last, at, seq, rank, *rest in self._rows(_HEADS, line):
+            if key in full:
+                continue
+            if most == 0:
+                yield Group(queue, task), iter((Entry(seq, rank, at, unread=True),))
+                break
+            most -= 1
+            if last:
+                self.last[task, key] = last
+            yield Group(queue, task, key), self._of_key(line, key, seq, rank, *rest)
+
+    def _full(self, task: str) -> set[str]:
+        """The keys of a task that have no free slot."""
+        slots, count = self._limits.task(task).max_per_key, dict[str, int]()
+        if slots is None:
+            return set()
+        for _, of, key, jobs in self._held:
+            if of == task and key is not None:
+                count[key] = count.get(key, 0) + jobs
+        return {key for key, jobs in count.items() if jobs >= slots}
 
     def _of_key(self, line: int, key: str, seq: int, rank: int, arrived_at: int, *rest: Any) -> Iterator[Entry]:
         """The first of a key, which was read; the others only if they are wanted."""
@@ -144,11 +175,13 @@ class _Table:
         yield from self._entries(_REST_OF_KEY, line, key, rank, arrived_at, seq)
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
+        for row in self._rows(text, *terms):
+            yield self._entry(*row)
+
+    def _rows(self, text: str, *terms: Any) -> Iterator[Any]:
         cursor = self._connection.execute(text, terms)
         self._open.append(cursor)
-        rows: Iterator[Any] = cursor
-        for row in rows:
-            yield self._entry(*row)
+        return cursor
 
     def _entry(self, seq: int, rank: int, arrived_at: int, losses: int, act_by: int | None) -> Entry:
         return Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= self._now)
@@ -161,15 +194,20 @@ class _Table:
 
 def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
     """What is held, and what was used of these rates."""
-    held: list[Any] = connection.execute(_HELD).fetchall()
-    spent: list[Any] = (
-        connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []
-    )
-    return usage_of(held, spent)
+    return usage_of(_held(connection), _spent(connection, paced))
+
+
+def _held(connection: apsw.Connection) -> list[Any]:
+    return connection.execute(_HELD).fetchall()
+
+
+def _spent(connection: apsw.Connection, paced: set[Bound]) -> list[Any]:
+    return connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []
 
 
 def _remember(connection: apsw.Connection, dealt: Dealt, now: int) -> None:
     if dealt.spent:
         connection.executemany(_SPEND, rows_of_spent(dealt.spent))
         connection.execute("DELETE FROM spent WHERE until <= ?", (now,))
-    connection.executemany(_TURN, [(task, key, now) for task, key in dealt.turned])
+    if dealt.turned:
+        connection.execute(_TURN, (encode(list(dealt.turned)), now))
