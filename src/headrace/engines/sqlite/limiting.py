@@ -10,34 +10,34 @@ from typing import Any
 import apsw
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.limit import Dealt, Entry, Turn, Usage, deal
+from headrace.core.limit import Dealt, Entry, Usage, deal
 from headrace.core.rule import Bound, Group, Limits, limits_of
 from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
-from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["Limiting", "usage"]
 
+# A bare parameter beside a column has a statement compiled anew whenever it is bound: hence the plus.
 _IN_LINE = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = 2 AND line = ? ORDER BY rank, arrived_at, seq"""
+WHERE stage = 2 AND line = +? ORDER BY rank, arrived_at, seq"""
 _REST_OF_KEY = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = -1 AND line = ?1 AND turn_key = ?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
+WHERE stage = -1 AND line = +?1 AND turn_key = +?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
 ORDER BY rank, arrived_at, seq"""
 _HEADS = """
 SELECT h.key, h.last, h.at, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
 FROM heads h CROSS JOIN jobs j ON j.seq = h.seq
-WHERE h.line = ? AND h.rank IS NOT NULL ORDER BY h.rank, h.at, h.seq"""
+WHERE h.line = +? AND h.rank IS NOT NULL ORDER BY h.rank, h.at, h.seq"""
 _SERVED = """
 SELECT l.id, l.queue, p.task
-FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = ?"""
+FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = +?"""
 _OCCUPIED = """
 SELECT l.id, l.queue, p.task, o.plain, o.keyed
 FROM (
   SELECT line, EXISTS (SELECT 1 FROM jobs WHERE stage = 2 AND line = s.line) AS plain,
     EXISTS (SELECT 1 FROM heads WHERE line = s.line AND rank IS NOT NULL) AS keyed
-  FROM served s WHERE ask = ?) o
+  FROM served s WHERE ask = +?) o
 CROSS JOIN lines l ON l.id = o.line CROSS JOIN profiles p ON p.id = l.profile WHERE o.plain OR o.keyed"""
 _HELD = """
 SELECT l.queue, p.task, h.turn_key, h.jobs
@@ -53,7 +53,7 @@ SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']'
 FROM (SELECT value AS seq FROM json_each(?) ORDER BY key) e CROSS JOIN record r ON r.seq = e.seq"""
 _AGAIN = """
 SELECT j.seq FROM jobs j CROSS JOIN lines l ON l.id = j.line LEFT JOIN queues q ON q.name = l.queue
-WHERE j.worker = ? AND j.claim = ? AND j.stage = 3 AND j.status <> 'running'
+WHERE j.worker = +? AND j.claim = +? AND j.stage = 3 AND j.status <> 'running'
 ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq"""
 _SPEND = "INSERT OR REPLACE INTO spent (name, data, until) VALUES (?, ?, ?)"
 _SPENT = "SELECT name, data FROM spent WHERE name IN (SELECT value FROM json_each(?))"
@@ -62,7 +62,6 @@ UPDATE heads SET last = ?2, (rank, arrived_at, seq) = (
   SELECT rank, arrived_at, seq FROM jobs WHERE stage = -1 AND line = heads.line AND turn_key = heads.key
   ORDER BY rank, arrived_at, seq LIMIT 1)
 WHERE (task, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))"""
-_PROMOTED = 10_000
 _GROWTH = 8
 """How many times as many keys are looked at where those in front were not enough."""
 
@@ -94,8 +93,8 @@ class Limiting:
     def claim(
         self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
     ) -> tuple[str, datetime | None]:
-        """Within a transaction: promote what is due, deal, write; the records, and when a rate has a permit again."""
-        connection.execute(statement("promote"), (micros(now), _PROMOTED))
+        """Within a transaction, where what is due was promoted: deal, write; the records, and when a rate has a permit
+        again."""
         again: list[Any] = connection.execute(_AGAIN, (given.worker.bytes, given.claim)).fetchall()
         if again:
             return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
@@ -112,12 +111,13 @@ class Limiting:
         lines = [line for line in lines if not limits.queue(line[1]).paused]
         held, most = _held(connection), ask.n
         while True:
-            table = _Table(connection, micros(now), limits, held)
+            used = usage_of(held)
+            table = _Table(connection, micros(now), limits, used)
             try:
                 groups = table.groups(lines, most)
-                spent = _spent(connection, limits.paces(group for group, _ in groups)) if limits.rates else []
-                used = usage_of(held, spent)
-                used.last = table.last
+                if limits.rates:
+                    paced = limits.paces(group for group, _ in groups)
+                    used.spent = usage_of((), _spent(connection, paced)).spent
                 dealt = deal(groups, ask, now, self._rules, limits, used)
             finally:
                 table.close()
@@ -129,12 +129,10 @@ class Limiting:
 class _Table:
     """What is in line, read no further than it is asked for."""
 
-    def __init__(self, connection: apsw.Connection, now: int, limits: Limits, held: list[Any]) -> None:
+    def __init__(self, connection: apsw.Connection, now: int, limits: Limits, used: Usage) -> None:
         self._connection, self._now = connection, now
-        self._limits, self._held = limits, held
+        self._limits, self._used = limits, used
         self._open: list[apsw.Cursor] = []
-        self.last: dict[Turn, int] = {}
-        """When the keys in line last had their turn."""
 
     def groups(self, lines: list[Any], most: int) -> list[tuple[Group, Iterator[Entry]]]:
         """What stands in lines, and of those of keys in each the first so many that may have a slot."""
@@ -147,32 +145,26 @@ class _Table:
         return found
 
     def _of_keys(self, line: int, queue: str, task: str, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
-        full = self._full(task)
-        for key, last, at, seq, rank, *rest in self._rows(_HEADS, line):
-            if key in full:
+        slots, used = self._limits.task(task).max_per_key, self._used
+        for key, last, at, *row in self._rows(_HEADS, line):
+            free = None if slots is None else slots - used.held.get(("key", task, key), 0)
+            if free is not None and free < 1:
                 continue
+            entry = self._entry(*row)
             if most == 0:
-                yield Group(queue, task), iter((Entry(seq, rank, at, unread=True),))
+                yield Group(queue, task), iter((Entry(entry.seq, entry.rank, at, unread=True),))
                 break
             most -= 1
             if last:
-                self.last[task, key] = last
-            yield Group(queue, task, key), self._of_key(line, key, seq, rank, *rest)
+                used.last[task, key] = last
+            # Behind one that has the only slot there is, nobody is wanted.
+            alone = free == 1 and not entry.expired
+            yield Group(queue, task, key), iter((entry,)) if alone else self._of_key(line, key, entry)
 
-    def _full(self, task: str) -> set[str]:
-        """The keys of a task that have no free slot."""
-        slots, count = self._limits.task(task).max_per_key, dict[str, int]()
-        if slots is None:
-            return set()
-        for _, of, key, jobs in self._held:
-            if of == task and key is not None:
-                count[key] = count.get(key, 0) + jobs
-        return {key for key, jobs in count.items() if jobs >= slots}
-
-    def _of_key(self, line: int, key: str, seq: int, rank: int, arrived_at: int, *rest: Any) -> Iterator[Entry]:
+    def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
         """The first of a key, which was read; the others only if they are wanted."""
-        yield self._entry(seq, rank, arrived_at, *rest)
-        yield from self._entries(_REST_OF_KEY, line, key, rank, arrived_at, seq)
+        yield first
+        yield from self._entries(_REST_OF_KEY, line, key, first.rank, first.arrived_at, first.seq)
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
         for row in self._rows(text, *terms):

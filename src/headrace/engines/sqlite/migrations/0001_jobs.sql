@@ -185,7 +185,7 @@ CREATE TABLE heads (
   at         INTEGER AS (max(arrived_at, last)) VIRTUAL,
   PRIMARY KEY (task, key, line)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX heads_in_line ON heads (line, rank, at, seq, last) WHERE rank IS NOT NULL;
+CREATE INDEX heads_in_line ON heads (line, rank, at, seq) WHERE rank IS NOT NULL;
 
 -- Whoever writes jobs: a new one may be the first of its key now.
 CREATE TRIGGER heads_of_new AFTER INSERT ON jobs WHEN new.stage = -1 BEGIN
