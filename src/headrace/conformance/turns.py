@@ -270,13 +270,13 @@ class Turns(Part):
         memory: Engine = MemoryEngine(lab.rules, host)
         model = Lab(lambda: memory, host, lab.rules)
         await model.engine.open()
-        wanted = await _story(model, seed)
+        wanted = await story(model, seed)
         await model.engine.close()
-        assert await _story(lab, seed) == wanted
+        assert await story(lab, seed) == wanted
         assert sum(map(len, wanted)) > 100
 
 
-async def _story(lab: Lab, seed: int) -> list[list[str]]:
+async def story(lab: Lab, seed: int) -> list[list[str]]:
     """What claims give, while jobs of many keys come and go in every way; the same for the same seed."""
     choose = Choices(seed)
     await rule(lab, "limit:one", max_per_key=1)
