@@ -230,15 +230,21 @@ class Turns(Part):
             order += keys(await lab.claim(worker, 1))
         assert order == ["a", "b", "a", "b", "a", "b"]
 
-    async def test_a_queue_that_is_new_to_a_key_knows_of_its_turn(self, lab: Lab) -> None:
+    @pytest.mark.parametrize("how", ["deferred", "stored late"])
+    async def test_a_queue_that_is_new_to_a_key_knows_of_its_turn(self, lab: Lab, how: str) -> None:
         worker = await lab.worker()
-        deferred = await lab.put(queue="there", concurrency_key="a", delay=1)
+        first = lab.job(queue="there", concurrency_key="a", delay=1 if how == "deferred" else 0)
+        if how == "deferred":
+            await lab.put_all(first)
         await fill(lab, 1, queue="here", concurrency_key="a")
         other = await lab.put(queue="there", concurrency_key="b", delay=2)
         lab.later(3)
         assert keys(await lab.claim(worker, 1, queues=("here",))) == ["a"]
         lab.later(1)
-        assert [job.id for job in await lab.claim(worker, 10)] == [other.id, deferred.id]
+        if how == "stored late":  # it arrived when it was submitted
+            await lab.put_all(first)
+        assert [job.id for job in await lab.claim(worker, 1)] == [other.id]
+        assert [job.id for job in await lab.claim(worker, 1)] == [first.id]
 
     async def test_two_workers_share_the_turns(self, lab: Lab) -> None:
         one, two = await lab.worker(), await lab.worker()
@@ -270,13 +276,13 @@ class Turns(Part):
         memory: Engine = MemoryEngine(lab.rules, host)
         model = Lab(lambda: memory, host, lab.rules)
         await model.engine.open()
-        wanted = await _story(model, seed)
+        wanted = await story(model, seed)
         await model.engine.close()
-        assert await _story(lab, seed) == wanted
+        assert await story(lab, seed) == wanted
         assert sum(map(len, wanted)) > 100
 
 
-async def _story(lab: Lab, seed: int) -> list[list[str]]:
+async def story(lab: Lab, seed: int) -> list[list[str]]:
     """What claims give, while jobs of many keys come and go in every way; the same for the same seed."""
     choose = Choices(seed)
     await rule(lab, "limit:one", max_per_key=1)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.claim import Ask
-from headrace.core.limit import Dealt, Entry, Turn
+from headrace.core.limit import Dealt, Entry, Turn, wanted
 from headrace.core.rule import Group
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
@@ -50,14 +50,13 @@ class Window(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, ask: Ask, serving: Serving, tasks: Collection[str]) -> Window:
-        """What is likely to do. Of what is limited, no more is given than there are free slots."""
+        """What is likely to do."""
         most = max(_ROWS // max(len(serving.lines), 1), 10)
-        limited = [serving.limits.bounded(group.queue, group.task) for group in serving.groups]
-        wanted = [min(ask.n, ask.free) if so else ask.n for so in limited]
+        counts = [wanted(group, ask, serving.limits) for group in serving.groups]
         reaches = [
-            n + _SPARE if n and group.task in tasks else 0 for n, group in zip(wanted, serving.groups, strict=True)
+            n + _SPARE if n and group.task in tasks else 0 for n, group in zip(counts, serving.groups, strict=True)
         ]
-        return cls([min(n, most) for n in wanted], [min(n, most) for n in reaches])
+        return cls([min(n, most) for n in counts], [min(n, most) for n in reaches])
 
     @property
     def wider(self) -> Window | None:
@@ -138,11 +137,11 @@ async def read(connection: Connection, schema: str, serving: Serving, window: Wi
             table.groups.append((serving.groups[one.place], [Entry(seq, rank, at, unread=True)]))
             continue
         table.keys.append(one)
-        group, wanted = serving.groups[one.place], min(most[one.place], share) + 1
-        one.whole = len(one.entries) < wanted
+        group, asked = serving.groups[one.place], min(most[one.place], share) + 1
+        one.whole = len(one.entries) < asked
         table.last[one.task, one.key] = one.last
         # Of a key that has no more slots, no more is wanted; but those that expired take none.
-        cut = not one.whole and (wanted < slots[one.place] or late)
+        cut = not one.whole and (asked < slots[one.place] or late)
         entries = [*one.entries, _unread(one.entries[-1])] if cut else one.entries
         table.groups.append((Group(group.queue, group.task, one.key), entries))
     return table
