@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job, Spec
-from headrace.core.limit import Entry, Usage, deal, lapses, shut
+from headrace.core.limit import Entry, Usage, deal, lapses, wanted
 from headrace.core.rate import Rate, micros
 from headrace.core.rule import Group, Limits, QueueRule, TaskRule, layered, limits_of
 from headrace.core.rules import Rules
@@ -173,29 +173,15 @@ def test_what_very_many_keys_are_counted_by_is_found_within_the_time_of_a_test()
 
 
 @given(
-    queue=st.none() | st.integers(1, 2),
-    task=st.none() | st.integers(1, 2),
-    rate=st.none() | st.integers(1, 2),
-    held=st.integers(0, 2),
-    begun=st.integers(0, 2),
-    free=st.integers(0, 2),
+    queue=st.sampled_from([None, 1, 3]),
+    task=st.sampled_from([None, 1, 3]),
+    n=st.integers(0, 4),
+    free=st.integers(0, 4),
 )
-def test_a_line_is_shut_if_whatever_its_key_nothing_of_it_can_be_given(
-    queue: int | None, task: int | None, rate: int | None, held: int, begun: int, free: int
+def test_no_more_are_given_of_a_line_than_are_wanted_of_it(
+    queue: int | None, task: int | None, n: int, free: int
 ) -> None:
-    limits = Limits(
-        {"q": QueueRule(max_concurrency=queue)},
-        {"a": TaskRule(max_concurrency=task, rates=() if rate is None else ("api", "own"), max_per_key=9)},
-        {} if rate is None else {"api": Rate(rate, per=60), "own": Rate(9, per=60, keyed=True)},
-    )
-    usage = Usage(
-        {("queue", "q"): held, ("task", "a"): held, ("key", "a", "x"): 0},
-        {("rate", "api"): ((NOON + timedelta(seconds=30), begun),)},
-    )
-    closed = shut(Group("q", "a"), ask(5, free), NOON, limits, usage)
-    dealt = deal([(Group("q", "a", "x"), entries(1))], ask(5, free), NOON, RULES, limits, usage)
-    assert closed == (dealt.taken == [])
-
-
-def test_what_has_no_limit_is_never_shut() -> None:
-    assert not shut(Group("q", "a"), ask(5, 0), NOON, Limits(), Usage({("queue", "q"): 5}))
+    limits = Limits({"q": QueueRule(max_concurrency=queue)}, {"a": TaskRule(max_concurrency=task)}, {})
+    group, asked = Group("q", "a"), ask(n, free)
+    assert len(deal([(group, entries(9))], asked, NOON, RULES, limits, Usage()).taken) <= wanted(group, asked, limits)
+    assert wanted(group, asked, limits) == (n if queue is task is None else min(n, free))

@@ -27,6 +27,8 @@ _PARTS = (
     "records",
     "claiming",
     "limiting",
+    "turns",
+    "rejoining",
     "applying",
     "fencing",
     "sweeping",
@@ -58,9 +60,11 @@ from headrace.conformance.keeping import Keeping  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.limiting import Limiting  # noqa: E402
 from headrace.conformance.records import Records  # noqa: E402
+from headrace.conformance.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.standing import Standings  # noqa: E402
 from headrace.conformance.sweeping import Sweeping  # noqa: E402
+from headrace.conformance.turns import Turns  # noqa: E402
 from headrace.conformance.within import Within  # noqa: E402
 
 __all__ = ["Lab", "Suite"]
@@ -71,6 +75,8 @@ class Suite(
     Records,
     Claiming,
     Limiting,
+    Turns,
+    Rejoining,
     Applying,
     Fencing,
     Sweeping,

@@ -17,7 +17,7 @@ from headrace.core.rate import Rate, Spent, micros, next_permit, permits, spend
 from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 
-__all__ = ["REMEMBERED", "Dealt", "Entry", "Turn", "Usage", "deal", "lapses", "shut"]
+__all__ = ["REMEMBERED", "Dealt", "Entry", "Turn", "Usage", "deal", "lapses", "wanted"]
 
 Turn = tuple[str, str]
 """A task and a key, whose turn is remembered."""
@@ -72,17 +72,9 @@ def lapses(spent: Spent) -> datetime:
     return max(until for until, _ in spent)
 
 
-def shut(group: Group, ask: Ask, now: datetime, limits: Limits, usage: Usage) -> bool:
-    """Whether no job of this queue and task can be given, whatever its key: of such a line, whoever deals needs to be
-    shown one job, not the first of each key."""
-    if not limits.bounded(group.queue, group.task):
-        return False
-    every = Group(group.queue, group.task)
-    return (
-        ask.free < 1
-        or any(usage.held.get(bound, 0) >= most for bound, most in limits.concurrency(every).items())
-        or any(permits(rate, usage.spent.get(bound, ()), now) < 1 for bound, rate in limits.paced(every).items())
-    )
+def wanted(group: Group, ask: Ask, limits: Limits) -> int:
+    """How many jobs of a queue and a task can be given at most: limited ones only into free slots."""
+    return min(ask.n, ask.free) if limits.bounded(group.queue, group.task) else ask.n
 
 
 class _Kind:

@@ -9,15 +9,19 @@ import pytest
 
 from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
+from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
-from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.lines import Served
+from headrace.engines.postgres.pool import HOT, Pool
+from headrace.engines.postgres.turns import Window, arrive, read
 from headrace.engines.record import encode
 from headrace.host import Host
 from tests.engines.postgres.conftest import Connect
+from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine
 
 KEYS = ["plain", 'quo"te', "back\\slash", "a,b", "{brace}", "NULL", "", " ", "line\nbreak", "tab\t", "ключ", "💧", "'"]
@@ -95,15 +99,34 @@ async def test_a_turn_is_that_of_one_task(lab: Lab) -> None:
     assert turns == once + once + [("a", "x")]
 
 
-async def test_of_a_line_that_nothing_can_be_given_of_one_key_is_read(lab: Lab, connect: Connect, schema: str) -> None:
-    await lab.put_all(*(lab.job("work", concurrency_key=key) for key in "abc" for _ in range(3)))
-    connection = await connect()
-    [(line,)] = await connection.fetch(f"SELECT id FROM {schema}.lines")
-    keys = list[list[str]]()
-    for closed in (False, True):
-        rows = await connection.fetch(sql("in_line", schema), [line], 100, [1], ["work"], 1, [closed])
-        keys.append([row[1] for row in rows])
-    assert keys == [["a", "b", "c"], ["a"]]
+async def test_no_more_keys_are_read_than_may_be_given(lab: Lab, connect: Connect, schema: str) -> None:
+    assert await lab.engine.put_setting("limit:work", '{"max_per_key": 1}', 0) is not None
+    await lab.put_all(*(lab.job("work", concurrency_key=f"k{number}") for number in range(500)))
+    profiles = frozenset(one.id for one in (await lab.engine.profiles()).profiles)
+    connection, counts = await connect(), list[int]()
+    pool = Pool(shared().url(), size=1, settings=HOT, pgbouncer=False)
+    await pool.open()
+    serving = await Served(pool, schema).of(Ask(n=1000, free=5, profiles=profiles))
+    await pool.close()
+    assert await arrive(connection, schema, serving, {"work"})
+    for free in (5, 0, 400):
+        window = Window.of(Ask(n=1000, free=free, profiles=profiles), serving, {"work"})
+        counts.append(len((await read(connection, schema, serving, window, lab.now)).keys))
+    assert counts == [55, 0, 450]
+
+
+async def test_a_job_that_somebody_held_while_it_was_its_turn_is_given_later(
+    lab: Lab, connect: Connect, schema: str
+) -> None:
+    worker, connection = await lab.worker(), await connect()
+    assert await lab.engine.put_setting("limit:work", '{"max_per_key": 1}', 0) is not None
+    first, other = await lab.put_all(*(lab.job("work", concurrency_key=key) for key in "ab"))
+    transaction = connection.transaction()
+    await transaction.start()
+    await connection.execute(f"SELECT 1 FROM {schema}.jobs WHERE id = $1 FOR UPDATE", first.id)
+    assert [job.id for job in await lab.claim(worker, 5)] == [other.id]
+    await transaction.rollback()
+    assert [job.id for job in await lab.claim(worker, 5)] == [first.id]
 
 
 async def test_what_is_not_read_while_all_is_full_is_found_when_it_is_not(lab: Lab) -> None:

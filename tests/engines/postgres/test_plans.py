@@ -21,8 +21,9 @@ from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.limiting import limited_head
+from headrace.engines.postgres.limiting import give, limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
+from headrace.engines.postgres.turns import stand
 from headrace.engines.record import STAGES, micros
 from headrace.host import Host
 from tests.support.postgres import shared
@@ -30,7 +31,7 @@ from tests.support.schemas import postgres_engine, schema_of
 
 PACKAGE = resources.files("headrace.engines.postgres")
 
-BIG = ("jobs", "bodies", "attempts", "events", "labels", "waits")
+BIG = ("jobs", "bodies", "attempts", "events", "labels", "waits", "heads", "arrivals")
 """Tables that hold a row or more for each job."""
 
 FILL = """
@@ -52,6 +53,11 @@ INSERT INTO {schema}.batches (
   id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed, cancelled, ended_at)
 SELECT gen_random_uuid(), {now}, {now}, true, false, n % 2 = 0, 1, n % 2, 0, 0, CASE n % 2 WHEN 1 THEN {now} END
 FROM generate_series(1, {rows} / 10) n;
+INSERT INTO {schema}.heads (task, key, line, rank, at, seq, last)
+SELECT 'work', 'k' || n, 1 + n % 3, CASE n % 2 WHEN 0 THEN -50 END, {now} + n, n, {now}
+FROM generate_series(1, {rows} / 5) n;
+INSERT INTO {schema}.arrivals (line, rank, arrived_at, seq, key)
+SELECT 1 + n % 3, -50, {now} + n, n, 'k' || n FROM generate_series(1, {rows} / 5) n;
 SELECT setval('{schema}.seqs', {rows} + 1);
 """
 
@@ -188,6 +194,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
         "waits_pkey",
         "waited_for",
         "batches_settled",
+        "heads_idle",
     },
     "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for"},
     "glance": {"notes_pkey", "batches_open", "batches_over"},
@@ -201,11 +208,13 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "lease": set(),
     "unlease": {"leases_pkey"},
     "insert": set(),
-    "in_line": {"ready", "turns", "turns_taken_pkey"},
+    "in_line": {"ready", "turns", "heads_in_line"},
+    "arrive": {"arrived", "heads_pkey"},
     "usage": {"held"},
     "standing": {"ready", "turns", "due", "finished"},
-    "give": {"jobs_pkey", "bodies_pkey", "turns_taken_pkey"},
-    "gates": {"gates_pkey"},
+    "give": {"jobs_pkey", "bodies_pkey", "heads_pkey"},
+    "stand": {"heads_pkey"},
+    "gates": {"gates_pkey", "heads_in_line", "arrived"},
     "limited_head": {"workers_pkey", "held", "due"},
     "claim of one line": {"ready", "held", "due", "fragile", "workers_pkey", "bodies_pkey"},
     "claim of many lines": {"ready", "held", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
@@ -213,7 +222,13 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 
 def statement(verb: str, schema: str) -> str:
-    claims = {"claim of one line": one_line, "claim of many lines": many_lines, "limited_head": limited_head}
+    claims = {
+        "claim of one line": one_line,
+        "claim of many lines": many_lines,
+        "limited_head": limited_head,
+        "give": give,
+        "stand": stand,
+    }
     deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
     if verb in deletes:
         return sql(deletes[verb], schema) + sql("delete", schema)

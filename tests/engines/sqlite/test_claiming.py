@@ -180,7 +180,7 @@ async def test_keys_of_a_line_that_nothing_is_given_of_cost_others_nothing(lab: 
             assert len(await lab.claim(worker, 20)) == 20
         return steps[0]
 
-    await lab.put_all(*(lab.job("crowd", queue="crowd", concurrency_key=f"k{number}") for number in range(5)))
+    await lab.put_all(*(lab.job("crowd", queue="crowd", concurrency_key=f"k{number}") for number in range(50)))
     await cost()  # finds out which lines there are
     before = await cost()
     await lab.put_all(*(lab.job("crowd", queue="crowd", concurrency_key=f"c{number}") for number in range(1000)))

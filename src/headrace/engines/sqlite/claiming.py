@@ -39,6 +39,7 @@ SELECT json_array(
   EXISTS (SELECT 1 FROM workers WHERE id = ? AND alive), lines_rev, profiles_rev, settings_rev,
   (SELECT min(available_at) FROM jobs WHERE stage = 1))
 FROM books"""
+_PROMOTED = 10_000
 
 
 class Claiming:
@@ -90,8 +91,10 @@ class Claiming:
         head, jobs, permit = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
         # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
         if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
+            if head.next_due is not None and head.next_due <= micros(now):
+                connection.execute(statement("promote"), (micros(now), _PROMOTED))
+                head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
             jobs, permit = self._limiting.claim(connection, number, ask, given, now, limits)
-            head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
         connection.execute("COMMIT")
         if permit is not None:
             head.next_due = min(micros(permit), head.next_due or micros(permit))

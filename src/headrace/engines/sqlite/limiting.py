@@ -10,39 +10,35 @@ from typing import Any
 import apsw
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.limit import Dealt, Entry, Usage, deal, shut
+from headrace.core.limit import Dealt, Entry, Usage, deal, wanted
 from headrace.core.rule import Bound, Group, Limits, limits_of
 from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
-from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["Limiting", "usage"]
 
+# A bare parameter beside a column has a statement compiled anew whenever it is bound: hence the plus.
 _IN_LINE = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = 2 AND line = ? ORDER BY rank, arrived_at, seq"""
+WHERE stage = 2 AND line = +? ORDER BY rank, arrived_at, seq"""
 _REST_OF_KEY = """
 SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = -1 AND line = ?1 AND turn_key = ?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
+WHERE stage = -1 AND line = +?1 AND turn_key = +?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
 ORDER BY rank, arrived_at, seq"""
-# From key to key by the index: what stands behind a key's first job costs nothing. Of lines that are closed, one key.
-_KEYS = """
-WITH RECURSIVE keys (line, closed, key) AS (
-  SELECT s.value ->> 0, s.value ->> 1, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = s.value ->> 0)
-  FROM json_each(?1) s
-  UNION ALL
-  SELECT k.line, 0, (SELECT min(turn_key) FROM jobs WHERE stage = -1 AND line = k.line AND turn_key > k.key)
-  FROM keys k WHERE k.key IS NOT NULL AND NOT k.closed
-)
-SELECT k.line, l.queue, p.task, k.key, t.last, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
-FROM keys k CROSS JOIN lines l ON l.id = k.line CROSS JOIN profiles p ON p.id = l.profile
-CROSS JOIN jobs j ON j.seq = (
-  SELECT seq FROM jobs WHERE stage = -1 AND line = k.line AND turn_key = k.key ORDER BY rank, arrived_at, seq LIMIT 1)
-LEFT JOIN turns_taken t ON t.task = p.task AND t.key = k.key
-WHERE k.key IS NOT NULL"""
+_HEADS = """
+SELECT h.key, h.last, h.at, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
+FROM heads h CROSS JOIN jobs j ON j.seq = h.seq
+WHERE h.line = +? AND h.rank IS NOT NULL ORDER BY h.rank, h.at, h.seq"""
 _SERVED = """
 SELECT l.id, l.queue, p.task
-FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = ?"""
+FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = +?"""
+_OCCUPIED = """
+SELECT l.id, l.queue, p.task, o.plain, o.keyed
+FROM (
+  SELECT line, EXISTS (SELECT 1 FROM jobs WHERE stage = 2 AND line = s.line) AS plain,
+    EXISTS (SELECT 1 FROM heads WHERE line = s.line AND rank IS NOT NULL) AS keyed
+  FROM served s WHERE ask = +?) o
+CROSS JOIN lines l ON l.id = o.line CROSS JOIN profiles p ON p.id = l.profile WHERE o.plain OR o.keyed"""
 _HELD = """
 SELECT l.queue, p.task, h.turn_key, h.jobs
 FROM (SELECT line, turn_key, count(*) AS jobs FROM jobs WHERE stage = 3 GROUP BY 1, 2) h
@@ -57,12 +53,17 @@ SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']'
 FROM (SELECT value AS seq FROM json_each(?) ORDER BY key) e CROSS JOIN record r ON r.seq = e.seq"""
 _AGAIN = """
 SELECT j.seq FROM jobs j CROSS JOIN lines l ON l.id = j.line LEFT JOIN queues q ON q.name = l.queue
-WHERE j.worker = ? AND j.claim = ? AND j.stage = 3 AND j.status <> 'running'
+WHERE j.worker = +? AND j.claim = +? AND j.stage = 3 AND j.status <> 'running'
 ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq"""
 _SPEND = "INSERT OR REPLACE INTO spent (name, data, until) VALUES (?, ?, ?)"
 _SPENT = "SELECT name, data FROM spent WHERE name IN (SELECT value FROM json_each(?))"
-_TURN = "INSERT OR REPLACE INTO turns_taken (task, key, last) VALUES (?, ?, ?)"
-_PROMOTED = 10_000
+_TURN = """
+UPDATE heads SET last = ?2, (rank, arrived_at, seq) = (
+  SELECT rank, arrived_at, seq FROM jobs WHERE stage = -1 AND line = heads.line AND turn_key = heads.key
+  ORDER BY rank, arrived_at, seq LIMIT 1)
+WHERE (task, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))"""
+_GROWTH = 8
+"""How many times as many keys are looked at where those in front were not enough."""
 
 
 class Limiting:
@@ -93,17 +94,12 @@ class Limiting:
     def claim(
         self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
     ) -> tuple[str, datetime | None]:
-        """Within a transaction: promote what is due, deal, write; the records, and when a rate has a permit again."""
-        connection.execute(statement("promote"), (micros(now), _PROMOTED))
+        """Within a transaction, where what is due was promoted: deal, write; the records, and when a rate has a permit
+        again."""
         again: list[Any] = connection.execute(_AGAIN, (given.worker.bytes, given.claim)).fetchall()
         if again:
             return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
-        table = _Table(connection, micros(now))
-        try:
-            lines, used = table.lines(number, ask, now, limits)
-            dealt = deal(lines, ask, now, self._rules, limits, used)
-        finally:
-            table.close()
+        dealt = self._deal(connection, number, ask, now, limits)
         seqs = encode([entry.seq for entry in dealt.taken])
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
@@ -111,45 +107,76 @@ class Limiting:
         _remember(connection, dealt, micros(now))
         return connection.execute(_GIVEN, (seqs,)).get, dealt.next_permit
 
+    def _deal(self, connection: apsw.Connection, number: int, ask: Ask, now: datetime, limits: Limits) -> Dealt:
+        lines: list[Any] = connection.execute(_OCCUPIED, (number,)).fetchall()
+        lines = [line for line in lines if not limits.queue(line[1]).paused]
+        held, times = _held(connection), 1
+        while True:
+            used = usage_of(held)
+            table = _Table(connection, micros(now), limits, used)
+            try:
+                groups = table.groups(lines, ask, times)
+                if limits.rates:
+                    paced = limits.paces(group for group, _ in groups)
+                    used.spent = usage_of((), _spent(connection, paced)).spent
+                dealt = deal(groups, ask, now, self._rules, limits, used)
+            finally:
+                table.close()
+            if not dealt.cut:
+                return dealt
+            times *= _GROWTH
+
 
 class _Table:
     """What is in line, read no further than it is asked for."""
 
-    def __init__(self, connection: apsw.Connection, now: int) -> None:
+    def __init__(self, connection: apsw.Connection, now: int, limits: Limits, used: Usage) -> None:
         self._connection, self._now = connection, now
+        self._limits, self._used = limits, used
         self._open: list[apsw.Cursor] = []
 
-    def lines(
-        self, number: int, ask: Ask, now: datetime, limits: Limits
-    ) -> tuple[list[tuple[Group, Iterator[Entry]]], Usage]:
-        """The lines of an ask, and those of each key in them, none of paused queues; and what is in use."""
-        served: list[Any] = self._connection.execute(_SERVED, (number,)).fetchall()
-        groups = {line: Group(queue, task) for line, queue, task in served if not limits.queue(queue).paused}
-        whole, of_keys = limits.paces(groups.values()), any(rate.keyed for rate in limits.rates.values())
-        used = usage(self._connection, whole)
-        found = [(group, self._entries(_IN_LINE, line)) for line, group in groups.items()]
-        ends = [(line, shut(group, ask, now, limits, used)) for line, group in groups.items()]
-        keys: list[Any] = self._connection.execute(_KEYS, (encode(ends),)).fetchall()
-        for line, queue, task, key, last, *row in keys:
-            if last is not None:
-                used.last[task, key] = last
-            found.append((Group(queue, task, key), self._of_key(line, key, *row)))
-        if of_keys:
-            keyed = limits.paces(group for group, _ in found) - whole
-            used.spent |= usage_of((), _spent(self._connection, keyed)).spent
-        return found, used
+    def groups(self, lines: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
+        """What stands in lines; of keys, the first that may have a slot, so many times what is wanted."""
+        found = list[tuple[Group, Iterator[Entry]]]()
+        for line, queue, task, plain, keyed in lines:
+            group = Group(queue, task)
+            most = wanted(group, ask, self._limits)
+            if plain and most:
+                found.append((group, self._entries(_IN_LINE, line)))
+            if keyed and most:
+                found += self._of_keys(line, queue, task, most * times)
+        return found
 
-    def _of_key(self, line: int, key: str, seq: int, rank: int, arrived_at: int, *rest: Any) -> Iterator[Entry]:
+    def _of_keys(self, line: int, queue: str, task: str, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
+        slots, used = self._limits.task(task).max_per_key, self._used
+        for key, last, at, *row in self._rows(_HEADS, line):
+            free = None if slots is None else slots - used.held.get(("key", task, key), 0)
+            if free is not None and free < 1:
+                continue
+            entry = self._entry(*row)
+            if most == 0:
+                yield Group(queue, task), iter((Entry(entry.seq, entry.rank, at, unread=True),))
+                break
+            most -= 1
+            if last:
+                used.last[task, key] = last
+            # Behind one that has the only slot there is, nobody is wanted.
+            alone = free == 1 and not entry.expired
+            yield Group(queue, task, key), iter((entry,)) if alone else self._of_key(line, key, entry)
+
+    def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
         """The first of a key, which was read; the others only if they are wanted."""
-        yield self._entry(seq, rank, arrived_at, *rest)
-        yield from self._entries(_REST_OF_KEY, line, key, rank, arrived_at, seq)
+        yield first
+        yield from self._entries(_REST_OF_KEY, line, key, first.rank, first.arrived_at, first.seq)
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
+        for row in self._rows(text, *terms):
+            yield self._entry(*row)
+
+    def _rows(self, text: str, *terms: Any) -> Iterator[Any]:
         cursor = self._connection.execute(text, terms)
         self._open.append(cursor)
-        rows: Iterator[Any] = cursor
-        for row in rows:
-            yield self._entry(*row)
+        return cursor
 
     def _entry(self, seq: int, rank: int, arrived_at: int, losses: int, act_by: int | None) -> Entry:
         return Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= self._now)
@@ -162,8 +189,11 @@ class _Table:
 
 def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
     """What is held, and what was used of these rates."""
-    held: list[Any] = connection.execute(_HELD).fetchall()
-    return usage_of(held, _spent(connection, paced))
+    return usage_of(_held(connection), _spent(connection, paced))
+
+
+def _held(connection: apsw.Connection) -> list[Any]:
+    return connection.execute(_HELD).fetchall()
 
 
 def _spent(connection: apsw.Connection, paced: set[Bound]) -> list[Any]:
@@ -174,4 +204,5 @@ def _remember(connection: apsw.Connection, dealt: Dealt, now: int) -> None:
     if dealt.spent:
         connection.executemany(_SPEND, rows_of_spent(dealt.spent))
         connection.execute("DELETE FROM spent WHERE until <= ?", (now,))
-    connection.executemany(_TURN, [(task, key, now) for task, key in dealt.turned])
+    if dealt.turned:
+        connection.execute(_TURN, (encode(list(dealt.turned)), now))

@@ -195,7 +195,7 @@ CREATE TABLE {schema}.queues (
   paused   boolean NOT NULL
 );
 
--- What a claim of limited jobs holds while it looks at what is in use: task:NAME, queue:NAME, rate:NAME.
+-- What a claim holds while it looks at what is in use, or whose turn it is: task:NAME, queue:NAME, rate:NAME.
 CREATE TABLE {schema}.gates (name text PRIMARY KEY);
 
 -- What was used of rates: a name is a JSON array.
@@ -206,13 +206,35 @@ CREATE TABLE {schema}.spent (
 );
 CREATE INDEX spent_until ON {schema}.spent (until);
 
--- When the concurrency keys of a task last had their turn. No index but the key, and room on the page.
-CREATE TABLE {schema}.turns_taken (
-  task text NOT NULL,
+-- Where the concurrency keys of a task stand in its lines, for claims, which read no more of them than they want. Written
+-- only by who holds the gate of the task.
+CREATE TABLE {schema}.heads (
+  task text COLLATE "C" NOT NULL,
   key  text COLLATE "C" NOT NULL,
-  last bigint NOT NULL,
-  PRIMARY KEY (task, key)
-) WITH (fillfactor = 60);
+  line integer NOT NULL,
+  -- Of the first of its jobs in line, which stands there or further back. A rank of null: none is in line.
+  rank smallint,
+  at   bigint NOT NULL,   -- when it arrived or, if that was later, when the key last had its turn
+  seq  bigint NOT NULL,
+  last bigint NOT NULL,   -- when the key last had its turn, in whichever line
+  PRIMARY KEY (task, key, line)
+) WITH (
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX heads_in_line ON {schema}.heads (line, rank, at, seq) WHERE rank IS NOT NULL;
+CREATE INDEX heads_idle ON {schema}.heads (last) WHERE rank IS NULL;
+-- Jobs with keys that came into line: told to the heads by the next claim, so that who brings them never waits for another.
+CREATE TABLE {schema}.arrivals (
+  line       integer NOT NULL,
+  rank       smallint NOT NULL,
+  arrived_at bigint NOT NULL,
+  seq        bigint NOT NULL,
+  key        text COLLATE "C" NOT NULL
+) WITH (
+  -- Each row lives for a moment.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
+);
+CREATE INDEX arrived ON {schema}.arrivals (line);
 
 CREATE TABLE {schema}.leases (
   name   text PRIMARY KEY,

@@ -14,7 +14,11 @@ changed AS (
     unnamed = CASE WHEN j.worker IS NOT DISTINCT FROM c.worker AND j.epoch = c.epoch THEN j.unnamed ELSE 0 END
   FROM c WHERE j.seq = c.seq AND j.rev = c.rev_before
   RETURNING CASE WHEN j.tied <> 0 AND position('e' IN c.notes) > 0 THEN ~c.place ELSE c.place END AS place,
-    c.seq, c.number, c.attempt, c.event, c.notes, c.tally
+    c.seq, c.number, c.attempt, c.event, c.notes, c.tally, c.stage, j.line, j.turn_key, j.rank, j.arrived_at
+),
+in_turn AS (
+  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
+  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM changed WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 tried AS (
   -- A run of equal attempts shares one record: counted together, ended when the last one did.

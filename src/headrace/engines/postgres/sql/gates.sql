@@ -1,2 +1,14 @@
--- Hold the gates of these names, everybody in the same order; those that are there. $1 names
-SELECT name FROM {schema}.gates WHERE name = ANY ($1::text[]) ORDER BY name FOR UPDATE
+-- Hold the gates of these names, and of the tasks whose keys take turns in these lines, everybody in the same order. Each
+-- name, and whether there is such a gate. $1 names, $2 lines, $3 their tasks
+WITH meant AS MATERIALIZED (
+  SELECT unnest($1::text[]) AS name
+  UNION
+  SELECT 'task:' || t.task FROM unnest($2::integer[], $3::text[]) AS t (line, task)
+  -- Numbers, not EXISTS: for that the planner might first find out about every line.
+  WHERE (SELECT 1 FROM {schema}.heads h WHERE h.line = t.line AND h.rank IS NOT NULL LIMIT 1) = 1
+    OR (SELECT 1 FROM {schema}.arrivals a WHERE a.line = t.line LIMIT 1) = 1
+),
+held AS MATERIALIZED (
+  SELECT g.name FROM {schema}.gates g WHERE g.name = ANY (ARRAY(SELECT name FROM meant)) ORDER BY g.name FOR UPDATE
+)
+SELECT m.name, h.name IS NOT NULL FROM meant m LEFT JOIN held h ON h.name = m.name

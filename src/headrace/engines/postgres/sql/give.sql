@@ -1,6 +1,6 @@
--- Give these jobs, unless others are just taking them, and remember that these keys had their turn. $1 seqs, $2 worker, $3
--- request, $4 status, $5 the moment, $6 accepted_at, $7 act_by; $8 tasks, and $9 the keys of each, as the text of an array,
--- that had a turn before; $10 and $11 tasks and keys that may have had none
+-- Give these jobs, unless others are just taking them, and write where keys stand. $1 seqs, $2 worker, $3 request, $4
+-- status, $5 the moment, $6 accepted_at, $7 act_by; of keys: $8 tasks, $9 keys, $10 lines; ranks, arrivals
+-- and seqs of their first jobs as $11, $12 and $13; $14 whether they had their turn
 WITH picked AS MATERIALIZED (
   SELECT ctid FROM {schema}.jobs WHERE seq = ANY ($1::bigint[]) AND stage IN (2, -1) ORDER BY seq FOR UPDATE SKIP LOCKED
 ),
@@ -12,14 +12,8 @@ given AS (
   RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
     j.error
 ),
-turned AS (
-  UPDATE {schema}.turns_taken w SET last = greatest(w.last, $5)
-  FROM unnest($8::text[], $9::text[]) AS t (task, keys) WHERE w.task = t.task AND w.key = ANY (t.keys::text[])
-),
-first_turned AS (
-  INSERT INTO {schema}.turns_taken (task, key, last)
-  SELECT task, key, $5 FROM unnest($10::text[], $11::text[]) AS t (task, key) ORDER BY task, key
-  ON CONFLICT (task, key) DO UPDATE SET last = greatest(turns_taken.last, excluded.last)
+stood AS (
+  {stand}
 )
 SELECT j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, b.payload, b.spec,
   j.result, j.error

@@ -30,6 +30,10 @@ stored AS (
   SELECT seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, turn_key, 1, 0, 0, 0
   FROM arriving
 ),
+in_turn AS (
+  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
+  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM arriving WHERE stage = -1 GROUP BY 1, 2, 3
+),
 kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, spec FROM arriving
 ),

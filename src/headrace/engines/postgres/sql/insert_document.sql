@@ -30,7 +30,11 @@ stored AS (
     (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, r ->> 14, 1, 0, 0, 0
   FROM kept JOIN arriving a USING (seq)
   ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
-  RETURNING seq
+  RETURNING seq, line, stage, turn_key, rank, arrived_at
+),
+in_turn AS (
+  INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
+  SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM stored WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)

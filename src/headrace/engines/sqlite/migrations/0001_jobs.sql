@@ -172,13 +172,49 @@ CREATE TABLE spent (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spent_until ON spent (until);
 
--- When the concurrency keys of a task last had their turn.
-CREATE TABLE turns_taken (
-  task TEXT NOT NULL,
-  key  TEXT NOT NULL,
-  last INTEGER NOT NULL,
-  PRIMARY KEY (task, key)
+-- The concurrency keys of a task: when each last had its turn, and where its first job stands in each line. Claims read
+-- as many as they have use for, in their order, however many there are.
+CREATE TABLE heads (
+  task       TEXT NOT NULL,
+  key        TEXT NOT NULL,
+  line       INTEGER NOT NULL,
+  last       INTEGER NOT NULL,  -- 0: never, as far as is remembered; the same in all lines of the task
+  rank       INTEGER,           -- these three are those of the job; null: none of the key is in this line
+  arrived_at INTEGER,
+  seq        INTEGER,
+  at         INTEGER AS (max(arrived_at, last)) VIRTUAL,
+  PRIMARY KEY (task, key, line)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX heads_in_line ON heads (line, rank, at, seq) WHERE rank IS NOT NULL;
+
+-- Whoever writes jobs: a new one may be the first of its key now.
+CREATE TRIGGER heads_of_new AFTER INSERT ON jobs WHEN new.stage = -1 BEGIN
+  INSERT INTO heads (task, key, line, last, rank, arrived_at, seq)
+  SELECT p.task, new.turn_key, new.line,
+    coalesce((SELECT max(last) FROM heads WHERE task = p.task AND key = new.turn_key), 0),
+    new.rank, new.arrived_at, new.seq
+  FROM lines l CROSS JOIN profiles p ON p.id = l.profile WHERE l.id = new.line
+  ON CONFLICT (task, key, line) DO UPDATE
+  SET rank = excluded.rank, arrived_at = excluded.arrived_at, seq = excluded.seq
+  WHERE heads.rank IS NULL
+    OR (excluded.rank, excluded.arrived_at, excluded.seq) < (heads.rank, heads.arrived_at, heads.seq);
+END;
+
+-- And where one comes into line, or leaves it, its key is looked at again. Claims write no arrival: they do so themselves,
+-- for all they give at once.
+CREATE TRIGGER heads_of_changed AFTER UPDATE OF arrived_at ON jobs
+WHEN new.stage = -1 OR old.stage = -1 BEGIN
+  INSERT INTO heads (task, key, line, last, rank, arrived_at, seq)
+  SELECT p.task, new.turn_key, new.line,
+    coalesce((SELECT max(last) FROM heads WHERE task = p.task AND key = new.turn_key), 0),
+    j.rank, j.arrived_at, j.seq
+  FROM lines l CROSS JOIN profiles p ON p.id = l.profile LEFT JOIN jobs j ON j.seq = (
+    SELECT seq FROM jobs WHERE stage = -1 AND line = new.line AND turn_key = new.turn_key
+    ORDER BY rank, arrived_at, seq LIMIT 1)
+  WHERE l.id = new.line
+  ON CONFLICT (task, key, line) DO UPDATE
+  SET rank = excluded.rank, arrived_at = excluded.arrived_at, seq = excluded.seq;
+END;
 
 CREATE TABLE leases (
   name   TEXT PRIMARY KEY,

@@ -1,6 +1,6 @@
 -- Promote what is due and give a worker the first jobs in order that it may take, in one step.
 CREATE TEMP TABLE served (ask INTEGER, line INTEGER, PRIMARY KEY (ask, line)) WITHOUT ROWID;
-CREATE TEMP TABLE heads (line INTEGER PRIMARY KEY, place INTEGER);
+CREATE TEMP TABLE tops (line INTEGER PRIMARY KEY, place INTEGER);
 CREATE TEMP TABLE picked (pos INTEGER PRIMARY KEY, seq INTEGER, fragile INTEGER, expired INTEGER);
 CREATE TEMP VIEW claim AS
 SELECT NULL AS worker, NULL AS request, NULL AS ask, NULL AS lines_rev, NULL AS n, NULL AS free, NULL AS fragile_after,
@@ -25,8 +25,8 @@ BEGIN
   ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq;
 
   -- The served lines that are not empty: hop from one list to the other, so that the shorter one sets the cost.
-  DELETE FROM heads;
-  INSERT INTO heads (line, place)
+  DELETE FROM tops;
+  INSERT INTO tops (line, place)
   WITH RECURSIVE hop (served, ready) AS (
     SELECT s.line, (SELECT min(line) FROM jobs WHERE stage = 2 AND line >= s.line)
     FROM (SELECT min(line) AS line FROM served WHERE ask = new.ask) s
@@ -49,7 +49,7 @@ BEGIN
   INSERT INTO picked (seq, fragile, expired)
   SELECT seq, unstarted_losses >= new.fragile_after, coalesce(act_by <= new.now, 0)
   FROM jobs
-  WHERE stage = 2 AND line = (SELECT iif(count(*) = 1, min(line), NULL) FROM heads)
+  WHERE stage = 2 AND line = (SELECT iif(count(*) = 1, min(line), NULL) FROM tops)
     AND (act_by IS NULL OR act_by > new.now OR unstarted_losses >= new.fragile_after)
   ORDER BY rank, arrived_at, seq
   LIMIT new.n + (
@@ -62,9 +62,9 @@ BEGIN
   INSERT INTO picked (seq, fragile, expired)
   WITH RECURSIVE merged (place, rank, arrived_at, seq, line, losses, act_by) AS (
     SELECT h.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.act_by
-    FROM heads h CROSS JOIN jobs j
+    FROM tops h CROSS JOIN jobs j
       ON j.seq = (SELECT seq FROM jobs WHERE stage = 2 AND line = h.line ORDER BY rank, arrived_at, seq LIMIT 1)
-    WHERE (SELECT count(*) FROM heads) > 1
+    WHERE (SELECT count(*) FROM tops) > 1
     UNION ALL
     SELECT m.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.act_by
     FROM merged m CROSS JOIN jobs j ON j.seq = coalesce(
@@ -90,7 +90,7 @@ BEGIN
     WHERE fragile AND pos > iif(
       new.free < 1, 0, (SELECT pos FROM picked WHERE NOT expired ORDER BY pos LIMIT 1 OFFSET new.free - 1)));
   DELETE FROM picked WHERE expired;
-  DELETE FROM picked WHERE EXISTS (SELECT 1 FROM heads)  -- not a repeat
+  DELETE FROM picked WHERE EXISTS (SELECT 1 FROM tops)  -- not a repeat
     AND pos > iif(new.n < 1, 0, (SELECT pos FROM picked ORDER BY pos LIMIT 1 OFFSET new.n - 1));
 
   UPDATE jobs

@@ -10,6 +10,13 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     AND NOT (j.tied AND EXISTS (
       SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
   LIMIT new.n;
+  -- A turn is forgotten with the job that had it: not before that has ended, and nobody but a job brings a key here.
+  DELETE FROM heads WHERE rank IS NULL AND last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before))
+    AND (task, key) IN (
+      SELECT p.task, j.turn_key
+      FROM old o CROSS JOIN jobs j ON j.seq = o.seq
+        CROSS JOIN lines l ON l.id = j.line CROSS JOIN profiles p ON p.id = l.profile
+      WHERE j.turn_key IS NOT NULL);
   DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);
   DELETE FROM ends WHERE seq IN (SELECT seq FROM old);
   DELETE FROM attempts WHERE seq IN (SELECT seq FROM old);
@@ -18,7 +25,6 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM waits WHERE child IN (SELECT seq FROM old);
   DELETE FROM entries WHERE seq IN (SELECT seq FROM old);
   DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
-  DELETE FROM turns_taken WHERE last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before));
   DELETE FROM batches WHERE id IN (
     SELECT id FROM batches
     WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) LIMIT new.n);

@@ -1,0 +1,197 @@
+"""Whose turn it is: the keys in line, read no further than they are wanted, and where they stand after that.
+
+A head says where the first job of a key stands, or in front of that: who cancels a job, or takes it, need not know of
+heads. Claims come by in order, and set right what they find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.core.claim import Ask
+from headrace.core.limit import Dealt, Entry, Turn, wanted
+from headrace.core.rule import Group
+from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.lines import Serving
+from headrace.engines.record import micros
+
+__all__ = ["FAR", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
+
+FAR = 100_000
+"""No claim looks further down a line."""
+
+_ROWS = 20_000
+"""Jobs that are read at most in one go, at first."""
+_SPARE = 50
+"""How many keys are looked at beyond the jobs that are wanted: some may be full."""
+_GROWTH = 8
+"""How many times as many are read where that was too little."""
+_ARRIVALS = 10_000
+"""As many jobs that came are told to the heads at once."""
+
+Stands = tuple[list[str], list[str], list[int], list[int | None], list[int], list[int], list[bool]]
+"""Where keys stand, as ``stand.sql`` takes it."""
+_Stand = tuple[str, str, int, int | None, int, int, bool]
+
+
+class Window(msgspec.Struct, frozen=True):
+    """How far a claim looks down each line."""
+
+    depths: list[int]
+    """How many jobs."""
+    reaches: list[int]
+    """How many keys; 0, unless the gate of the task is held."""
+    shares: int = 1
+    """How many times a key's share of the jobs is read of it."""
+
+    @classmethod
+    def of(cls, ask: Ask, serving: Serving, tasks: Collection[str]) -> Window:
+        """What is likely to do."""
+        most = max(_ROWS // max(len(serving.lines), 1), 10)
+        counts = [wanted(group, ask, serving.limits) for group in serving.groups]
+        reaches = [
+            n + _SPARE if n and group.task in tasks else 0 for n, group in zip(counts, serving.groups, strict=True)
+        ]
+        return cls([min(n, most) for n in counts], [min(n, most) for n in reaches])
+
+    @property
+    def wider(self) -> Window | None:
+        """Where that was too little; None: it goes no further."""
+        depths, reaches = ([min(n * _GROWTH, FAR) for n in each] for each in (self.depths, self.reaches))
+        if (depths, reaches) == (self.depths, self.reaches):
+            return None
+        return Window(depths, reaches, self.shares * _GROWTH)
+
+
+class _Key(msgspec.Struct, gc=False):
+    """A key in a line, where it was said to stand, and its first jobs."""
+
+    place: int
+    task: str
+    line: int
+    key: str
+    said: tuple[int, int, int]
+    last: int
+    entries: list[Entry]
+    whole: bool = True
+    """These are all of its jobs in line."""
+
+
+class Table(msgspec.Struct):
+    """What was read of what is in line."""
+
+    keys: list[_Key]
+    groups: list[tuple[Group, list[Entry]]]
+    last: dict[Turn, int]
+    """When the keys last had their turn."""
+
+
+async def arrive(connection: Connection, schema: str, serving: Serving, tasks: Collection[str]) -> bool:
+    """Put the keys of jobs that came into line in theirs, of tasks whose gates are held; whether that was all."""
+    here = [(line, one.task) for line, one in zip(serving.lines, serving.groups, strict=True) if one.task in tasks]
+    if not here:
+        return True
+    lines, names = map(list, zip(*here, strict=True))
+    came: int = await connection.fetchval(sql("arrive", schema), lines, names, _ARRIVALS)
+    return came < _ARRIVALS
+
+
+async def read(connection: Connection, schema: str, serving: Serving, window: Window, now: datetime) -> Table:
+    """What is in line: the first jobs of each line, and of its first keys."""
+    slots = [serving.limits.task(group.task).max_per_key or FAR for group in serving.groups]
+    most = [min(one * window.shares, depth) for one, depth in zip(slots, window.depths, strict=True)]
+    reaches = [n and n + 1 for n in window.reaches]
+    widest = max(window.depths, default=0)
+    terms = (serving.lines, window.depths, most, reaches, widest * window.shares)
+    rows: list[Any] = await connection.fetch(sql("in_line", schema), *terms)
+    plain: dict[int, list[Entry]] = {}
+    keys: dict[tuple[int, str], _Key] = {}
+    moment, late = micros(now), False
+    for number, key, stands, at, of, last, seq, rank, arrived_at, losses, act_by in rows:
+        place = number - 1
+        if key is None:
+            entries = plain.setdefault(place, [])
+        elif (one := keys.get((place, key))) is not None:
+            entries = one.entries
+        else:
+            entries = list[Entry]()
+            group, line = serving.groups[place], serving.lines[place]
+            keys[place, key] = _Key(place, group.task, line, key, (stands, at, of), last, entries)
+        if seq is not None:
+            entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
+            late = late or entry.expired
+            entries.append(entry)
+    share = -(-widest * window.shares // max(len(keys), 1))
+    table = Table([], [], {})
+    for place, entries in plain.items():
+        cut = len(entries) == window.depths[place]
+        table.groups.append((serving.groups[place], [*entries, _unread(entries[-1])] if cut else entries))
+    beyond = _beyond(keys.values(), reaches)
+    for one in keys.values():
+        if beyond.get(one.place) is one:
+            rank, at, seq = one.said
+            table.groups.append((serving.groups[one.place], [Entry(seq, rank, at, unread=True)]))
+            continue
+        table.keys.append(one)
+        group, asked = serving.groups[one.place], min(most[one.place], share) + 1
+        one.whole = len(one.entries) < asked
+        table.last[one.task, one.key] = one.last
+        # Of a key that has no more slots, no more is wanted; but those that expired take none.
+        cut = not one.whole and (asked < slots[one.place] or late)
+        entries = [*one.entries, _unread(one.entries[-1])] if cut else one.entries
+        table.groups.append((Group(group.queue, group.task, one.key), entries))
+    return table
+
+
+def _unread(last: Entry) -> Entry:
+    """What stands behind the last that was read of a line, and may be nothing."""
+    return Entry(last.seq, last.rank, last.arrived_at, unread=True)
+
+
+def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:
+    """The first key of each line that is not looked at: it only says from where on keys were not read."""
+    lines: dict[int, list[_Key]] = {}
+    for key in keys:
+        lines.setdefault(key.place, []).append(key)
+    return {place: max(read, key=lambda key: key.said) for place, read in lines.items() if len(read) == reaches[place]}
+
+
+def stands(table: Table, dealt: Dealt) -> Stands:
+    """Where the keys stand, if not as they were said to, once what was dealt is given."""
+    taken = {entry.seq for entry in dealt.taken}
+    found: list[_Stand] = []
+    for one in table.keys:
+        turned = (one.task, one.key) in dealt.turned
+        head = next((entry for entry in one.entries if entry.seq not in taken), None)
+        if head is None and not one.whole:
+            head = one.entries[-1]  # the next one stands behind it
+        if head is None:
+            found.append((one.task, one.key, one.line, None, 0, 0, turned))
+        elif turned or (head.rank, max(head.arrived_at, one.last), head.seq) != one.said:
+            found.append((one.task, one.key, one.line, head.rank, head.arrived_at, head.seq, turned))
+    return _columns(found)
+
+
+def stays(table: Table, seqs: Collection[int]) -> Stands:
+    """Where the keys of these jobs stand, because they were not given after all."""
+    return _columns(
+        (one.task, one.key, one.line, entry.rank, entry.arrived_at, entry.seq, False)
+        for one in table.keys
+        if (entry := next((entry for entry in one.entries if entry.seq in seqs), None)) is not None
+    )
+
+
+def _columns(rows: Iterable[_Stand]) -> Stands:
+    columns: Any = tuple(map(list, zip(*rows, strict=True))) or ([], [], [], [], [], [], [])
+    found: Stands = columns
+    return found
+
+
+def stand(schema: str, first: int = 2, now: str = "$1") -> str:
+    """The statement that writes where keys stand, with its arrays from this parameter on."""
+    names = ("tasks", "keys", "lines", "ranks", "ats", "seqs", "turned")
+    return sql("stand", schema, now=now, **{name: f"${first + place}" for place, name in enumerate(names)}).strip()
