@@ -567,13 +567,16 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
         async with app:  # on a loop of the thread's own
             await app.handle(id).result()
 
-    @app.task(retry=ONCE, timeout=3.0)
+    @app.task(retry=ONCE)
     def parent(id: str) -> None:
         asyncio.run(alone(id))
 
     async with app.worker(concurrency=2) as worker:
         other = await family.later()
         job = await parent.submit(str(other.id))
+        await until(lambda: lent(worker) == 1)
+        (run,) = worker._floor.runs.values()
+        run.stop("timed_out")  # as when its time is up
         assert await family.ended(job) is Status.FAILED
         stuck = worker._floor.stuck
         await until(lambda: len(stuck) == 1 and lent(worker) == 1)
