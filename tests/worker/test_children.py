@@ -25,6 +25,8 @@ from tests.support.process_tasks import checks, dies, spins, square, steers, wai
 from tests.support.shop import Shop
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 ONCE = Retry(0)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

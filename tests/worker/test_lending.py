@@ -19,6 +19,8 @@ from tests.support import process_families
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 ONCE = Retry(0)
 
 
