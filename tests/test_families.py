@@ -201,7 +201,7 @@ async def test_a_parent_may_complete_in_a_transaction(kind: str, tmp_path: Path)
         first = await parent.submit()
         second = await child.options(after=[first]).submit()
         gate.set()
-        assert await second.result(timeout=6) == [5]  # told by the worker, long before a sweeper would
+        assert await second.result(timeout=20) == [5]  # told by the worker, long before a sweeper would
 
 
 # Children

@@ -457,7 +457,7 @@ async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Sh
         return n
 
     shop.task(note)
-    lossy = LosesReplies(shop.engine, {"insert": 20, "claim": 7, "apply": 7})
+    lossy = LosesReplies(shop.engine, {"insert": 20, "claim": 20, "apply": 7})
     store = Shop(cast(Engine, lossy), shop.host)
     store.handlers = shop.handlers
     async with store.worker(concurrency=5):
