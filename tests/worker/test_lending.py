@@ -199,7 +199,7 @@ async def test_several_waits_of_one_handler_lend_one_slot(house: Family) -> None
     async with house.app.worker(concurrency=10) as worker:
         job = await parent.submit()
         await until(lambda: len(seen) == 5)
-        assert (lent(worker), worker.stats.busy) == (1, 5)
+        await until(lambda: (lent(worker), worker.stats.busy) == (1, 5))
         gates.set()
         assert await job.result() == 10
         await until(lambda: lent(worker) == 0)
