@@ -201,7 +201,7 @@ async def test_a_parent_may_complete_in_a_transaction(kind: str, tmp_path: Path)
         first = await parent.submit()
         second = await child.options(after=[first]).submit()
         gate.set()
-        assert await second.result(timeout=6) == [5]  # told by the worker, long before a sweeper would
+        assert await second.result(timeout=20) == [5]  # told by the worker, long before a sweeper would
 
 
 # Children
@@ -353,17 +353,20 @@ async def test_a_parent_that_timed_out_finds_what_it_ran(url: str) -> None:
 
 async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None:
     app = App(url)
-    gate = asyncio.Event()
+    begun, gate = asyncio.Event(), asyncio.Event()
+    limits: list[asyncio.Timeout] = []
 
     @app.task
     async def child() -> int:
+        begun.set()
         await gate.wait()
         return 7
 
     @app.task(retry=NOW)
     async def parent(ctx: Context) -> int:
         if ctx.attempt == 1:
-            async with asyncio.timeout(0.2):
+            async with asyncio.timeout(None) as limit:
+                limits.append(limit)
                 return await child.run()
 
         async def left() -> bool:
@@ -375,6 +378,8 @@ async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None
 
     async with app, app.worker():
         job = await parent.submit()
+        await asyncio.wait_for(begun.wait(), 30)
+        limits[0].reschedule(0)
         assert await job.result(timeout=20) == 7
         [kid] = (await app.jobs(parent=job.id)).items
         assert kid.redrives == 1
@@ -394,7 +399,7 @@ async def test_a_cancel_whose_caller_left_reaches_everybody(url: str) -> None:
         cancelling.cancel()
         for job in members:
             with pytest.raises(JobCancelled):
-                await family.app.handle(job.id).result(timeout=8)  # long before a sweeper would tell
+                await family.app.handle(job.id).result(timeout=20)  # long before a sweeper would tell
 
 
 async def test_children_outlive_whatever_else_becomes_of_their_parent(url: str) -> None:

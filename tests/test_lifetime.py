@@ -151,7 +151,7 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any]) -> None:
 
 def test_threads_that_open_it_at_once_share_one_store(monkeypatch: pytest.MonkeyPatch) -> None:
     sums = Sums()
-    both = threading.Barrier(2, timeout=10)
+    both = threading.Barrier(2, timeout=40)
 
     def meet(*args: Any, **kwargs: Any) -> Engine:
         both.wait()
@@ -167,7 +167,7 @@ def test_threads_that_open_it_at_once_share_one_store(monkeypatch: pytest.Monkey
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(40)
 
     async def count() -> int:
         async with sums.app:

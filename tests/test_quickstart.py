@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.timeout(240)
+
 QUICKSTART = """
 import asyncio
 from headrace import App, Context, Retry
@@ -35,5 +39,5 @@ if __name__ == "__main__":
 def test_the_quickstart_runs_as_it_stands(tmp_path: Path) -> None:
     (tmp_path / "quick.py").write_text(QUICKSTART, encoding="utf-8")
     command = [sys.executable, "quick.py"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
     assert (ran.returncode, ran.stdout) == (0, "{'image': 'cat.png', 'width': 320} completed\n9900 3\n"), ran.stderr

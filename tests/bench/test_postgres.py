@@ -15,6 +15,8 @@ from bench import plan as plans
 from bench.plan import SIDES, Plan
 from tests.support.postgres import shared
 
+pytestmark = pytest.mark.timeout(240)
+
 
 def _tiny() -> Plan:
     few = dict.fromkeys(SIDES["postgres"], 60)

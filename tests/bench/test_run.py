@@ -18,6 +18,8 @@ from bench.plan import SIDES, EngineName, Plan
 from bench.report import lines
 from bench.stores import Files
 
+pytestmark = pytest.mark.timeout(240)
+
 
 def _tiny(engine: EngineName = "sqlite") -> Plan:
     few = dict.fromkeys(SIDES[engine], 100)

@@ -17,6 +17,7 @@ from headrace.cli import cli
 QUICK = """
 import asyncio
 import logging
+from pathlib import Path
 from headrace import App, Context, Retry, Snooze
 
 app = App("sqlite:///jobs.db")
@@ -44,7 +45,10 @@ async def chatty(ctx: Context, lines: int = 2) -> None:
 
 @app.task
 async def slow(seconds: float = 60.0) -> str:
-    await asyncio.sleep(seconds)
+    for _ in range(int(seconds * 50)):
+        if Path("go").exists():
+            break
+        await asyncio.sleep(0.02)
     return "done"
 """
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until_sync(true: Callable[[], bool], seconds: float = 30.0, what: Callable[[], object] = lambda: "") -> None:
+def until_sync(true: Callable[[], bool], seconds: float = 60.0, what: Callable[[], object] = lambda: "") -> None:
     """Wait on this thread until it is true; ``what`` tells more when it never is."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -11,6 +11,8 @@ from headrace import App
 from tests.cli.conftest import Shell
 from tests.support.apps import busy_worker
 
+pytestmark = pytest.mark.timeout(240)
+
 
 def test_jobs_are_listed_newest_first_and_filtered(shell: Shell) -> None:
     ids = [shell.submit("add", f"a={number}") for number in range(3)]
@@ -82,8 +84,8 @@ def test_watch_sees_progress(shell: Shell) -> None:
     assert json.loads(watcher.stdout.readline())["status"] == "queued"
     worker = shell.start("worker", "quick:app", "--burst")
     rest = [json.loads(line)["status"] for line in watcher.stdout.read().splitlines()]
-    assert watcher.wait(20) == 0
-    assert worker.wait(20) == 0
+    assert watcher.wait(60) == 0
+    assert worker.wait(60) == 0
     assert rest[-1] == "completed"
 
 

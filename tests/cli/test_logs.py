@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.cli.conftest import Shell
+
+pytestmark = pytest.mark.timeout(240)
 
 
 def test_logs_shows_what_was_said_in_each_attempt(shell: Shell) -> None:
@@ -38,7 +42,7 @@ def test_following_ends_with_the_job(shell: Shell) -> None:
     id = shell.submit("chatty", "lines=3")
     following = shell.start("logs", id, "--follow", "--json", "--url", shell.url)
     worker = shell.start("worker", "quick:app")
-    out, _ = following.communicate(timeout=50)
+    out, _ = following.communicate(timeout=60)
     worker.terminate()
     lines = [json.loads(line) for line in out.splitlines()]
     assert [(line["attempt"], line["number"]) for line in lines] == [(a, n) for a in (1, 2) for n in (1, 2, 3)]

@@ -19,6 +19,8 @@ from headrace.core.status import Status
 from tests.cli.conftest import Shell
 from tests.cli.records import ID, job
 
+pytestmark = pytest.mark.timeout(240)
+
 
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_listed_command_exists_and_has_help(name: str) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.conftest import Shell
+
+pytestmark = pytest.mark.timeout(240)
 
 POLL = """
 from headrace import Continuous

@@ -13,7 +13,10 @@ import pytest
 
 from headrace.cli import signals
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
+    pytest.mark.timeout(240),
+]
 
 POLITE = """
 import asyncio, sys
@@ -60,7 +63,7 @@ def test_each_signal_is_one_step() -> None:
         assert child.stdout.readline() == "first\n"
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "second\n"
-        assert child.wait(10) == 130
+        assert child.wait(60) == 130
 
 
 async def test_the_same_signal_again_at_once_is_an_echo(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,10 @@ from headrace.cli.failures import DONE, FAILED, USAGE
 from headrace.cli.supervisor import Supervisor
 from tests.support.until import until
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="--processes needs a POSIX system")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="--processes needs a POSIX system"),
+    pytest.mark.timeout(240),
+]
 
 SLEEPER = """
 import signal, sys, time
@@ -53,7 +56,7 @@ async def running(
         yield made, task, told
     finally:
         made.kill()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 45)
 
 
 async def test_a_killed_child_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +86,7 @@ async def test_stop_lets_the_children_end_in_good_order(tmp_path: Path) -> None:
     async with running(program, 2) as (made, task, told):
         await until(lambda: len(list(tmp_path.iterdir())) == 2)
         made.stop()
-        assert await asyncio.wait_for(task, 10) == DONE
+        assert await asyncio.wait_for(task, 45) == DONE
         assert told == []
         assert made.pids == []
 
@@ -93,20 +96,20 @@ async def test_a_child_that_does_not_stop_is_killed(monkeypatch: pytest.MonkeyPa
     async with running(STUBBORN + "\n", grace=0.2) as (made, task, told):
         await until(lambda: len(made.pids) == 1)
         made.stop()
-        code = await asyncio.wait_for(task, 10)
+        code = await asyncio.wait_for(task, 45)
         # Caught before it could ignore the signal, it just ends; that is fine too.
         assert code == (FAILED if told else DONE)
 
 
 async def test_a_burst_ends_when_every_child_is_done() -> None:
     async with running("", 2, burst=True) as (_, task, told):
-        assert await asyncio.wait_for(task, 10) == DONE
+        assert await asyncio.wait_for(task, 45) == DONE
         assert told == []
 
 
 async def test_children_that_cannot_be_started_as_asked_end_everything() -> None:
     async with running("import sys; sys.exit(2)", 2) as (_, task, _):
-        assert await asyncio.wait_for(task, 10) == USAGE
+        assert await asyncio.wait_for(task, 45) == USAGE
 
 
 async def test_renewing_replaces_every_child_without_a_word(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from headrace.conformance import Suite
 from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.host import Host
 from tests.support.schemas import postgres_engine
+
+pytestmark = pytest.mark.timeout(240)
 
 
 class TestMemory(Suite):

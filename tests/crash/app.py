@@ -60,10 +60,11 @@ async def limited(key: str, seconds: float) -> None:
 
 
 @app.task(retry=QUICK)
-async def counts(ctx: Context, n: int, note: str) -> AsyncIterator[int]:
-    """Yield numbers, at the pace of the store; go on behind what is kept."""
-    _add(note, f"{ctx.attempt}\n")
+async def counts(ctx: Context, n: int, gates: dict[int, str]) -> AsyncIterator[int]:
+    """Yield numbers, at the pace of the store, but these not before a file appears; go on behind what is kept."""
     for number in range(ctx.stream_position + 1, n + 1):
+        if number in gates:
+            await until(Path(gates[number]).exists, within=120)
         yield number
         if number % 50 == 0:
             await asyncio.sleep(0.01)

@@ -20,7 +20,7 @@ from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.until import until
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 STORES = [pytest.param(kind, marks=pytest.mark.xdist_group(f"crash {kind}")) for kind in ("sqlite", "postgres")]
 
@@ -34,19 +34,25 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def test_five_thousand_jobs_survive_workers_killed_at_random(url: str, tmp_path: Path) -> None:
     seed = random.SystemRandom().getrandbits(32)
     dice = random.Random(seed)
+    gate, note = tmp_path / "go", tmp_path / "runs"
     with app.override(url=url), crew(url, tmp_path) as workers:
         async with app:
+            # Until the gate is open somebody holds these, or is about to, however fast all others are done.
+            long = [await waits_for.submit(str(gate), str(note)) for _ in range(8)]
             for _ in range(4):
                 workers.hire("--concurrency", "20")
-            killed = 0
+
+            async def at_work() -> bool:
+                return await workers.kill_at_work(app, dice)
 
             async def nemesis() -> None:
-                nonlocal killed
-                while True:
+                for _ in range(6):
                     await asyncio.sleep(dice.uniform(0.3, 0.9))
                     living = [one for one in workers.members if one.poll() is None]
-                    workers.kill(dice.choice(living))
-                    killed += 1
+                    workers.kill(dice.choice(living))  # whatever it does, or before it does anything
+                    workers.hire("--concurrency", "20")
+                    await asyncio.sleep(dice.uniform(0.3, 0.9))
+                    await until(at_work, within=60, what="somebody holds something")
                     workers.hire("--concurrency", "20")
 
             async def submitting() -> None:
@@ -55,18 +61,15 @@ async def test_five_thousand_jobs_survive_workers_killed_at_random(url: str, tmp
                     await asyncio.sleep(0.02)
 
             async def finished() -> bool:
-                return (await app.stats()).statuses.get(Status.COMPLETED, 0) == 5000
+                return (await app.stats()).statuses.get(Status.COMPLETED, 0) == 5000 + len(long)
 
-            await asyncio.gather(submitting(), until(lambda: len(workers.members) >= 4))
-            hunting = asyncio.create_task(nemesis())
-            await until(lambda: killed >= 12, within=60)
-            hunting.cancel()
-            await until(finished, within=120, what="5,000 jobs completed")
+            await asyncio.gather(submitting(), nemesis())
+            gate.touch()
+            await until(finished, within=180, what="5,000 jobs completed")
             histories = await check_store(app.engine)
             outcomes = Counter(one.outcome for history in histories.values() for one in history.attempts)
-            assert outcomes[Outcome.COMPLETED] == 5000, f"seed {seed}"
+            assert outcomes[Outcome.COMPLETED] == 5000 + len(long), f"seed {seed}"
             assert outcomes[Outcome.LOST] > 0
-            assert killed >= 12
 
 
 async def test_a_handler_that_kills_its_process_fails_after_its_budget_and_alone(url: str, tmp_path: Path) -> None:
@@ -77,7 +80,7 @@ async def test_a_handler_that_kills_its_process_fails_after_its_budget_and_alone
             bad = await poison.submit(str(note))
             more = await work.map([(0.02,) for _ in range(60)])
             workers.hire("--concurrency", "4", "--processes", "2")
-            await until(lambda: _ended(bad.id), within=90)
+            await until(lambda: _ended(bad.id), within=180)
             job = await app.get(bad.id)
             assert (job.status, job.reason, job.charged) == (Status.FAILED, Reason.LOST, 3)
             history = await app.history(bad.id)
@@ -94,7 +97,7 @@ async def test_without_retries_it_is_started_exactly_once(url: str, tmp_path: Pa
         async with app:
             bad = await poison.options(retry=Retry(0)).submit(str(note))
             workers.hire("--processes", "2")
-            await until(lambda: _ended(bad.id), within=60)
+            await until(lambda: _ended(bad.id), within=180)
             job = await app.get(bad.id)
             assert (job.status, job.reason, job.attempt) == (Status.FAILED, Reason.LOST, 1)
             assert note.read_text() == "started\n"
@@ -106,33 +109,34 @@ async def test_the_late_finish_of_a_frozen_worker_is_stale(url: str, tmp_path: P
         async with app:
             slow = workers.hire()
             handle = await waits_for.submit(str(gate), str(note))
-            await until(note.exists)
+            await until(note.exists, within=90)
             await until(lambda: _has_status(handle.id, Status.RUNNING))
             workers.freeze(slow)
             quick = workers.hire()
-            await until(lambda: len(note.read_text().splitlines()) == 2, within=40)
+            await until(lambda: len(note.read_text().splitlines()) == 2, within=90)
             gate.touch()
-            assert await handle.result(timeout=30) == 2
+            assert await handle.result(timeout=60) == 2
             before = await app.get(handle.id)
             workers.thaw(slow)
-            await until(lambda: "another owner" in workers.said(slow), within=30)
+            await until(lambda: "another owner" in workers.said(slow), within=60)
             assert await app.get(handle.id) == before
             history = await app.history(handle.id)
             assert [one.outcome for one in history.attempts] == [Outcome.LOST, Outcome.COMPLETED]
             # Both go on: the thawed one under a new name.
-            await until(lambda: _alive(2), within=30)
+            await until(lambda: _alive(2), within=60)
             for member in (slow, quick):
                 member.send_signal(signal.SIGTERM)
-                assert member.wait(30) == 0
+                assert member.wait(60) == 0
             await check_store(app.engine)
 
 
 async def test_four_processes_share_one_store_and_each_job_is_finished_once(url: str, tmp_path: Path) -> None:
-    with app.override(url=url), crew(url, tmp_path) as workers:
+    # A lease as everybody has it: nobody is killed here, and who is slow on a busy machine must not be taken for dead.
+    with app.override(url=url), crew(url, tmp_path, beat=10.0, lease=30.0) as workers:
         async with app:
             for _ in range(4):
                 workers.hire("--concurrency", "10")
-            await until(lambda: _alive(4), within=60)
+            await until(lambda: _alive(4), within=90)
             handles = [handle for _ in range(4) for handle in await work.map([(0.02,)] * 500)]
             results = await asyncio.gather(*(handle.result(timeout=90) for handle in handles))
             assert len(set(results)) >= 2  # more than one process had a share

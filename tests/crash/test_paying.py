@@ -19,7 +19,7 @@ from tests.support.postgres import shared
 from tests.support.schemas import schema_of, url_of
 from tests.support.until import until
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("crash")]
+pytestmark = [pytest.mark.timeout(480), pytest.mark.xdist_group("crash")]
 
 ENGINES = ("sqlite", "postgres")
 MOMENTS: tuple[Moment, ...] = get_args(Moment)
@@ -38,7 +38,7 @@ class Till:
             return shared().execute(sql)
         connection = apsw.Connection(str(self._file))
         try:
-            connection.set_busy_timeout(5000)
+            connection.set_busy_timeout(30000)
             return connection.execute(sql).fetchall()
         finally:
             connection.close()
@@ -58,14 +58,16 @@ async def test_a_worker_dies_at_the_worst_of_moments(kind: str, tmp_path: Path) 
             # One job at a time, each with a worker of its own to be killed by it.
             workers.hire("--concurrency", "1", "--processes", "2")
             for handle in jobs.values():
-                await handle.result(timeout=60)
+                await handle.result(timeout=120)
             assert till.rows() == Counter(str(handle.id) for handle in jobs.values())
             for moment, handle in jobs.items():
                 outcomes = [one.outcome for one in (await app.history(handle.id)).attempts]
-                lost = moment not in ("never", "after the commit")
+                # Nothing comes after the commit. Before it, also the others may be lost, by a worker that did not come
+                # so far: it died of one of these jobs, or was slower than its short lease.
                 assert (moment, outcomes[-1]) == (moment, Outcome.COMPLETED)
                 assert (moment, outcomes.count(Outcome.COMPLETED)) == (moment, 1)
-                assert (moment, Outcome.LOST in outcomes) == (moment, lost)
+                if moment not in ("never", "after the commit"):
+                    assert (moment, Outcome.LOST in outcomes) == (moment, True)
             await check_store(app.engine)
 
 
@@ -92,7 +94,7 @@ async def test_every_job_is_paid_exactly_once_while_workers_are_killed_at_random
                 workers.kill(dice.choice(living))
                 killed += 1
                 workers.hire("--concurrency", "5")
-            await until(paid, within=120, what=f"all paid, seed {seed}")
+            await until(paid, within=180, what=f"all paid, seed {seed}")
             assert till.rows() == Counter(str(handle.id) for handle in handles), f"seed {seed}"
             await check_store(app.engine)
 
@@ -104,16 +106,16 @@ async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(tmp_
             till.do(f"CREATE TABLE {till.table} (job text NOT NULL)")
             slow = workers.hire()
             handle = await pay_at.submit(till.table, str(gate), str(note))
-            await until(note.exists)
+            await until(note.exists, within=90)
             workers.freeze(slow)
             workers.hire()
-            await until(lambda: len(note.read_text().splitlines()) == 2, within=40)
+            await until(lambda: len(note.read_text().splitlines()) == 2, within=90)
             gate.touch()
-            await handle.result(timeout=40)
+            await handle.result(timeout=60)
             assert till.rows() == Counter([str(handle.id)])
             before = await app.get(handle.id)
             workers.thaw(slow)
-            await until(lambda: "another owner" in workers.said(slow), within=30)
+            await until(lambda: "another owner" in workers.said(slow), within=60)
             assert till.rows() == Counter([str(handle.id)])
             assert await app.get(handle.id) == before
             await check_store(app.engine)

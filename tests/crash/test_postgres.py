@@ -23,7 +23,7 @@ from tests.support.postgres import Server
 from tests.support.proxy import Proxy
 from tests.support.until import until
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("crash server")]
+pytestmark = [pytest.mark.timeout(480), pytest.mark.xdist_group("crash server")]
 
 
 @pytest.fixture
@@ -39,12 +39,12 @@ class Submitters:
 
     def __init__(self, count: int = 5) -> None:
         self.acknowledged: list[UUID] = []
-        self.failed = 0
+        self._stopped = False
         self._tasks = [asyncio.create_task(self._submit(at)) for at in range(count)]
 
     async def _submit(self, at: int) -> None:
         dice = random.Random(at)
-        while True:
+        while not self._stopped:
             with suppress(Unavailable):
                 # One by one and several at once, with and without a key.
                 keyed = work.options(dedup=f"{at}:{len(self.acknowledged)}:{dice.random()}")
@@ -58,11 +58,9 @@ class Submitters:
         await until(lambda: len(self.acknowledged) >= goal, within=90, what=f"{count} more acknowledged")
 
     async def stop(self) -> None:
-        """Submit no more."""
-        for task in self._tasks:
-            task.cancel()
-        for answer in await asyncio.gather(*self._tasks, return_exceptions=True):
-            assert isinstance(answer, asyncio.CancelledError), answer
+        """Submit no more: what was begun is answered before this returns, so that nothing is stored afterwards."""
+        self._stopped = True
+        await asyncio.gather(*self._tasks)
 
 
 async def completed() -> int:
@@ -76,13 +74,13 @@ async def nothing_is_left() -> bool:
 
 async def _at_work(count: int) -> bool:
     """Whether so many have done with starting: what breaks down before is for those who started them to see."""
-    rows = await app.workers()
+    rows = [row for row in await app.workers() if row.alive]
     return len(rows) == count and all(row.beats > 0 for row in rows)
 
 
 async def settle(submitters: Submitters, workers: Crew) -> None:
     """Everything acknowledged completes, each job once, by workers that nobody had to start again."""
-    await until(nothing_is_left, within=120, what="every job completed")
+    await until(nothing_is_left, within=180, what="every job completed")
     assert all(member.poll() is None for member in workers.members)
     ids = submitters.acknowledged
     for start in range(0, len(ids), 1000):
@@ -99,12 +97,12 @@ async def test_a_server_killed_under_load_loses_nothing_that_was_acknowledged(se
         async with app:
             for _ in range(3):
                 workers.hire("--concurrency", "20")
-            await until(partial(_at_work, 3), within=60)
+            await until(partial(_at_work, 3), within=120)
             submitters = Submitters()
             for _ in range(3):
                 goal = await completed() + 50
                 await submitters.until_more(100)
-                await until(partial(_more_than, goal), within=60, what="50 more completed")
+                await until(partial(_more_than, goal), within=120, what="50 more completed")
                 await asyncio.to_thread(server.kill)
                 await asyncio.to_thread(server.restart)
             await submitters.until_more(100)
@@ -124,17 +122,18 @@ async def test_connections_cut_at_random_lose_nothing(server: Server, tmp_path: 
         async with app:
             for _ in range(3):
                 workers.hire("--concurrency", "20")
-            await until(partial(_at_work, 3), within=60)
+            await until(partial(_at_work, 3), within=120)
             submitters = Submitters()
             await submitters.until_more(50)
-            cut = 0
-            for _ in range(40):
+            cut = rounds = 0
+            while cut < 40 or rounds < 40:  # there may be none to cut while all wait before they connect again
+                assert rounds < 400, f"only {cut} were cut (seed {seed})"
                 await asyncio.sleep(dice.uniform(0.02, 0.2))
                 if dice.random() < 0.2:
                     cut += await asyncio.to_thread(server.terminate)
                 else:
                     cut += await asyncio.to_thread(_cut_one, server)
-            assert cut >= 40, f"seed {seed}"
+                rounds += 1
             await submitters.until_more(50)
             await submitters.stop()
             await settle(submitters, workers)
@@ -153,28 +152,29 @@ async def test_eight_processes_drain_fifty_thousand_jobs_each_finished_once(serv
     database = server.create_database()
     url = server.url(database)
     # A lease as everybody has it: on a busy machine eight processes may have to wait for one another.
-    with app.override(url=url), crew(url, tmp_path, beat=5.0, lease=30.0) as workers:
+    with app.override(url=url), crew(url, tmp_path, beat=10.0, lease=30.0) as workers:
         async with app:
             await app.pause_queue("default")
             for _ in range(50):
                 await nothing.map([()] * 1000)
             for _ in range(8):
                 workers.hire("--concurrency", "20")
-            await until(partial(_at_work, 8), within=60)
+            await until(partial(_at_work, 8), within=120)
             await app.resume_queue("default")
             await until(lambda: _more_than(49_999), within=240, what="50,000 jobs completed")
             ledger = await app.engine.ledger()
             assert (ledger.accepted, ledger.live, ledger.ended, ledger.unaccounted) == (50_000, 0, 50_000, 0)
-            # Given away once and taken back once, by its end: both count the epoch up.
-            rows = server.execute("SELECT status, epoch, count(*) FROM headrace.jobs GROUP BY 1, 2", database)
-            assert rows == [("completed", 2, 50_000)]
+            # One attempt of each, the completed one, is kept with the job; none is kept apart, as all others would be.
+            # Some may have been given away more than once: who cannot begin what it has claimed ahead hands it back.
+            [row] = server.execute("SELECT status, count(*), count(number) FROM headrace.jobs GROUP BY 1", database)
+            assert row == ("completed", 50_000, 50_000)
+            assert server.execute("SELECT count(*) FROM headrace.attempts", database) == [(0,)]
+            [(seen,)] = server.execute("SELECT count(DISTINCT worker) FROM headrace.jobs", database)
+            assert seen > 1
             page = await app.engine.find(Filter(), app.host.clock.now(), 2000)
-            workers_seen = set()
             for job in page.items:
                 [attempt] = (await app.engine.history(job.id)).attempts
                 assert (attempt.number, attempt.count, attempt.outcome) == (1, 1, Outcome.COMPLETED)
-                workers_seen.add(attempt.worker)
-            assert len(workers_seen) > 1
 
 
 async def test_a_worker_whose_connections_fall_silent_goes_on_with_others_and_is_not_buried(
@@ -187,15 +187,16 @@ async def test_a_worker_whose_connections_fall_silent_goes_on_with_others_and_is
         there.mkdir()
         with (
             app.override(url=direct),
-            crew(proxy.url, tmp_path, beat=1.0, lease=6.0) as workers,
-            crew(direct, there, beat=1.0, lease=6.0) as others,
+            # It is heard again after half a lease and two beats at most; the rest is for a busy machine.
+            crew(proxy.url, tmp_path, beat=1.0, lease=12.0) as workers,
+            crew(direct, there, beat=1.0, lease=12.0) as others,
         ):
             async with app:
                 workers.hire("--queues", "default")
                 handle = await waits_for.submit(str(gate), str(note))
-                await until(partial(_has_status, handle, Status.RUNNING), within=30)
+                await until(partial(_has_status, handle, Status.RUNNING), within=90)
                 others.hire("--queues", "other")  # sweeps when the first no longer does
-                await until(partial(_at_work, 2), within=30)
+                await until(partial(_at_work, 2), within=90)
                 [name] = {row.info.id for row in await app.workers() if row.holds}
                 heard = await _beats_of(name)
                 proxy.silence()

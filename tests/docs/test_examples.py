@@ -17,6 +17,8 @@ import pytest
 
 from tests.docs.pages import ROOT, WRITTEN, Block, blocks, name
 
+pytestmark = pytest.mark.timeout(240)
+
 SHOWN = [page for page in WRITTEN if any(block.run or block.file for block in blocks(page.read_text(encoding="utf-8")))]
 
 
@@ -25,7 +27,7 @@ def run(words: list[str], place: Path) -> str:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("HEADRACE_")}
     path = os.pathsep.join([str(Path(sys.executable).parent), clean.get("PATH", "")])
     environ = clean | {"PATH": path, "PYTHONWARNINGS": "error", "NO_COLOR": "1"}
-    ran = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True, timeout=45, check=False)
+    ran = subprocess.run(words, cwd=place, env=environ, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, f"{shlex.join(words)}: exit code {ran.returncode}\n{ran.stdout}{ran.stderr}"
     return ran.stdout
 

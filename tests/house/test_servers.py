@@ -19,6 +19,8 @@ from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import GIVEN, Server, shared
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 ROOT = Path(__file__).parents[2]
 
 

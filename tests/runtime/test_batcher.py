@@ -12,6 +12,7 @@ import pytest
 from headrace.errors import Overloaded, Unavailable, Unstorable
 from headrace.host import Host
 from headrace.runtime.batcher import Batcher
+from tests.support.until import until
 
 
 class Store:
@@ -259,11 +260,10 @@ async def test_a_second_write_is_under_way_only_beside_a_first_and_for_much() ->
     store.open.clear()
     async with lane(store, flights=2) as batcher:
         few = [asyncio.create_task(batcher.put(n)) for n in range(100)]
-        await asyncio.sleep(0.01)
+        await until(lambda: batcher._pumps)
         assert len(batcher._pumps) == 1
         many = [asyncio.create_task(batcher.put(n)) for n in range(100, 2000)]
-        await asyncio.sleep(0.01)
-        assert len(batcher._pumps) == 2
+        await until(lambda: len(batcher._pumps) == 2)
         late = [asyncio.create_task(batcher.put(n)) for n in range(2000, 2010)]
         await asyncio.sleep(0.01)
         store.open.set()
@@ -278,6 +278,7 @@ async def test_a_lane_of_one_flight_never_has_two() -> None:
     store.open.clear()
     async with lane(store) as batcher:
         waiting = [asyncio.create_task(batcher.put(n)) for n in range(3000)]
+        await until(lambda: batcher._pumps)
         await asyncio.sleep(0.01)
         assert len(batcher._pumps) == 1
         store.open.set()

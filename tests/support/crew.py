@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from headrace import App
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,6 +51,21 @@ class Crew:
         """End it without warning."""
         member.kill()
         member.wait()
+
+    async def kill_at_work(self, app: App, dice: random.Random | None = None) -> bool:
+        """End the oldest of those that hold jobs, or any, without warning; False if nobody holds any just now.
+
+        It is looked at again while it stands still: what it holds then, it does not live to let go of.
+        """
+        held = {row.info.pid for row in await app.workers() if row.holds}
+        busy = [one for one in self.members if one.poll() is None and one.pid in held]
+        for member in dice.sample(busy, len(busy)) if dice else busy:
+            self.freeze(member)
+            if any(row.holds for row in await app.workers() if row.info.pid == member.pid):
+                self.kill(member)
+                return True
+            self.thaw(member)
+        return False
 
     def freeze(self, member: subprocess.Popen[bytes]) -> None:
         """Stop it in its tracks."""

@@ -18,7 +18,7 @@ from tests.support.postgres import Server
 
 MISSING = "the tests need PgBouncer, and it could not be fetched; install it: apt-get install -y pgbouncer"
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds it gets to start."""
 
 CONFIG = """\

@@ -35,7 +35,7 @@ INITDB = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-in
 
 Answer = TypeVar("Answer")
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds a server gets to start, to stop or to answer."""
 
 

@@ -97,12 +97,21 @@ class Shop:
         rules = self.engine.rules
         return await self.lanes.decide(id, lambda job, now: acts.cancel(job, now, rules))
 
-    async def ended(self, id: UUID, *, within: float = 20.0) -> Job:
+    async def bury(self, worker: UUID) -> None:
+        """Have a worker declared dead, however often it beats meanwhile."""
+
+        async def buried() -> bool:
+            beats = [row.beats for row in await self.engine.workers() if row.info.id == worker]
+            return await self.engine.bury(worker, beats[0])
+
+        await until(buried, what=f"worker {worker} buried")
+
+    async def ended(self, id: UUID, *, within: float = 45.0) -> Job:
         """The job once it ended."""
         await until(lambda: self._has(id, lambda job: job.ended), within=within, what=f"job {id} ended")
         return await self.get(id)
 
-    async def reaches(self, id: UUID, status: Status, *, within: float = 20.0) -> Job:
+    async def reaches(self, id: UUID, status: Status, *, within: float = 45.0) -> Job:
         """The job once it is in a status."""
         await until(lambda: self._has(id, lambda job: job.status is status), within=within, what=f"job {id} {status}")
         return await self.get(id)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 
-async def until(check: Callable[[], Any | Awaitable[Any]], *, within: float = 20.0, what: str = "") -> None:
+async def until(check: Callable[[], Any | Awaitable[Any]], *, within: float = 45.0, what: str = "") -> None:
     """Return once ``check``, which may be async, gives a true value; fail loudly when time is up."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within

@@ -65,7 +65,7 @@ async def test_jobs_are_collected_and_done_in_one_call(app: App) -> None:
         jobs = await index.map([(Doc(n),) for n in range(100)])
         async with app.worker(concurrency=1) as worker:
             assert [await job.result(timeout=20) for job in jobs] == [10 * n for n in range(100)]
-            assert worker.stats.busy == 0
+            await until(lambda: worker.stats.busy == 0)
         attempts = (await app.history(jobs[0].id)).attempts
     assert sorted(map(len, calls)) == [10, 30, 30, 30]
     assert sorted(doc.id for docs in calls for doc in docs) == list(range(100))
@@ -265,20 +265,23 @@ async def test_a_call_takes_one_slot_and_takes_turns_with_other_jobs(app: App) -
     @app.bulk(size=5, wait=0)
     async def many(numbers: list[int]) -> list[int]:
         await busy(f"{len(numbers)} at once")
+        if "one" not in ran:
+            await many.submit(0)
         return numbers
 
     @app.task
     async def single(n: int) -> int:
         await busy("one")
+        if set(ran) == {"one"}:
+            await single.submit(n)
         return n
 
     async with app:
         jobs = [*await single.map([(n,) for n in range(60)]), *await many.map([(n,) for n in range(60)])]
         async with app.worker(concurrency=1):
+            # Neither waits until the other kind is done: of the first there is always one more until the other comes.
             assert sum([await job.result(timeout=30) for job in jobs]) == 2 * sum(range(60))
     assert most == 1
-    first_single, first_call = ran.index("one"), next(n for n, what in enumerate(ran) if what != "one")
-    assert max(first_single, first_call) < 60  # neither waited until the other kind was done
 
 
 async def test_jobs_that_find_no_slot_are_handed_back(shop: Shop) -> None:
@@ -499,8 +502,7 @@ async def test_a_buried_worker_stops_its_calls_and_says_no_more_of_their_jobs(sh
     async with shop.worker(grace=0.1) as worker:
         await asyncio.wait_for(running.wait(), 10)
         before = worker.id
-        (row,) = await shop.engine.workers()
-        assert await shop.engine.bury(before, row.beats) or await shop.engine.bury(before, row.beats + 1)
+        await shop.bury(before)
         await until(lambda: worker.id != before and why)
         await until(lambda: worker.stats.busy == 0)
         assert [(await shop.get(id)).ended for id in ids] == [False] * 3

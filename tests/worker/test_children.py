@@ -25,6 +25,8 @@ from tests.support.process_tasks import checks, dies, spins, square, steers, wai
 from tests.support.shop import Shop
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 ONCE = Retry(0)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -72,9 +74,10 @@ async def test_a_child_that_dies_is_a_failed_attempt_and_not_a_dead_worker(forge
 
 async def test_a_child_is_killed_when_its_time_is_up(forge: Shop, tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    id = await forge.submit("spins", payload={"note": str(note)}, timeout=3.0, retry=ONCE)
-    async with forge.worker():
-        job = await forge.ended(id, within=40)
+    async with forge.worker(concurrency=1):
+        await forge.ended(await forge.submit("square", payload={"n": 7}))  # to start a child may take longer than that
+        id = await forge.submit("spins", payload={"note": str(note)}, timeout=3.0, retry=ONCE)
+        job = await forge.ended(id)
         assert (job.status, job.reason) == (Status.FAILED, Reason.TIMEOUT)
         pid = int(note.read_text())
         await until(lambda: gone(pid))

@@ -19,6 +19,8 @@ from tests.support import process_families
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 ONCE = Retry(0)
 
 
@@ -197,7 +199,7 @@ async def test_several_waits_of_one_handler_lend_one_slot(house: Family) -> None
     async with house.app.worker(concurrency=10) as worker:
         job = await parent.submit()
         await until(lambda: len(seen) == 5)
-        assert (lent(worker), worker.stats.busy) == (1, 5)
+        await until(lambda: (lent(worker), worker.stats.busy) == (1, 5))
         gates.set()
         assert await job.result() == 10
         await until(lambda: lent(worker) == 0)
@@ -567,13 +569,16 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
         async with app:  # on a loop of the thread's own
             await app.handle(id).result()
 
-    @app.task(retry=ONCE, timeout=3.0)
+    @app.task(retry=ONCE)
     def parent(id: str) -> None:
         asyncio.run(alone(id))
 
     async with app.worker(concurrency=2) as worker:
         other = await family.later()
         job = await parent.submit(str(other.id))
+        await until(lambda: lent(worker) == 1)
+        (run,) = worker._floor.runs.values()
+        run.stop("timed_out")  # as when its time is up
         assert await family.ended(job) is Status.FAILED
         stuck = worker._floor.stuck
         await until(lambda: len(stuck) == 1 and lent(worker) == 1)

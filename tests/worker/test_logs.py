@@ -20,6 +20,9 @@ from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
 from headrace.worker.scribe import MOST_LINES
 from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
+from tests.support.until import until
+
+pytestmark = pytest.mark.timeout(240)
 
 shop_log = logging.getLogger("shop.till")
 
@@ -129,17 +132,21 @@ async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None
 
 
 async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(shop: Shop) -> None:
-    gate = threading.Event()
+    flooded, gate = threading.Event(), threading.Event()
 
     def floods() -> None:
         for number in range(MOST_LINES + 7):
             shop_log.info("%d", number)
+        flooded.set()
         gate.wait(30)
 
     shop.task(floods)
     try:
-        async with shop.worker(grace=0.1):
-            id = await shop.submit("floods", timeout=0.5, retry=Retry(0))
+        async with shop.worker(grace=0.1) as worker:
+            id = await shop.submit("floods", retry=Retry(0))
+            await until(flooded.is_set)
+            (run,) = worker._floor.runs.values()
+            run.stop("timed_out")  # as when its time is up
             assert (await shop.ended(id)).reason is Reason.TIMEOUT
             said = await lines(shop, id)
     finally:

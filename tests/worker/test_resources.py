@@ -121,7 +121,7 @@ async def test_jobs_that_end_within_the_grace_still_have_them(app: App) -> None:
         await asyncio.sleep(0)
         gate.set()
         await stopping
-        assert await job.result(timeout=1) == "ok"
+        assert await job.result(timeout=20) == "ok"
     assert log == [*OPENED, "d used", *CLOSED]
 
 

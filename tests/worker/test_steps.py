@@ -160,10 +160,12 @@ async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: 
             watching.pop().cancel()
 
     shop.task(order)
-    id = await shop.submit("order", timeout=0.3 if how == "a time-out" else None)
-    async with shop.worker(grace=0.5):
+    id = await shop.submit("order")
+    async with shop.worker(grace=0.5) as worker:
         await asyncio.to_thread(begun.wait, 20)
         if how == "a time-out":
+            (run,) = worker._floor.runs.values()
+            run.stop("timed_out")  # as when its time is up
             await shop.ended(id)
     async with shop.worker():
         job = await shop.ended(id)
@@ -172,17 +174,17 @@ async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: 
 
 
 async def test_a_plain_function_that_fails_when_its_handler_is_stopped_was_not_done(shop: Shop) -> None:
-    begun, go, calls, heard = asyncio.Event(), threading.Event(), list[int](), list[str | None]()
+    begun, go, calls, heard = threading.Event(), threading.Event(), list[int](), list[str | None]()
 
     def pay() -> str:
         calls.append(1)
+        begun.set()
         if len(calls) == 1:
             go.wait(20)
             raise ValueError("too late")
         return "receipt"
 
     async def order(ctx: Context) -> str:
-        begun.set()
         watching = asyncio.create_task(when_stopped(ctx, go))
         try:
             return await ctx.step("charge", pay)
@@ -195,7 +197,7 @@ async def test_a_plain_function_that_fails_when_its_handler_is_stopped_was_not_d
     shop.task(order)
     id = await shop.submit("order")
     async with shop.worker(grace=0.3):
-        await begun.wait()
+        await asyncio.to_thread(begun.wait, 20)
     async with shop.worker():
         job = await shop.ended(id)
     assert (job.status, job.result, job.attempt, job.charged) == (Status.COMPLETED, "receipt", 2, 1)

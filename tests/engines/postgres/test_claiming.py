@@ -34,6 +34,8 @@ from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 PRIORITIES = {"a": 5, "b": 0, "c": -3, "d": 0}
 
 

@@ -25,6 +25,8 @@ from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
 from headrace.host import Host
 from tests.support.postgres import apart, shared
 
+pytestmark = pytest.mark.timeout(240)
+
 ROOT = Path(__file__).parents[3]
 NAMES = [step.name for step in migrate.available()]
 

@@ -26,6 +26,8 @@ from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import shared
 from tests.support.until import until
 
+pytestmark = pytest.mark.timeout(240)
+
 app = App("memory://")
 
 
@@ -76,7 +78,7 @@ async def test_a_thousand_jobs_are_submitted_and_run(opened: App) -> None:
         one = await add.submit(1, 2)
         many = await add.map([(n, n) for n in range(500)])
         single = await asyncio.gather(*(add.submit(n, 1) for n in range(499)))
-        results = await asyncio.gather(*(handle.result(timeout=50) for handle in (one, *many, *single)))
+        results = await asyncio.gather(*(handle.result(timeout=150) for handle in (one, *many, *single)))
     assert results == [3, *(n + n for n in range(500)), *(n + 1 for n in range(499))]
     assert (await opened.stats()).statuses == {Status.COMPLETED: 1000}
     await check_store(opened.engine)
@@ -91,7 +93,7 @@ async def test_keys_progress_cancels_and_transactions_work_too(opened: App) -> N
     assert (await later.cancel()).status is Status.CANCELLED
     async with opened.worker():
         handle = await reports.submit()
-        assert await handle.result(timeout=50) == "done"
+        assert await handle.result(timeout=150) == "done"
     job = await handle.refresh()
     assert job.progress is not None
     await check_store(opened.engine)
@@ -106,7 +108,7 @@ async def test_submitting_within_a_transaction_through_the_pooler(opened: App, u
     await transaction.commit()
     await connection.close()
     async with opened.worker():
-        assert await handle.result(timeout=50) == 4
+        assert await handle.result(timeout=150) == 4
 
 
 async def test_families_and_batches_are_told_through_the_pooler(bouncer: PgBouncer) -> None:
@@ -139,7 +141,7 @@ async def test_worker_processes_through_the_pooler_share_the_work(url: str, tmp_
             for _ in range(2):
                 workers.hire("--concurrency", "10")
             handles = await work.map([(0.0,)] * 300)
-            results = await asyncio.gather(*(handle.result(timeout=50) for handle in handles))
+            results = await asyncio.gather(*(handle.result(timeout=150) for handle in handles))
             assert len(results) == 300
             histories = await check_store(other.engine)
             assert all(len(history.attempts) == 1 for history in histories.values())

@@ -29,6 +29,8 @@ from headrace.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of
 
+pytestmark = pytest.mark.timeout(240)
+
 PACKAGE = resources.files("headrace.engines.postgres")
 
 BIG = ("jobs", "bodies", "attempts", "events", "labels", "waits", "heads", "arrivals")

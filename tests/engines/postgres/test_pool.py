@@ -36,7 +36,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 async def test_no_write_waits_for_a_silent_server_longer_than_the_others(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_PATIENCE", 0.5)
+    monkeypatch.setattr(pool, "_PATIENCE", 1.5)
     host = Host(dice=SystemDice(7))
     lab = Lab(lambda: PostgresEngine(server.url(), rules=Rules(), host=host), host, Rules())
     await lab.engine.open()

@@ -16,6 +16,8 @@ from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.host import Host
 
+pytestmark = pytest.mark.timeout(240)
+
 ROOT = Path(__file__).parents[3]
 
 
