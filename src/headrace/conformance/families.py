@@ -91,6 +91,17 @@ class Families(Part):
         assert await lab.get(root) == root
         assert (await lab.get(leaf)).status is Status.CANCELLED
 
+    async def test_a_cancel_that_was_taken_back_before_it_was_told_reaches_nobody(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        asked = await lab.running(worker, "root")
+        before = await self.child(lab, asked, "before")
+        ended = await lab.finish(await lab.cancel(asked), Failed(error=OOPS))
+        assert ended.status is Status.CANCELLED
+        retried = await lab.do(acts.retry(ended, lab.now))
+        after = await self.child(lab, retried, "after")
+        assert await lab.tell() == []
+        assert [await lab.get(child) for child in (before, after)] == [before, after]
+
     async def test_a_cancel_reaches_a_thousand_descendants(self, lab: Lab) -> None:
         worker = await lab.worker()
         root = await lab.running(worker, "root")

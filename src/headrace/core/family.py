@@ -33,6 +33,7 @@ __all__ = [
     "passes_on",
     "refusal",
     "release",
+    "still_cancelled",
     "unknown_parent",
 ]
 
@@ -119,6 +120,12 @@ def may_move(parents: Collection[Status | None]) -> bool:
 def passes_on(child: Job) -> bool:
     """Whether the cancel of its parent is told to the children of one that has ended: if it may have had some."""
     return child.ended and _may_have_children(child)
+
+
+def still_cancelled(parent: Job) -> bool:
+    """Whether a note that a job was cancelled is still true, for itself or for one above it: not of one that somebody
+    retried since. Its children are those of a live job again."""
+    return parent.ended or parent.cancel_requested_at is not None
 
 
 def doom(child: Job, now: datetime, rules: Rules) -> Change | None:

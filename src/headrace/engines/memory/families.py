@@ -102,7 +102,10 @@ class Families:
     def _concerned(self, note: Note, id: UUID) -> list[UUID]:
         if note is Note.WAITS:
             return [id]
-        return (self._waiting if note is Note.ENDED else self._children).get(id, [])
+        if note is Note.ENDED:
+            return self._waiting.get(id, [])
+        parent = self._records.get(id)
+        return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
     def _follows(self, id: UUID, doomed: bool, now: datetime) -> Change | None:
         job = self._records.get(id)
