@@ -152,10 +152,10 @@ class Engine(Protocol):
         """Work off notes, each in one commit with what follows from it, as far as ``limit`` other jobs.
 
         In rounds: of those whom the notes that are there concern, the children of a cancelled job (while
-        ``core.family.still_cancelled``) are given to ``core.family.doom``, and of the others those that wait to ``core.family.release``, with the statuses of those
-        they wait for as they were when the round began. A child that has ended is told of in the next round, to its own
-        children, where ``core.family.passes_on`` says so. Batches for which ``core.batch.is_silent`` are sealed and
-        marked. Two sessions may tell at once.
+        ``core.family.still_cancelled``) are given to ``core.family.doom``, and of the others those that wait to
+        ``core.family.release``, with the statuses of those they wait for as they were when the round began. A child
+        that has ended is told of in the next round, to its own children, where ``core.family.passes_on`` says so.
+        Batches for which ``core.batch.is_silent`` are sealed and marked. Two sessions may tell at once.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
@@ -19,6 +19,7 @@ from headrace.cli.state import State
 from headrace.cli.words import clock, counted
 from headrace.core.batch import Batch
 from headrace.core.status import Verb
+from headrace.errors import Unavailable
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["batch"]
 
-LOOK = 0.1
-"""Seconds between two looks at what the waiting handle has last seen."""
+LOOK = 0.5
+"""Seconds between two looks at how far it is."""
 
 Viewer: TypeAlias = "Callable[[Batch], None]"
 
@@ -82,6 +83,9 @@ async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | 
         with _viewer(app, state) as see:
             while True:
                 done, _ = await asyncio.wait([waiting], timeout=LOOK)
+                if not done:
+                    with suppress(Unavailable):  # the store comes back, or the time is up
+                        await handle.refresh()
                 record = waiting.result() if done else handle.last
                 if record is not None and record != seen:
                     see(record)
