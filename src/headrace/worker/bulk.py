@@ -75,7 +75,7 @@ class Call:
 
     def __init__(self, collector: Collector, floor: Floor, holds: Sequence[Hold]) -> None:
         self.host, self.threads, self.children = floor.host, floor.threads, floor.children
-        self.cancel_grace, self.resources = floor.cancel_grace, floor.resources
+        self.cancel_grace, self.resources, self.keeper = floor.cancel_grace, floor.resources, floor.keeper
         self._collector, self._floor = collector, floor
         self._live: set[Run] = set()
         """Runs that are not over."""

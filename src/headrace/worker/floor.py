@@ -69,11 +69,9 @@ class Floor:
         self.done = self.failed = self.released = self.stale = 0
         self.freed = asyncio.Event()
         """Set whenever a job leaves our hands."""
-        self._handlers, self._lanes = handlers, lanes
-        self._may_start, self._hungry = may_start, hungry
+        self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
         self._pace = Pace(concurrency)
-        self._unacknowledged = 0
-        self._ahead = 0
+        self._unacknowledged = self._ahead = 0
         self.calls = self.members = 0
         """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
         self.lending = Lending(self)
@@ -81,6 +79,8 @@ class Floor:
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
         self._slots: set[asyncio.Task[None]] = set()
+        self.keeper: asyncio.Task[None] | None = None
+        """The task of the worker: cancelled when the loop is torn down, like every other."""
         self.variables = copy_context()
         """What a handler finds: nothing of those that ran before it."""
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}

@@ -121,6 +121,7 @@ class Worker(Service):
 
     async def main(self) -> None:
         """Open the resources, register, work until asked to stop, hand back what is left."""
+        self._floor.keeper = asyncio.current_task()
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
                 return
