@@ -163,6 +163,11 @@ class Engine(Protocol):
         """The batches of these ids, in order, with exact tallies; None for what is not here."""
         ...
 
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        """All batches, newest first, by when they were made and by id, with exact tallies; a page at a time, as
+        ``core.batch.newest_first`` makes it."""
+        ...
+
     async def seal(self, batch: UUID, now: datetime) -> bool:
         """All jobs of the batch are there; whether it is here. A second time changes nothing."""
         ...

@@ -1,4 +1,4 @@
-"""A batch as a whole: ``batch``."""
+"""Batches as a whole: ``batch``, ``batches``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.batch import BatchHandle
 
-__all__ = ["batch"]
+__all__ = ["batch", "batches"]
 
 LOOK = 0.5
 """Seconds between two looks at how far it is."""
@@ -73,6 +73,30 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
         return DONE
 
     return with_app(state, work)
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Batches per page.")
+@click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
+@common
+def batches(state: State, limit: int, cursor: str | None) -> None:
+    """List batches, newest first."""
+
+    async def work(app: App) -> None:
+        page = await app.batches(limit=limit, cursor=cursor)
+        if state.json:
+            document(page)
+            return
+        if not page.items:
+            say("no batches" + ("" if cursor else " yet: app.batch() makes one"))
+            return
+        from headrace.cli.batch_view import batches_view
+
+        console().print(batches_view(page.items, app.host.clock.now()))
+        if page.cursor:
+            say(f"more: --cursor {page.cursor}")
+
+    with_app(state, work)
 
 
 async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | None) -> int:

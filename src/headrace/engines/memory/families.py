@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
+from heapq import nlargest
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, is_over, is_silent, tally_of, tally_of_new
+from headrace.core.batch import Batch, Tally, cursor_at, is_over, is_silent, newest_first, tally_of, tally_of_new
 from headrace.core.change import Change, Verdict
 from headrace.core.family import Note
 from headrace.core.job import Job
+from headrace.core.query import Page
+from headrace.core.rate import micros
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Told
 from headrace.errors import HeadraceError
 
 __all__ = ["Families"]
+
+
+def _made(batch: Batch) -> tuple[int, UUID]:
+    return micros(batch.created_at), batch.id
 
 
 class Families:
@@ -132,6 +139,12 @@ class Families:
         for id in [id for id, batch in self.batches.items() if not batch.settled and is_over(batch)]:
             over = self.batches[id] = replace(self.batches[id], ended_at=self.batches[id].ended_at or now)
             yield over
+
+    def find(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """Batches, newest first."""
+        below = cursor_at(cursor)
+        older = (one for one in self.batches.values() if _made(one) < below)
+        return newest_first(nlargest(limit + 1, older, key=_made), limit)
 
     def seal(self, id: UUID, now: datetime) -> bool:
         """All of its jobs are there."""
