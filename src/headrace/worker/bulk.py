@@ -83,7 +83,9 @@ class Call:
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
-        self._loan = Loan(floor.lending, asyncio.get_running_loop(), "async", self._nobody_stays)
+        self._loan = Loan(
+            floor.lending, asyncio.get_running_loop(), ("async", collector.handler.name), self._nobody_stays
+        )
         self._began = floor.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
         handler = copy.copy(collector.handler)
