@@ -223,8 +223,9 @@ class Engine(Protocol):
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         """Remove up to ``limit`` terminal jobs that ended at or before their status's moment and that no live job waits
-        or waited for, with all that is kept of them; count them as pruned in the same commit. Settled batches that
-        ended at or before the earliest of the moments go, too."""
+        or waited for, with all that is kept of them; count them as pruned in the same commit. A child goes at the
+        earliest of the moments only while it ``core.family.may_be_looked_for``. Settled batches that ended at or before
+        the earliest of the moments go, too."""
         ...
 
     # -- what runs add to their jobs

@@ -164,6 +164,28 @@ class Families(Part):
         finally:
             await other.close()
 
+    @pytest.mark.parametrize("end", [Completed("1"), GIVES_UP, None])
+    async def test_a_child_is_kept_while_its_parent_may_look_for_it(self, lab: Lab, end: Ending | None) -> None:
+        worker = await lab.worker()
+        parent = await lab.running(worker, "parent")
+        tagged = {"tags": ("x", "p-no-id"), "batch": None}
+        child = await lab.finish(await lab.running(worker, "child", parent=parent.id, root=parent.id, **tagged))
+        alone = await lab.finish(await lab.running(worker, "alone", **tagged))
+        if end is not None:
+            lab.later(1)
+            parent = await lab.finish(parent, end)
+        # What completed is kept for less long than what failed.
+        week = {Status.COMPLETED: lab.at(-1 if end else 0), Status.FAILED: lab.at(-9), Status.CANCELLED: lab.at(-9)}
+        completed = isinstance(end, Completed)
+        assert await lab.engine.delete(week) == (2 if completed else 1)
+        assert await lab.gone(alone)
+        assert await lab.gone(child) == completed
+        # But no longer than that.
+        month = dict.fromkeys((Status.COMPLETED, Status.FAILED, Status.CANCELLED), lab.at(-1 if end else 0))
+        assert await lab.engine.delete(month) == (0 if completed else 1)
+        assert await lab.gone(child)
+        assert not await lab.gone(parent)
+
     async def test_a_parent_that_is_gone_was_not_cancelled(self, lab: Lab) -> None:
         gone = lab.job("gone")
         assert isinstance((await lab.insert(lab.job("child", parent=gone.id, root=gone.id)))[0], Inserted)

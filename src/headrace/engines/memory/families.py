@@ -164,7 +164,14 @@ class Families:
         """Whether a live job waits for this one, or waited and may ask for its result."""
         return any((job := self._records.get(other)) and not job.ended for other in self._waiting.get(id, ()))
 
-    def forget(self, gone: Iterable[Job], before: datetime | None) -> None:
+    def needed(self, id: UUID, before: datetime) -> bool:
+        """Whether this job, which has ended, is to be kept for another."""
+        job = self._records[id]
+        late = job.finished_at is not None and job.finished_at > before
+        looked_for = job.spec.parent is not None and family.may_be_looked_for(self._status(job.spec.parent))
+        return (late and looked_for) or self.waited_for(id)
+
+    def forget(self, gone: Iterable[Job], before: datetime) -> None:
         """These jobs were pruned."""
         for job in gone:
             self._waiting.pop(job.id, None)
@@ -173,7 +180,5 @@ class Families:
                 for id in ids:
                     if id in others:
                         others[id].remove(job.id)
-        if before is not None:
-            old = [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]
-            for id in old:
-                del self.batches[id]
+        for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
+            del self.batches[id]

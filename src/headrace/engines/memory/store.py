@@ -190,8 +190,11 @@ class Store:
 
     def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
         """Forget ended jobs."""
-        gone = self.jobs.delete(before, limit, self.families.waited_for)
-        self.families.forget(gone, min(before.values(), default=None))
+        if not before:
+            return 0
+        earliest = min(before.values())
+        gone = self.jobs.delete(before, limit, lambda id: self.families.needed(id, earliest))
+        self.families.forget(gone, earliest)
         return len(gone)
 
     def append(self, appends: Sequence[Append]) -> list[Kept]:
