@@ -35,6 +35,8 @@ class Families:
     def __init__(self, records: Mapping[UUID, Job], rules: Rules) -> None:
         self._records, self._rules = records, rules
         self.batches: dict[UUID, Batch] = {}
+        self._unsettled: dict[UUID, None] = {}
+        """Those of which something is still to be told, in the order they came."""
         self._waiting: dict[UUID, list[UUID]] = {}
         """Those that were stored to wait for a job, in the order they came."""
         self._children: dict[UUID, list[UUID]] = {}
@@ -132,13 +134,21 @@ class Families:
         if (batch := self.batches.get(id)) is not None:
             self.batches[id] = replace(batch, tally=batch.tally.plus(tally))
 
+    def make(self, batch: Batch) -> None:
+        """Keep a batch, unless it is here."""
+        if batch.id not in self.batches:
+            self.batches[batch.id] = batch
+            if not batch.settled:
+                self._unsettled[batch.id] = None
+
     def _over(self, now: datetime) -> Iterable[Batch]:
-        for id, batch in self.batches.items():
+        for id in self._unsettled:
+            batch = self.batches[id]
             if is_silent(batch, now, self._rules):
-                self.batches[id] = replace(batch, sealed=True, abandoned=True)
-        for id in [id for id, batch in self.batches.items() if not batch.settled and is_over(batch)]:
-            over = self.batches[id] = replace(self.batches[id], ended_at=self.batches[id].ended_at or now)
-            yield over
+                batch = self.batches[id] = replace(batch, sealed=True, abandoned=True)
+            if is_over(batch):
+                over = self.batches[id] = replace(batch, ended_at=batch.ended_at or now)
+                yield over
 
     def find(self, limit: int, cursor: str | None) -> Page[Batch]:
         """Batches, newest first."""
@@ -157,6 +167,7 @@ class Families:
         """What follows its end was submitted."""
         if (batch := self.batches.get(id)) is not None:
             self.batches[id] = replace(batch, settled=True)
+            self._unsettled.pop(id, None)
 
     # -- the end of it all
 

@@ -85,7 +85,7 @@ class Store:
         if batch is not None:
             if (why := self._refusal(jobs)) is not None:
                 return [Refused(why)] * len(jobs)
-            self.families.batches.setdefault(batch.id, batch)
+            self.families.make(batch)
         return [self._insert(job) for job in jobs]
 
     def _refusal(self, jobs: Sequence[Job]) -> HeadraceError | None:
