@@ -91,6 +91,22 @@ async def test_a_batch_of_mixed_tasks(url: str) -> None:
             batch.add(work.double.draft(1))
 
 
+async def test_batches_are_listed_newest_first(url: str) -> None:
+    work = Work(url)
+    async with work.app:
+        ids = list[object]()
+        for n in range(3):
+            async with work.app.batch() as batch:
+                batch.add_many(work.double.draft(one) for one in range(n))
+            ids.append(batch.id)
+        page = await work.app.batches(limit=2)
+        assert [(one.id, one.tally.total) for one in page.items] == [(ids[2], 2), (ids[1], 1)]
+        rest = await work.app.batches(cursor=page.cursor)
+        assert ([one.id for one in rest.items], rest.cursor) == ([ids[0]], None)
+        with pytest.raises(ConfigError, match="limit"):
+            await work.app.batches(limit=0)
+
+
 async def test_nothing_is_stored_if_the_block_raises(url: str) -> None:
     work = Work(url)
     async with work.app:

@@ -76,6 +76,30 @@ async def test_a_rerun_is_given_what_the_first_run_was(url: str) -> None:
         assert (await third.refresh()).after == ()
 
 
+async def test_results_that_were_pruned_are_not_left_out(url: str) -> None:
+    shop, good = Resizing(url), asyncio.Event()
+
+    @shop.app.task(retry=Retry(0))
+    async def fussy(ctx: Context) -> list[str]:
+        if not good.is_set():
+            raise ValueError("not yet")
+        return await ctx.results(shop.resize)
+
+    async with shop.app, shop.app.worker(concurrency=4):
+        a = shop.resize.draft("a.png")
+        first, last = await shop.app.submit_many([a, fussy.options(after=[a]).draft()])
+        with pytest.raises(JobFailed, match="not yet"):
+            await last.result(timeout=20)
+        # What completed is kept for less long than what failed.
+        ended = (await first.refresh()).finished_at
+        assert ended is not None
+        assert await shop.app.engine.delete({Status.COMPLETED: ended}) == 1
+        good.set()
+        await last.retry()
+        with pytest.raises(JobFailed, match=f"{first.id}.*pruned"):
+            await last.result(timeout=20)
+
+
 async def test_one_may_wait_for_jobs_that_are_there_by_handle_job_and_id(url: str) -> None:
     shop = Resizing(url)
     async with shop.app, shop.app.worker(concurrency=4):

@@ -11,6 +11,7 @@ import pytest
 from headrace.bus import Hint, Topic
 from headrace.clock import SystemClock
 from headrace.core import acts
+from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
@@ -175,19 +176,24 @@ class Counted:
     def __init__(self, sums: Sums) -> None:
         engine = sums.app.session.engine
         self.questions: list[int] = []
-        """How many jobs each was about."""
+        """How many jobs or batches each was about."""
         self.subscriptions = 0
-        get, listen = engine.get, engine.bus.listen
+        get, batches, listen = engine.get, engine.batches, engine.bus.listen
 
         async def counted_get(ids: Sequence[UUID]) -> list[Job | None]:
             self.questions.append(len(ids))
             return await get(ids)
+
+        async def counted_batches(ids: Sequence[UUID]) -> list[Batch | None]:
+            self.questions.append(len(ids))
+            return await batches(ids)
 
         def counted_listen(topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
             self.subscriptions += Topic.ENDED in topics
             return listen(topics, listener)
 
         vars(engine)["get"] = counted_get
+        vars(engine)["batches"] = counted_batches
         vars(engine.bus)["listen"] = counted_listen
 
 
@@ -232,6 +238,31 @@ async def test_ten_thousand_waits_for_one_job(crowd: Sums) -> None:
     assert set(counted.questions) == {1}
     assert len(counted.questions) <= 20
     assert counted.subscriptions == 1
+
+
+async def test_ten_thousand_waits_for_one_batch(crowd: Sums) -> None:
+    counted = Counted(crowd)
+    async with crowd.app.batch() as batch:
+        batch.add(crowd.add.draft(1))
+    waits = [asyncio.create_task(crowd.app.batch_handle(batch.id).wait()) for _ in range(MANY)]
+    await until(lambda: len(counted.questions) >= 3)
+    async with crowd.app.worker():
+        assert {ended.tally.completed for ended in await asyncio.gather(*waits)} == {1}
+    assert set(counted.questions) == {1}
+    assert len(counted.questions) <= 20  # as many as one of them would ask alone
+    assert counted.subscriptions == 1
+
+
+async def test_who_has_no_time_looks_once(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    assert await store.watcher.ended(job.id, 0) is None
+    await store.end(job)
+    ended = await store.watcher.ended(job.id, 0)
+    assert ended is not None
+    assert ended.status is Status.CANCELLED
+    assert store.asked == [1, 1]
+    with pytest.raises(JobNotFound):
+        await store.watcher.ended(UUID(int=1), 0)
 
 
 async def test_who_waits_later_shares_the_questions(sums: Sums, store: Store) -> None:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from headrace import admin, jobs
 from headrace.admin import QueueInfo, Stats, TaskInfo
-from headrace.batch import BatchHandle
+from headrace.batch import Batch, BatchHandle
 from headrace.bulk import BulkDecorator
 from headrace.clock import Clock
 from headrace.core.entry import LogLine
@@ -217,6 +217,10 @@ class App(Hooked, Scheduling, Limited):
     def batch_handle(self, id: UUID | str) -> BatchHandle:
         """A batch by its id; nothing is looked up yet."""
         return BatchHandle(self, as_id(id))
+
+    async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        """Every batch that is kept, newest first, a page at a time."""
+        return await self.engine.find_batches(jobs.checked_limit(limit), cursor)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""

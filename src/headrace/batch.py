@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
 from headrace.core import acts
-from headrace.core.batch import Batch, Call, is_over
+from headrace.core.batch import Batch, Call
 from headrace.core.family import child_id
 from headrace.core.job import Job
 from headrace.core.query import Filter
@@ -35,6 +35,7 @@ from headrace.handle import JobHandle
 from headrace.jobs import check_drafts, jobs_of, tell_parent
 from headrace.kin import arranged
 from headrace.lending import Waiting
+from headrace.watcher import MOST_A_SECOND, no_batch
 from headrace.within import handle_of
 from headrace.worker.context import Context
 
@@ -180,7 +181,7 @@ class BatchHandle:
         """
         [found] = await self._app.engine.batches([self.id])
         if found is None:
-            raise JobNotFound(self.id, f"no batch {self.id}: never stored here, or pruned after its retention")
+            raise no_batch(self.id)
         self.last = found
         return found
 
@@ -192,15 +193,11 @@ class BatchHandle:
         :raises ResultTimeout: it had not ended in time; its jobs go on
         """
         limit = None if timeout is None else seconds(timeout, "timeout")
-        until = None if limit is None else self._app.host.clock.monotonic() + limit
-        async with _Looks(self._app, lambda names: str(self.id) in names) as looks:
-            while True:
-                with suppress(Unavailable):  # the store comes back, or the caller's patience ends
-                    if is_over(batch := await self.refresh()):
-                        return batch
-                if until is not None and self._app.host.clock.monotonic() >= until:
-                    raise ResultTimeout(self.id, limit or 0.0, "batch")
-                await looks.next(until)
+        ended = await self._app.session.batch_watcher.ended(self.id, limit)
+        if ended is None:
+            raise ResultTimeout(self.id, limit or 0.0, "batch")
+        self.last = ended
+        return ended
 
     async def results(self, *, timeout: Seconds | None = None) -> list[Any]:
         """Wait for the end, and return what its jobs returned, in the order they were submitted.
@@ -251,7 +248,7 @@ class BatchHandle:
                         await looks.waiting.back()
                         yield handle
                 # After a hint those it named are asked for; without one, all of them, as often as the pauses allow.
-                everybody = not hinted and not await looks.next()
+                everybody = not hinted and not await looks.next(len(waiting) / MOST_A_SECOND)
 
     async def _look_at(self, handles: list[JobHandle[Any]]) -> None:
         """See how those stand that had not ended when they were last seen."""
@@ -303,11 +300,10 @@ class _Looks:
         if self._concerns(hint.names):
             self._heard.set()
 
-    async def next(self, until: float | None = None) -> bool:
-        """Wait, but not beyond this moment; whether a hint came."""
+    async def next(self, least: float) -> bool:
+        """Wait for a hint, or for a pause of at least so many seconds; whether a hint came."""
         self.waiting.lend()
-        left = self._pause if until is None else until - self._app.host.clock.monotonic()
-        heard = await self._app.host.wait(self._heard, max(0.0, min(self._pause, left)))
+        heard = await self._app.host.wait(self._heard, max(self._pause, least))
         self._heard.clear()
         self._pause = _FIRST if heard else min(self._pause * _GROWTH, _LONGEST)
         return heard

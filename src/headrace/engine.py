@@ -151,16 +151,21 @@ class Engine(Protocol):
     async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
         """Work off notes, each in one commit with what follows from it, as far as ``limit`` other jobs.
 
-        In rounds: of those whom the notes that are there concern, the children of a cancelled job are given to
-        ``core.family.doom``, and of the others those that wait to ``core.family.release``, with the statuses of those
-        they wait for as they were when the round began. A child that has ended is told of in the next round, to its own
-        children, where ``core.family.passes_on`` says so. Batches for which ``core.batch.is_silent`` are sealed and
-        marked. Two sessions may tell at once.
+        In rounds: of those whom the notes that are there concern, the children of a cancelled job (while
+        ``core.family.still_cancelled``) are given to ``core.family.doom``, and of the others those that wait to
+        ``core.family.release``, with the statuses of those they wait for as they were when the round began. A child
+        that has ended is told of in the next round, to its own children, where ``core.family.passes_on`` says so.
+        Batches for which ``core.batch.is_silent`` are sealed and marked. Two sessions may tell at once.
         """
         ...
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         """The batches of these ids, in order, with exact tallies; None for what is not here."""
+        ...
+
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        """All batches, newest first, by when they were made and by id, with exact tallies; a page at a time, as
+        ``core.batch.newest_first`` makes it."""
         ...
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
@@ -218,8 +223,9 @@ class Engine(Protocol):
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         """Remove up to ``limit`` terminal jobs that ended at or before their status's moment and that no live job waits
-        or waited for, with all that is kept of them; count them as pruned in the same commit. Settled batches that
-        ended at or before the earliest of the moments go, too."""
+        or waited for, with all that is kept of them; count them as pruned in the same commit. A child goes at the
+        earliest of the moments only while it ``core.family.may_be_looked_for``. Settled batches that ended at or before
+        the earliest of the moments go, too."""
         ...
 
     # -- what runs add to their jobs

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 __all__ = [
     "act",
     "check_drafts",
+    "checked_limit",
     "draft_by_name",
     "explain",
     "get",
@@ -180,6 +181,13 @@ async def get(session: Session, id: UUID) -> Job:
     return as_seen(job, session.host.clock.now())
 
 
+def checked_limit(limit: int) -> int:
+    """How many a page may have; :raises ConfigError:"""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        raise ConfigError(f"limit must be from 1 to 1000, not {limit!r}")
+    return limit
+
+
 async def jobs(
     session: Session,
     *,
@@ -189,8 +197,7 @@ async def jobs(
     **others: Any,
 ) -> Page[Job]:
     """The jobs that match, newest first."""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-        raise ConfigError(f"limit must be from 1 to 1000, not {limit!r}")
+    checked_limit(limit)
     wanted = [status] if isinstance(status, str) else list(status or ())
     try:
         statuses = frozenset(Status(one) for one in wanted)

@@ -6,7 +6,7 @@ from headrace.engine import Engine
 from headrace.host import Host
 from headrace.registry import TaskDoc, find_task
 from headrace.runtime.lanes import Lanes
-from headrace.watcher import Watcher
+from headrace.watcher import BatchWatcher, Watcher
 
 __all__ = ["Session"]
 
@@ -19,7 +19,7 @@ class Session:
     def __init__(self, engine: Engine, host: Host) -> None:
         self.engine, self.host = engine, host
         self.lanes = Lanes(engine, host)
-        self.watcher = Watcher(engine, host)
+        self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
 
     @classmethod
@@ -35,6 +35,7 @@ class Session:
         finally:
             try:
                 await self.watcher.close()
+                await self.batch_watcher.close()
             finally:
                 await self.engine.close()
 

@@ -210,8 +210,14 @@ class Task(Generic[P, R_co]):
         while first is not None and not first.after and first.rerun_of is not None:
             first = (await engine.get([first.rerun_of]))[0]  # a rerun stands outside the family, with the same work
         after = () if first is None else first.after
-        found = [one for one in await engine.get(after) if one is not None and one.task in names]
-        return [await JobHandle[R_co](self.app, one.id, last=one, handler=self.handler).result() for one in found]
+        results = list[R_co]()
+        for id, one in zip(after, await engine.get(after), strict=True):
+            if one is None:  # kept as long as a live job may ask, but this one had ended, and was retried
+                raise JobNotFound(id, f"job {id}, which this one waited for, was pruned, and its result with it")
+            if one.task in names:
+                handle = JobHandle[R_co](self.app, one.id, last=one, handler=self.handler)
+                results.append(await handle.result())
+        return results
 
     # -- calling
 

@@ -46,6 +46,25 @@ def test_a_batch_is_found_by_one_of_its_jobs(kin: Kin) -> None:
     assert kin.json("batch", member[-8:])["id"] == kin.json("batch", member)["id"] == batch
 
 
+def test_batches_are_listed_newest_first(kin: Kin) -> None:
+    kin.submit("leaf", "n=1")
+    assert "no batches yet" in kin("batches").stderr
+    first, second = kin.batch(1, -1), kin.batch(2)
+    kin.work()
+    third = kin.batch(3)
+    text = kin("batches").stdout
+    assert [word for word in text.split() if word in (first, second, third)] == [third, second, first]
+    assert all(word in text for word in ("live", "ended", "completed", "failed"))
+    page = kin("batches", "--limit", "2")
+    cursor = page.stderr.strip().removeprefix("more: --cursor ")
+    assert first not in page.stdout
+    rest = kin.json("batches", "--cursor", cursor)
+    assert rest["cursor"] is None
+    assert [(one["id"], one["tally"]["failed"]) for one in rest["items"]] == [(first, 1)]
+    assert kin.json("batches", "--limit", "2")["cursor"] == cursor
+    assert "cursor" in kin("batches", "--cursor", "x", code=2).stderr
+
+
 def test_a_batch_that_is_not_there(kin: Kin) -> None:
     alone = kin.submit("leaf", "n=1")
     assert f"no batch {NOBODY}" in kin("batch", NOBODY, code=3).stderr

@@ -129,6 +129,22 @@ def test_a_cancelled_parent_ends_its_children() -> None:
     assert family.doom(idle.job, NOW, RULES) is None
 
 
+def test_a_cancel_is_told_until_it_is_taken_back() -> None:
+    asked = acts.cancel(running(), NOW, RULES)
+    assert asked is not None
+    assert family.still_cancelled(asked.job)
+    ended = lifecycle.finish(asked.job, Failed(error=OOPS), NOW, 0.5, RULES).job
+    assert family.still_cancelled(ended)
+    assert not family.still_cancelled(acts.retry(ended, NOW).job)
+    # One that had ended before passes the cancel of its parent on.
+    assert family.still_cancelled(lifecycle.finish(running(), Completed("1"), NOW, 0.5, RULES).job)
+
+
+def test_who_may_be_looked_for_by_its_parent() -> None:
+    gone_or_done = {None, Status.COMPLETED}
+    assert all(family.may_be_looked_for(one) == (one not in gone_or_done) for one in [*Status, None])
+
+
 def test_who_may_have_children() -> None:
     for status in [*Status, None]:
         refused = family.refusal(OTHER, status, False, submitted())

@@ -357,14 +357,37 @@ async def test_no_more_threads_wait_than_are_allowed(
     async with house.app.worker(concurrency=2) as worker:
         job = await gated.submit()
         await until(lambda: len(worker._floor.runs) == 1)
-        # Two lend, and the third keeps the slot that is left: the fourth is not begun.
+        # Two lend, and the slot that is left is not for a third.
         parents = await parent.map([()] * 4)
-        await until(lambda: len(worker._floor.runs) == 4)
-        await until(lambda: "keep their slots" in caplog.text)
-        assert lent(worker) == 2
+        await until(lambda: "no more of these tasks (parent) are begun here" in caplog.text)
+        other = await house.leaf.submit(1)
+        assert await other.result(timeout=20) == 1
+        assert (len(worker._floor.runs), lent(worker)) == (3, 2)
         gate.set()
         assert [await one.result() for one in parents] == [1] * 4
         await until(lambda: lent(worker) == 0)
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 5])
+async def test_more_plain_parents_than_may_wait_do_not_keep_their_children_from_running(
+    family: Family, monkeypatch: pytest.MonkeyPatch, concurrency: int
+) -> None:
+    monkeypatch.setitem(lending.MOST, "thread", 3)
+    app = family.app
+
+    @app.task
+    def middle(n: int) -> int:
+        return app.wait(family.leaf.run(n))
+
+    @app.task
+    def top(n: int) -> int:
+        return app.wait(middle.run(n))
+
+    handles = await top.map([(n,) for n in range(12)])
+    async with app.worker(concurrency=concurrency):
+        assert [await one.result(timeout=30) for one in handles] == list(range(12))
+        # Those that were turned away were not charged.
+        assert {(await one.refresh()).charged for one in handles} == {1}
 
 
 # -- in line

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
 from headrace.core import acts
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.entry import Kind
+from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Claimed, Dead, Engine
 from headrace.errors import GiveUp, RetryLater, Snooze, Unstorable
+from headrace.host import Host
 from headrace.worker import fetcher, floor
 from headrace.worker.context import Context
 from tests.support.faults import LosesReplies
-from tests.support.shop import Shop
+from tests.support.shop import Shop, make_engine, open_shop
 from tests.support.until import until
 
 
@@ -131,9 +137,18 @@ async def test_a_result_that_is_not_json_fails_without_retries(shop: Shop) -> No
     assert (job.status, job.reason) == (Status.FAILED, Reason.INVALID_RESULT)
 
 
-@pytest.mark.parametrize("how", ["raise SystemExit", "cancel itself"])
+def _cancel_this_task() -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+
+
+@pytest.mark.parametrize("how", ["raise SystemExit", "raise CancelledError", "cancel its task"])
 async def test_a_handler_cannot_take_the_worker_along(shop: Shop, how: str) -> None:
     async def nasty() -> None:
+        if how == "cancel its task":
+            _cancel_this_task()
+            await asyncio.sleep(60)
         raise SystemExit(3) if how == "raise SystemExit" else asyncio.CancelledError
 
     async def fine() -> str:
@@ -145,6 +160,44 @@ async def test_a_handler_cannot_take_the_worker_along(shop: Shop, how: str) -> N
     async with shop.worker():
         assert (await shop.ended(bad)).status is Status.FAILED
         assert (await shop.ended(await shop.submit("fine"))).result == "fine"
+
+
+async def test_a_handler_that_cancels_its_task_and_is_done_has_ended(shop: Shop) -> None:
+    async def odd() -> str:
+        logging.getLogger("odd").warning("this is written when it is done")
+        _cancel_this_task()
+        return "done"
+
+    shop.task(odd)
+    id = await shop.submit("odd")
+    async with shop.worker():
+        assert (await shop.ended(id)).result == "done"
+        assert len(await shop.engine.tail(id, Kind.LOG)) == 1
+
+
+def test_a_loop_that_is_torn_down_hands_back_what_runs(tmp_path: Path) -> None:
+    async def leave_all_behind() -> UUID:
+        engine = make_engine("sqlite", tmp_path)
+        await engine.open()
+        shop, began = Shop(engine, Host()), asyncio.Event()
+
+        async def slow() -> None:
+            began.set()
+            await asyncio.sleep(60)
+
+        shop.task(slow)
+        id = await shop.submit("slow")
+        await shop.worker().start()
+        await began.wait()
+        return id
+
+    async def look(id: UUID) -> tuple[Job, list[str]]:
+        async with open_shop("sqlite", tmp_path) as shop:
+            return await shop.get(id), await shop.outcomes(id)
+
+    job, outcomes = asyncio.run(look(asyncio.run(leave_all_behind())))
+    assert (job.status, job.charged) == (Status.QUEUED, 0)
+    assert outcomes == ["released"]
 
 
 async def test_an_async_handler_is_really_stopped_when_its_time_is_up(shop: Shop) -> None:

@@ -1,10 +1,10 @@
-"""A batch as a whole: ``batch``."""
+"""Batches as a whole: ``batch``, ``batches``."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias
 
 import click
@@ -19,15 +19,16 @@ from headrace.cli.state import State
 from headrace.cli.words import clock, counted
 from headrace.core.batch import Batch
 from headrace.core.status import Verb
+from headrace.errors import Unavailable
 
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.batch import BatchHandle
 
-__all__ = ["batch"]
+__all__ = ["batch", "batches"]
 
-LOOK = 0.1
-"""Seconds between two looks at what the waiting handle has last seen."""
+LOOK = 0.5
+"""Seconds between two looks at how far it is."""
 
 Viewer: TypeAlias = "Callable[[Batch], None]"
 
@@ -74,6 +75,30 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
     return with_app(state, work)
 
 
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Batches per page.")
+@click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
+@common
+def batches(state: State, limit: int, cursor: str | None) -> None:
+    """List batches, newest first."""
+
+    async def work(app: App) -> None:
+        page = await app.batches(limit=limit, cursor=cursor)
+        if state.json:
+            document(page)
+            return
+        if not page.items:
+            say("no batches" + ("" if cursor else " yet: app.batch() makes one"))
+            return
+        from headrace.cli.batch_view import batches_view
+
+        console().print(batches_view(page.items, app.host.clock.now()))
+        if page.cursor:
+            say(f"more: --cursor {page.cursor}")
+
+    with_app(state, work)
+
+
 async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | None) -> int:
     """Show the batch whenever it has changed, until it has ended; the exit code that deserves."""
     waiting = asyncio.create_task(handle.wait(timeout=timeout))
@@ -82,6 +107,9 @@ async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | 
         with _viewer(app, state) as see:
             while True:
                 done, _ = await asyncio.wait([waiting], timeout=LOOK)
+                if not done:
+                    with suppress(Unavailable):  # the store comes back, or the time is up
+                        await handle.refresh()
                 record = waiting.result() if done else handle.last
                 if record is not None and record != seen:
                     see(record)

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.render import STYLES, grid, status_text
+from headrace.cli.render import STYLES, fitted, grid, status_text, table
 from headrace.cli.words import ago, moment, span
 from headrace.core.batch import Batch, Call, is_over
 from headrace.core.job import Job
 from headrace.core.status import Status
 
-__all__ = ["batch_view", "moving_bar", "sentence"]
+__all__ = ["batch_view", "batches_view", "moving_bar", "sentence"]
 
 WIDTH = 40
 ENDS = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 DONE, LEFT = "━", "┄"
+_NUMBERS = ("jobs", "completed", "failed", "cancelled", "live")
 
 
 def _counts(record: Batch) -> dict[Status, int]:
@@ -85,6 +87,24 @@ def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> Rend
     for name, said in rows:
         facts.add_row(name, said if isinstance(said, Text) else Text(said))
     return Group(head, bar(record), Text(), facts)
+
+
+def batches_view(records: Sequence[Batch], now: datetime) -> Table:
+    """Batches with how far they are."""
+    made = table("batch", "state", *_NUMBERS, "created", "took", right=_NUMBERS)
+    for record in records:
+        over = is_over(record)
+        ended = record.ended_at if over else None
+        made.add_row(
+            Text(str(record.id), "cyan"),
+            Text(_state(record), "red" if record.abandoned else "dim" if over else ""),
+            f"{record.tally.total:,}",
+            *(Text(f"{count:,}" if count else "", STYLES[status]) for status, count in _counts(record).items()),
+            f"{record.tally.live:,}" if record.tally.live else "",
+            ago(record.created_at, now),
+            "" if ended is None else span((ended - record.created_at).total_seconds()),
+        )
+    return fitted(made)
 
 
 def _follows(record: Batch, call: Call, job: Job | None) -> Text:

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "logs": ("logs", "Show what a job's handler said to logging."),
     "explain": ("jobs", "Say why a job is where it is."),
     "batch": ("batch", "Show how a batch stands, wait for it, cancel it."),
+    "batches": ("batch", "List batches."),
     "cancel": ("acts", "Cancel jobs."),
     "retry": ("acts", "Give failed or cancelled jobs another go."),
     "rerun": ("acts", "Submit ended jobs once more, as new jobs."),

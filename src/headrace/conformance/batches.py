@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.families import GIVES_UP
@@ -16,7 +17,7 @@ from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
 from headrace.core.status import ENDED
 from headrace.engine import Duplicated, Inserted, Refused
-from headrace.errors import JobNotFound
+from headrace.errors import ConfigError, JobNotFound
 
 __all__ = ["Batches"]
 
@@ -54,6 +55,27 @@ class Batches(Part):
         assert await lab.engine.batches([missing, batch.id]) == [None, replace(batch, tally=Tally(3))]
         page = await lab.engine.find(Filter(batch=batch.id), lab.now)
         assert [job.id for job in page.items] == [job.id for job in reversed(jobs)]
+
+    async def test_batches_are_found_newest_first(self, lab: Lab) -> None:
+        assert (await lab.engine.find_batches()).items == ()
+        made = list[Batch]()
+        for n in (2, 0, 1):
+            for _ in range(2):  # of one moment, and so by id
+                batch, _ = await self.filled(lab, n)
+                made.append(replace(batch, tally=Tally(n)))
+            lab.later(1)
+        made.sort(key=lambda one: (one.created_at, one.id), reverse=True)
+        found, cursor = list[Batch](), None
+        while True:
+            page = await lab.engine.find_batches(4, cursor)
+            found += page.items
+            if (cursor := page.cursor) is None:
+                break
+        assert found == made
+        whole = await lab.engine.find_batches(6)
+        assert (list(whole.items), whole.cursor) == (made, None)
+        with pytest.raises(ConfigError):
+            await lab.engine.find_batches(4, "elsewhere")
 
     async def test_a_repeated_insert_counts_nothing_twice(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 3)

@@ -91,6 +91,17 @@ class Families(Part):
         assert await lab.get(root) == root
         assert (await lab.get(leaf)).status is Status.CANCELLED
 
+    async def test_a_cancel_that_was_taken_back_before_it_was_told_reaches_nobody(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        asked = await lab.running(worker, "root")
+        before = await self.child(lab, asked, "before")
+        ended = await lab.finish(await lab.cancel(asked), Failed(error=OOPS))
+        assert ended.status is Status.CANCELLED
+        retried = await lab.do(acts.retry(ended, lab.now))
+        after = await self.child(lab, retried, "after")
+        assert await lab.tell() == []
+        assert [await lab.get(child) for child in (before, after)] == [before, after]
+
     async def test_a_cancel_reaches_a_thousand_descendants(self, lab: Lab) -> None:
         worker = await lab.worker()
         root = await lab.running(worker, "root")
@@ -152,6 +163,28 @@ class Families(Part):
                         assert isinstance(answer, Refused)
         finally:
             await other.close()
+
+    @pytest.mark.parametrize("end", [Completed("1"), GIVES_UP, None])
+    async def test_a_child_is_kept_while_its_parent_may_look_for_it(self, lab: Lab, end: Ending | None) -> None:
+        worker = await lab.worker()
+        parent = await lab.running(worker, "parent")
+        tagged = {"tags": ("x", "p-no-id"), "batch": None}
+        child = await lab.finish(await lab.running(worker, "child", parent=parent.id, root=parent.id, **tagged))
+        alone = await lab.finish(await lab.running(worker, "alone", **tagged))
+        if end is not None:
+            lab.later(1)
+            parent = await lab.finish(parent, end)
+        # What completed is kept for less long than what failed.
+        week = {Status.COMPLETED: lab.at(-1 if end else 0), Status.FAILED: lab.at(-9), Status.CANCELLED: lab.at(-9)}
+        completed = isinstance(end, Completed)
+        assert await lab.engine.delete(week) == (2 if completed else 1)
+        assert await lab.gone(alone)
+        assert await lab.gone(child) == completed
+        # But no longer than that.
+        month = dict.fromkeys((Status.COMPLETED, Status.FAILED, Status.CANCELLED), lab.at(-1 if end else 0))
+        assert await lab.engine.delete(month) == (0 if completed else 1)
+        assert await lab.gone(child)
+        assert not await lab.gone(parent)
 
     async def test_a_parent_that_is_gone_was_not_cancelled(self, lab: Lab) -> None:
         gone = lab.job("gone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -9,10 +10,24 @@ import msgspec
 
 from headrace.core.change import Change
 from headrace.core.job import Job, Spec
+from headrace.core.query import Page
+from headrace.core.rate import micros
 from headrace.core.rules import Rules
 from headrace.core.status import ENDED, Status
+from headrace.errors import ConfigError
 
-__all__ = ["Batch", "Call", "Tally", "calls_of", "is_over", "is_silent", "tally_of", "tally_of_new"]
+__all__ = [
+    "Batch",
+    "Call",
+    "Tally",
+    "calls_of",
+    "cursor_at",
+    "is_over",
+    "is_silent",
+    "newest_first",
+    "tally_of",
+    "tally_of_new",
+]
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -105,6 +120,27 @@ def is_over(batch: Batch) -> bool:
 def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
     """Whether it is to be sealed without its submitter."""
     return not batch.sealed and batch.touched_at + timedelta(seconds=rules.batch_silence) <= now
+
+
+_END = (1 << 62, UUID(int=(1 << 128) - 1))
+"""Behind every batch."""
+
+
+def cursor_at(cursor: str | None) -> tuple[int, UUID]:
+    """The moment and the id below which a page of batches starts."""
+    if cursor is None:
+        return _END
+    at, _, id = cursor.partition("-")
+    try:
+        return int(at), UUID(id)
+    except ValueError:
+        raise ConfigError(f"not a cursor of an earlier page: {cursor!r}") from None
+
+
+def newest_first(found: Sequence[Batch], limit: int) -> Page[Batch]:
+    """A page of batches, given those below its cursor in order, and one more than fit if there is one."""
+    items, more = found[:limit], len(found) > limit
+    return Page(tuple(items), f"{micros(items[-1].created_at)}-{items[-1].id}" if more else None)
 
 
 def calls_of(batch: Batch) -> list[Call]:

@@ -27,12 +27,14 @@ __all__ = [
     "child_id",
     "doom",
     "in_order",
+    "may_be_looked_for",
     "may_move",
     "note_of",
     "note_of_new",
     "passes_on",
     "refusal",
     "release",
+    "still_cancelled",
     "unknown_parent",
 ]
 
@@ -119,6 +121,18 @@ def may_move(parents: Collection[Status | None]) -> bool:
 def passes_on(child: Job) -> bool:
     """Whether the cancel of its parent is told to the children of one that has ended: if it may have had some."""
     return child.ended and _may_have_children(child)
+
+
+def still_cancelled(parent: Job) -> bool:
+    """Whether a note that a job was cancelled is still true, for itself or for one above it: not of one that somebody
+    retried since. Its children are those of a live job again."""
+    return parent.ended or parent.cancel_requested_at is not None
+
+
+def may_be_looked_for(parent: Status | None) -> bool:
+    """Whether a later attempt of its parent (None: gone, or there is none) may look for an ended child, and would
+    submit it again if it were pruned. A job that has completed is not tried again."""
+    return parent is not None and parent is not Status.COMPLETED
 
 
 def doom(child: Job, now: datetime, rules: Rules) -> Change | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from uuid import UUID
 
 from headrace.core.claim import Order
@@ -52,10 +52,17 @@ class Buffer:
 
     def remove(self, id: UUID) -> list[Hold]:
         """Take one job out, if it is here."""
+        return self._take_out(lambda hold: hold.job.id == id)
+
+    def remove_of(self, tasks: Container[str]) -> list[Hold]:
+        """Take the jobs of these tasks out."""
+        return self._take_out(lambda hold: hold.job.spec.task in tasks)
+
+    def _take_out(self, chosen: Callable[[Hold], bool]) -> list[Hold]:
         with self._lock:
-            found = [hold for hold in self._line if hold.job.id == id]
+            found = [hold for hold in self._line if chosen(hold)]
             if found:
-                self._line = deque(hold for hold in self._line if hold.job.id != id)
+                self._line = deque(hold for hold in self._line if not chosen(hold))
         return found
 
     def oldest(self) -> Hold | None:

@@ -75,7 +75,7 @@ class Call:
 
     def __init__(self, collector: Collector, floor: Floor, holds: Sequence[Hold]) -> None:
         self.host, self.threads, self.children = floor.host, floor.threads, floor.children
-        self.cancel_grace, self.resources = floor.cancel_grace, floor.resources
+        self.cancel_grace, self.resources, self.keeper = floor.cancel_grace, floor.resources, floor.keeper
         self._collector, self._floor = collector, floor
         self._live: set[Run] = set()
         """Runs that are not over."""
@@ -83,7 +83,9 @@ class Call:
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
-        self._loan = Loan(floor.lending, asyncio.get_running_loop(), "async", self._nobody_stays)
+        self._loan = Loan(
+            floor.lending, asyncio.get_running_loop(), ("async", collector.handler.name), self._nobody_stays
+        )
         self._began = floor.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
         handler = copy.copy(collector.handler)

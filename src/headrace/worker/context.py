@@ -237,6 +237,7 @@ class Context:
         """What the jobs of this task returned that this one waited for (``after``), in the order they were named.
 
         :raises JobFailed, JobCancelled: one of them did not succeed, which ``after_when="ended"`` allows
+        :raises JobNotFound: one was pruned since: this job had ended, and was retried later than its retention
         """
         return await task.results_for(self.job)
 

@@ -60,11 +60,15 @@ class Fetcher(Service):
         queues: tuple[str, ...] | None,
         offers: Mapping[str, Any],
         died: Callable[[UUID], Awaitable[None]],
+        shunned: Callable[[], frozenset[str]],
     ) -> None:
+        """``shunned``: tasks of which nothing is to be claimed for now."""
         super().__init__()
         self._kitchen, self._engine, self._host, self._died = kitchen, engine, host, died
         self._tasks, self._queues, self._offers = tasks, queues, offers
+        self._shunned = shunned
         self._served: frozenset[int] = frozenset()
+        self._task_of: dict[int, str] = {}
         self._profiles_rev = -1
         self._settings_rev = -1
         self._priorities: dict[str, int] = {}
@@ -115,7 +119,10 @@ class Fetcher(Service):
         if self._profiles_rev < 0 and not await self._know_profiles():
             return None
         request, pause, worker = self._host.dice.token(), 0.05, self._kitchen.id
-        ask = Ask(n=n, free=free, profiles=self._served, queues=self._queues)
+        profiles = self._served
+        if shunned := self._shunned():
+            profiles = frozenset(id for id in profiles if self._task_of[id] not in shunned)
+        ask = Ask(n=n, free=free, profiles=profiles, queues=self._queues)
         while True:
             try:
                 answer = await self._engine.claim(worker, ask, request, self._host.clock.now())
@@ -156,7 +163,8 @@ class Fetcher(Service):
             _log.warning("the store cannot be asked, trying on: %s", error)
             await self._host.wait(self.stopping, 1.0)
             return False
-        self._served = frozenset(one.id for one in known.profiles if serves(one, self._tasks, self._offers))
+        self._task_of = {one.id: one.task for one in known.profiles if serves(one, self._tasks, self._offers)}
+        self._served = frozenset(self._task_of)
         self._profiles_rev = known.rev
         return True
 

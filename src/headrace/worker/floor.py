@@ -59,8 +59,7 @@ class Floor:
         self.host, self.concurrency = host, concurrency
         self.threads, self.children = ThreadPool("headrace-handler"), Children()
         self.resources = resources or Resources()
-        self.cancel_grace = lanes.engine.rules.cancel_grace
-        self.buffer = Buffer()
+        self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
         self.runs: dict[Hold, Run] = {}
         """Handlers being executed, also those whose attempt is over already: one job may be here more than once."""
         self.holds: dict[int, Hold] = {}
@@ -69,11 +68,9 @@ class Floor:
         self.done = self.failed = self.released = self.stale = 0
         self.freed = asyncio.Event()
         """Set whenever a job leaves our hands."""
-        self._handlers, self._lanes = handlers, lanes
-        self._may_start, self._hungry = may_start, hungry
+        self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
         self._pace = Pace(concurrency)
-        self._unacknowledged = 0
-        self._ahead = 0
+        self._unacknowledged = self._ahead = 0
         self.calls = self.members = 0
         """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
         self.lending = Lending(self)
@@ -81,6 +78,8 @@ class Floor:
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
         self._slots: set[asyncio.Task[None]] = set()
+        self.keeper: asyncio.Task[None] | None = None
+        """The task of the worker: cancelled when the loop is torn down, like every other."""
         self.variables = copy_context()
         """What a handler finds: nothing of those that ran before it."""
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
@@ -110,8 +109,8 @@ class Floor:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Buffer what was claimed and start what there is room for."""
-        claimed = self.hold(jobs)
-        self.buffer.add(claimed, lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
+        self.buffer.add(self.hold(jobs), lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
+        self.lending.turn_away()
         self.dispatch()
 
     def hold(self, jobs: Sequence[Job]) -> list[Hold]:
@@ -233,7 +232,7 @@ class Floor:
 
     def loan(self, run: Speaking) -> Loan:
         """What lends the slot of a run."""
-        return Loan(self.lending, run.task.get_loop(), run.hold.handler.mode, lambda: run.gone)
+        return Loan(self.lending, run.task.get_loop(), run.hold.kind, lambda: run.gone)
 
     def lent(self) -> None:
         """There is a free slot, until its owner wants it back."""
@@ -315,7 +314,7 @@ class Floor:
 
     def _hand_back_all(self, line: Buffer) -> None:
         for hold in line.empty():
-            self._hand_back(hold)
+            self.hand_back(hold)
 
     def drop_buffer(self) -> list[Hold]:
         """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
@@ -324,7 +323,8 @@ class Floor:
             self.holds.pop(hold.job.id.int, None)
         return holds
 
-    def _hand_back(self, hold: Hold) -> None:
+    def hand_back(self, hold: Hold) -> None:
+        """Give back one that was not begun."""
         hold.hand_back(lambda stored: self._handed_back(hold, stored))
 
     def _handed_back(self, hold: Hold, stored: bool) -> None:
@@ -339,7 +339,7 @@ class Floor:
             self.runs[hold].stop("cancelled")
             return
         for hold in [hold for line in self._lines() for hold in line.remove(id)]:
-            self._hand_back(hold)  # decided again from the stored job, this ends it cancelled
+            self.hand_back(hold)  # decided again from the stored job, this ends it cancelled
 
     def close(self) -> None:
         """Let go of threads and child processes."""

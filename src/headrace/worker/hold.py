@@ -68,6 +68,11 @@ class Hold:
         self._landing: asyncio.Future[None] | None = None
 
     @property
+    def kind(self) -> tuple[str, str]:
+        """Where its handler runs, and its task."""
+        return self.handler.mode, self.job.spec.task
+
+    @property
     def must_start_first(self) -> bool:
         """Whether the start must be durable before the handler is called."""
         return not may_ride(self.job)

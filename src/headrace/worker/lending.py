@@ -19,6 +19,8 @@ _log = logging.getLogger("headrace.worker")
 MOST = {"thread": 1000, "process": 50}
 """How many slots may be lent by handlers in threads and in child processes: what they wait in stays occupied."""
 
+_NONE: frozenset[str] = frozenset()
+
 
 class Lending:
     """The lent slots of a worker. Nothing new is begun while somebody is in line for one."""
@@ -29,8 +31,26 @@ class Lending:
         self.line: deque[Loan] = deque()
         """Whose waits are over, in that order."""
         self._floor = floor
-        self._by_mode: Counter[str] = Counter()
+        self._by_mode: dict[str, Counter[str]] = {}
+        """How many slots handlers have lent, by where they run and by task."""
         self._warned = False
+
+    def shunned(self) -> frozenset[str]:
+        """The tasks of which nothing more is begun, because as many of them wait as may: what they wait for would find
+        no slot, were all of them taken by more of their kind."""
+        if not self.out:
+            return _NONE
+        return frozenset(task for mode, tasks in self._by_mode.items() if self._is_full(mode) for task in tasks)
+
+    def _is_full(self, mode: str) -> bool:
+        most = MOST.get(mode)
+        return most is not None and self._by_mode.get(mode, Counter()).total() >= most
+
+    def turn_away(self) -> None:
+        """Give back what was claimed ahead of shunned tasks."""
+        if shunned := self.shunned():
+            for hold in self._floor.buffer.remove_of(shunned):
+                self._floor.hand_back(hold)
 
     def admit(self) -> None:
         """Give free slots to those in line."""
@@ -46,38 +66,51 @@ class Lending:
 
     def lend(self, loan: Loan) -> bool:
         """Whether the slot is lent now."""
-        most = MOST.get(loan.mode)
-        if most is not None and self._by_mode[loan.mode] >= most:
-            if not self._warned:
-                _log.warning(
-                    "%d handlers (%s) wait for other jobs; more of them keep their slots: submit the jobs they wait"
-                    " for with a higher priority, or run those by a worker of their own",
-                    most,
-                    loan.mode,
-                )
-            self._warned = True
-            return False
-        self._by_mode[loan.mode] += 1
+        if self._is_full(loan.mode) and self._kept < self._floor.concurrency:
+            return False  # never the last slot: what is waited for needs one
+        self._by_mode.setdefault(loan.mode, Counter())[loan.task] += 1
         self.out += 1
+        if self._is_full(loan.mode):
+            self._warn(loan.mode)
+            self.turn_away()
         self._floor.lent()
         return True
 
+    @property
+    def _kept(self) -> int:
+        """How many slots are kept by handlers that wait."""
+        return sum(run.loan is not None and run.loan.keeps for run in self._floor.runs.values())
+
+    def _warn(self, mode: str) -> None:
+        if not self._warned:
+            _log.warning(
+                "%d handlers (%s) wait for other jobs; no more of these tasks (%s) are begun here until some are back:"
+                " submit the jobs they wait for with a higher priority, or let coroutine functions wait",
+                MOST[mode],
+                mode,
+                ", ".join(sorted(self._by_mode[mode])),
+            )
+        self._warned = True
+
     def took_back(self, loan: Loan) -> None:
         """It has a slot again, or is done without one."""
-        self._by_mode[loan.mode] -= 1
+        tasks = self._by_mode[loan.mode]
+        tasks[loan.task] -= 1
+        if not tasks[loan.task]:
+            del tasks[loan.task]
         self.out -= 1
 
 
 class Loan:
     """The slot of one run: lent as long as anything in it waits for another job, however many such waits there are."""
 
-    __slots__ = ("_back", "_lending", "_loop", "_stopping", "_waits", "mode", "out", "over")
+    __slots__ = ("_back", "_lending", "_loop", "_stopping", "_waits", "mode", "out", "over", "task")
 
     def __init__(
-        self, lending: Lending, loop: asyncio.AbstractEventLoop, mode: str, stopping: Callable[[], bool]
+        self, lending: Lending, loop: asyncio.AbstractEventLoop, of: tuple[str, str], stopping: Callable[[], bool]
     ) -> None:
-        self.mode = mode
-        """Where the handler runs."""
+        self.mode, self.task = of
+        """Where the handler runs, and whose it is."""
         self.out = self.over = False
         """Whether the slot is lent; whether the run is over."""
         self._lending, self._loop = lending, loop
@@ -91,6 +124,11 @@ class Loan:
         """Whether the run should stop."""
         stopping = self._stopping
         return stopping is None or stopping()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the run waits in a slot that it could not lend."""
+        return self._waits > 0 and not self.out and not self.over
 
     # -- from the handler, on whatever thread
 

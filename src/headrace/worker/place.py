@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.host import Host
@@ -26,6 +27,7 @@ class Place(Protocol):
     children: Children
     cancel_grace: float
     resources: Resources
+    keeper: asyncio.Task[None] | None
 
     def concluded(self, run: Run) -> None:
         """The attempt is over and its end is on the way to the store."""

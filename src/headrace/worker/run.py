@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from datetime import datetime
@@ -126,6 +127,9 @@ class Run(Speaking):
 
     async def _wind_up(self, ending: Ending) -> None:
         """End the attempt, unless the handler has done so itself, and not before what it added is written."""
+        if self.task.cancelling():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)  # one that the handler asked for and did not wait for is not for what follows
         if self._completing is not None and await self._completing.settle():
             self._completed(ending)
             return
@@ -137,8 +141,9 @@ class Run(Speaking):
         if self._why is not None:
             self.task.uncancel()
             return TimedOut() if self._why == "timed_out" else Released()
-        if self.task.cancelling():
-            return Released()  # the loop is being torn down
+        keeper = self._place.keeper
+        if self.task.cancelling() and keeper is not None and keeper.cancelling():
+            return Released()  # the loop is being torn down, and everything in it cancelled
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
         return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
 

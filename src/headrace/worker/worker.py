@@ -121,6 +121,7 @@ class Worker(Service):
 
     async def main(self) -> None:
         """Open the resources, register, work until asked to stop, hand back what is left."""
+        self._floor.keeper = asyncio.current_task()
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
                 return
@@ -164,7 +165,8 @@ class Worker(Service):
 
     def _new_fetcher(self, kitchen: Kitchen, tasks: frozenset[str]) -> Fetcher:
         means, offers, died = (kitchen, self.engine, self.host), self._offers, self._died
-        return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died)
+        shunned = self._floor.lending.shunned
+        return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died, shunned=shunned)
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
         """Until asked to stop, or until a part broke down: a worker that only looks alive helps nobody."""

@@ -19,6 +19,7 @@ from headrace.core.rules import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
+from headrace.engines.postgres.batches import of_ids, page_of_all
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.limiting import give, limited_head
@@ -202,6 +203,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "glance": {"notes_pkey", "batches_open", "batches_over"},
     "fold": {"batches_open", "batches_over", "batches_pkey"},
     "batches": {"batches_pkey", "counts_of_batch"},
+    "page of batches": {"batches_made", "counts_of_batch"},
     "seal": {"batches_pkey"},
     "settle": {"batches_pkey"},
     "get": {"bodies_pkey", "jobs_pkey"},
@@ -224,17 +226,19 @@ HOT_STATEMENTS: dict[str, set[str]] = {
 
 
 def statement(verb: str, schema: str) -> str:
-    claims = {
+    made: dict[str, Callable[[str], str]] = {
         "claim of one line": one_line,
         "claim of many lines": many_lines,
         "limited_head": limited_head,
         "give": give,
         "stand": stand,
+        "batches": of_ids,
+        "page of batches": page_of_all,
     }
     deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
     if verb in deletes:
         return sql(deletes[verb], schema) + sql("delete", schema)
-    return claims[verb](schema) if verb in claims else sql(verb, schema)
+    return made[verb](schema) if verb in made else sql(verb, schema)
 
 
 def check_hot(verb: str, plan: Node) -> None:

@@ -103,6 +103,7 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         ("tie", ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("tally", ["sqlite_autoindex_batches_1 (id=?)"]),
         ("batches", ["sqlite_autoindex_batches_1 (id=?)"]),
+        ("find_batches", ["USING INDEX batches_made ((created_at,id)<(?,?))"]),
         ("abandon", ["USING INDEX batches_open (touched_at<?)"]),
         ("over", ["SCAN batches USING INDEX batches_over"]),
         ("to_tell", ["USING INDEX batches_open (touched_at<?)", "SCAN batches USING INDEX batches_over"]),

@@ -171,6 +171,10 @@ class MemoryEngine:
         with self._store() as store:
             return [store.families.batches.get(id) for id in ids]
 
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        with self._store() as store:
+            return store.families.find(limit, cursor)
+
     async def seal(self, batch: UUID, now: datetime) -> bool:
         with self._store() as store:
             return store.families.seal(batch, now)

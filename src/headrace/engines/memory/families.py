@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
+from heapq import nlargest
 from uuid import UUID
 
 from msgspec.structs import replace
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, is_over, is_silent, tally_of, tally_of_new
+from headrace.core.batch import Batch, Tally, cursor_at, is_over, is_silent, newest_first, tally_of, tally_of_new
 from headrace.core.change import Change, Verdict
 from headrace.core.family import Note
 from headrace.core.job import Job
+from headrace.core.query import Page
+from headrace.core.rate import micros
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Told
@@ -22,12 +25,18 @@ from headrace.errors import HeadraceError
 __all__ = ["Families"]
 
 
+def _made(batch: Batch) -> tuple[int, UUID]:
+    return micros(batch.created_at), batch.id
+
+
 class Families:
     """What jobs are to each other."""
 
     def __init__(self, records: Mapping[UUID, Job], rules: Rules) -> None:
         self._records, self._rules = records, rules
         self.batches: dict[UUID, Batch] = {}
+        self._unsettled: dict[UUID, None] = {}
+        """Those of which something is still to be told, in the order they came."""
         self._waiting: dict[UUID, list[UUID]] = {}
         """Those that were stored to wait for a job, in the order they came."""
         self._children: dict[UUID, list[UUID]] = {}
@@ -102,7 +111,10 @@ class Families:
     def _concerned(self, note: Note, id: UUID) -> list[UUID]:
         if note is Note.WAITS:
             return [id]
-        return (self._waiting if note is Note.ENDED else self._children).get(id, [])
+        if note is Note.ENDED:
+            return self._waiting.get(id, [])
+        parent = self._records.get(id)
+        return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
     def _follows(self, id: UUID, doomed: bool, now: datetime) -> Change | None:
         job = self._records.get(id)
@@ -122,13 +134,27 @@ class Families:
         if (batch := self.batches.get(id)) is not None:
             self.batches[id] = replace(batch, tally=batch.tally.plus(tally))
 
+    def make(self, batch: Batch) -> None:
+        """Keep a batch, unless it is here."""
+        if batch.id not in self.batches:
+            self.batches[batch.id] = batch
+            if not batch.settled:
+                self._unsettled[batch.id] = None
+
     def _over(self, now: datetime) -> Iterable[Batch]:
-        for id, batch in self.batches.items():
+        for id in self._unsettled:
+            batch = self.batches[id]
             if is_silent(batch, now, self._rules):
-                self.batches[id] = replace(batch, sealed=True, abandoned=True)
-        for id in [id for id, batch in self.batches.items() if not batch.settled and is_over(batch)]:
-            over = self.batches[id] = replace(self.batches[id], ended_at=self.batches[id].ended_at or now)
-            yield over
+                batch = self.batches[id] = replace(batch, sealed=True, abandoned=True)
+            if is_over(batch):
+                over = self.batches[id] = replace(batch, ended_at=batch.ended_at or now)
+                yield over
+
+    def find(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """Batches, newest first."""
+        below = cursor_at(cursor)
+        older = (one for one in self.batches.values() if _made(one) < below)
+        return newest_first(nlargest(limit + 1, older, key=_made), limit)
 
     def seal(self, id: UUID, now: datetime) -> bool:
         """All of its jobs are there."""
@@ -141,6 +167,7 @@ class Families:
         """What follows its end was submitted."""
         if (batch := self.batches.get(id)) is not None:
             self.batches[id] = replace(batch, settled=True)
+            self._unsettled.pop(id, None)
 
     # -- the end of it all
 
@@ -148,7 +175,14 @@ class Families:
         """Whether a live job waits for this one, or waited and may ask for its result."""
         return any((job := self._records.get(other)) and not job.ended for other in self._waiting.get(id, ()))
 
-    def forget(self, gone: Iterable[Job], before: datetime | None) -> None:
+    def needed(self, id: UUID, before: datetime) -> bool:
+        """Whether this job, which has ended, is to be kept for another."""
+        job = self._records[id]
+        late = job.finished_at is not None and job.finished_at > before
+        looked_for = job.spec.parent is not None and family.may_be_looked_for(self._status(job.spec.parent))
+        return (late and looked_for) or self.waited_for(id)
+
+    def forget(self, gone: Iterable[Job], before: datetime) -> None:
         """These jobs were pruned."""
         for job in gone:
             self._waiting.pop(job.id, None)
@@ -157,7 +191,5 @@ class Families:
                 for id in ids:
                     if id in others:
                         others[id].remove(job.id)
-        if before is not None:
-            old = [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]
-            for id in old:
-                del self.batches[id]
+        for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
+            del self.batches[id]

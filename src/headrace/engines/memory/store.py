@@ -85,7 +85,7 @@ class Store:
         if batch is not None:
             if (why := self._refusal(jobs)) is not None:
                 return [Refused(why)] * len(jobs)
-            self.families.batches.setdefault(batch.id, batch)
+            self.families.make(batch)
         return [self._insert(job) for job in jobs]
 
     def _refusal(self, jobs: Sequence[Job]) -> HeadraceError | None:
@@ -190,8 +190,11 @@ class Store:
 
     def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
         """Forget ended jobs."""
-        gone = self.jobs.delete(before, limit, self.families.waited_for)
-        self.families.forget(gone, min(before.values(), default=None))
+        if not before:
+            return 0
+        earliest = min(before.values())
+        gone = self.jobs.delete(before, limit, lambda id: self.families.needed(id, earliest))
+        self.families.forget(gone, earliest)
         return len(gone)
 
     def append(self, appends: Sequence[Append]) -> list[Kept]:

@@ -9,14 +9,15 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.batch import Batch, Call, Tally
+from headrace.core.batch import Batch, Call, Tally, cursor_at, newest_first
+from headrace.core.query import Page
 from headrace.core.rules import Rules
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import Micros, encode, micros, moment
 
-__all__ = ["Batches", "row_of_batch"]
+__all__ = ["Batches", "of_ids", "page_of_all", "row_of_batch"]
 
 _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
@@ -57,6 +58,17 @@ def _batch(row: Sequence[Any]) -> Batch:
     )
 
 
+def of_ids(schema: str) -> str:
+    """The statement that finds batches. $1 ids"""
+    return sql("batches", schema, which="b.id = ANY ($1::text::uuid[])")
+
+
+def page_of_all(schema: str) -> str:
+    """The statement that finds batches, newest first, below a moment and an id. $1, $2; $3 how many"""
+    page = "(b.created_at, b.id) < ($1, $2) ORDER BY b.created_at DESC, b.id DESC LIMIT $3"
+    return sql("batches", schema, which=page)
+
+
 class Batches:
     """The verbs about batches, for one session."""
 
@@ -77,9 +89,14 @@ class Batches:
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         """The batches of these ids, in order."""
-        rows = await self._hot.fetch(sql("batches", self._schema), literal(list(dict.fromkeys(ids))))
+        rows = await self._hot.fetch(of_ids(self._schema), literal(list(dict.fromkeys(ids))))
         found = {row[0]: _batch(row) for row in rows}
         return [found.get(id) for id in ids]
+
+    async def find(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """Batches, newest first."""
+        rows = await self._hot.fetch(page_of_all(self._schema), *cursor_at(cursor), limit + 1)
+        return newest_first([_batch(row) for row in rows], limit)
 
     async def seal(self, id: UUID, now: datetime) -> bool:
         """All of its jobs are there."""

@@ -210,6 +210,9 @@ class PostgresEngine:
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         return await self._batches.batches(ids)
 
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        return await self._batches.find(limit, cursor)
+
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return await self._batches.seal(batch, now)
 

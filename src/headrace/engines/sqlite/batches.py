@@ -10,13 +10,14 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core.batch import Batch, Call, Tally
+from headrace.core.batch import Batch, Call, Tally, cursor_at, newest_first
+from headrace.core.query import Page
 from headrace.engines.record import encode, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 from headrace.steps import Statement, Steps
 
-__all__ = ["adding", "batches", "over", "seal", "settle"]
+__all__ = ["adding", "batches", "find", "over", "seal", "settle"]
 
 _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
@@ -46,6 +47,14 @@ async def batches(hand: Hand, ids: Sequence[UUID]) -> list[Batch | None]:
     rows: list[Any] = await hand.run(lambda connection: connection.execute(ask("batches"), wanted).fetchall())
     found = {batch.id: batch for batch in map(_batch_of, rows)}
     return [found.get(id) for id in ids]
+
+
+async def find(hand: Hand, limit: int, cursor: str | None) -> Page[Batch]:
+    """Batches, newest first."""
+    at, id = cursor_at(cursor)
+    below = (at, id.bytes, limit + 1)
+    rows: list[Any] = await hand.run(lambda connection: connection.execute(ask("find_batches"), below).fetchall())
+    return newest_first([_batch_of(row) for row in rows], limit)
 
 
 async def seal(hand: Hand, batch: UUID, now: datetime) -> bool:

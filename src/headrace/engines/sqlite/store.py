@@ -232,6 +232,9 @@ class SqliteEngine:
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         return await batches.batches(self._reader, ids)
 
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        return await batches.find(self._reader, limit, cursor)
+
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return await batches.seal(self._writer, batch, now)
 

@@ -157,6 +157,7 @@ CREATE TABLE {schema}.batches (
 CREATE INDEX batches_open ON {schema}.batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON {schema}.batches (ended_at)
   WHERE sealed AND NOT settled AND completed + failed + cancelled >= total;
+CREATE INDEX batches_made ON {schema}.batches (created_at, id);
 CREATE INDEX batches_settled ON {schema}.batches (coalesce(ended_at, 0)) WHERE settled;
 
 -- What writes add to batches, as deltas that are only ever added: two finishes never meet in one row. Summed up by tell.

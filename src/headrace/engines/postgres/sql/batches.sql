@@ -1,5 +1,5 @@
 -- Batches with all that was counted of them, added up or not: in one look, so that nothing is missed or counted twice.
--- $1 ids
+-- Which: those of some ids, or a page of all.
 SELECT b.id, b.created_at, greatest(b.touched_at, c.at), b.sealed, b.abandoned, b.settled, b.total + coalesce(c.total, 0),
   b.completed + coalesce(c.completed, 0), b.failed + coalesce(c.failed, 0), b.cancelled + coalesce(c.cancelled, 0),
   b.ended_at, b.calls
@@ -8,4 +8,4 @@ FROM {schema}.batches b CROSS JOIN LATERAL (
     sum(cancelled)::bigint AS cancelled
   FROM {schema}.batch_counts WHERE batch = b.id
 ) c
-WHERE b.id = ANY ($1::text::uuid[])
+WHERE {which}

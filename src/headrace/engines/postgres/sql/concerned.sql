@@ -1,4 +1,5 @@
--- Whom notes concern that have not heard them. $1 ids, $2 kinds, $3 order numbers and $4 cursors of the notes; $5 how many
+-- Whom notes concern that have not heard them; a cancel is told while core.family.still_cancelled.
+-- $1 ids, $2 kinds, $3 order numbers and $4 cursors of the notes; $5 how many
 SELECT n.id, c.seq
 FROM unnest($1::text::bigint[], $2::text[], $3::text::bigint[], $4::text::bigint[])
     WITH ORDINALITY AS n (id, kind, seq, cursor, place)
@@ -9,7 +10,9 @@ FROM unnest($1::text::bigint[], $2::text[], $3::text::bigint[], $4::text::bigint
      ORDER BY w.child LIMIT $5)
     UNION ALL
     (SELECT l.seq FROM {schema}.labels l
-     WHERE n.kind = 'c' AND l.label = (SELECT 'p' || j.id FROM {schema}.jobs j WHERE j.seq = n.seq)
+     WHERE n.kind = 'c' AND l.label = (
+         SELECT 'p' || j.id FROM {schema}.jobs j
+         WHERE j.seq = n.seq AND (j.stage >= 4 OR j.cancel_requested_at IS NOT NULL))
        AND l.seq > n.cursor
      ORDER BY l.seq LIMIT $5)
   ) c

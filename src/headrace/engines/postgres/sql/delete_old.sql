@@ -2,13 +2,20 @@
 -- new one does is known once it is held. $1 statuses, $2 moments as a text, $3 most
 WITH found AS MATERIALIZED (
   SELECT o.seq, o.id, o.tied
-  FROM unnest($1::text[], $2::text::bigint[]) AS t (status, before) CROSS JOIN LATERAL (
+  FROM (SELECT u.*, min(u.before) OVER () AS earliest FROM unnest($1::text[], $2::text::bigint[]) AS u (status, before)) t
+    CROSS JOIN LATERAL (
     SELECT j.seq, j.id, j.tied FROM {schema}.jobs j
     WHERE j.stage >= 4 AND j.status = t.status AND j.finished_at <= t.before
       -- A number, not EXISTS: for that the planner might first find out about every job.
       AND (j.tied = 0 OR (
         SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child
         WHERE w.parent = j.seq AND k.stage < 4 LIMIT 1) IS NULL)
+      -- A child that its parent may look for: core.family.may_be_looked_for.
+      AND (j.finished_at <= t.earliest OR (
+        SELECT 1 FROM {schema}.labels l
+          JOIN {schema}.bodies b ON b.id = CASE WHEN left(l.label, 1) = 'p' THEN substr(l.label, 2)::uuid END
+          JOIN {schema}.jobs p ON p.seq = b.seq
+        WHERE l.seq = j.seq AND p.stage <> 4 LIMIT 1) IS NULL)
     ORDER BY j.finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
   ) o
   LIMIT $3

@@ -139,6 +139,7 @@ CREATE TABLE batches (
 CREATE INDEX batches_open ON batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON batches (created_at)
   WHERE sealed AND NOT settled AND total <= completed + failed + cancelled;
+CREATE INDEX batches_made ON batches (created_at, id);
 CREATE INDEX batches_settled ON batches (coalesce(ended_at, 0)) WHERE settled;
 
 -- No index but the key: a beat touches nothing else.

@@ -9,6 +9,10 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     -- One that is live and waits for it, or waited and may ask for its result.
     AND NOT (j.tied AND EXISTS (
       SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
+    -- A child that its parent may look for: core.family.may_be_looked_for.
+    AND (j.finished_at <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) OR NOT EXISTS (
+      SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
+      WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
   LIMIT new.n;
   -- A turn is forgotten with the job that had it: not before that has ended, and nobody but a job brings a key here.
   DELETE FROM heads WHERE rank IS NULL AND last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before))
