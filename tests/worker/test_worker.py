@@ -20,8 +20,8 @@ from headrace.core.entry import Kind
 from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
-from headrace.engine import Claimed, Dead, Engine
-from headrace.errors import GiveUp, RetryLater, Snooze, Unstorable
+from headrace.engine import Alive, Claimed, Dead, Engine
+from headrace.errors import GiveUp, RetryLater, Snooze, Unavailable, Unstorable
 from headrace.host import Host
 from headrace.worker import fetcher, floor
 from headrace.worker.context import Context
@@ -500,6 +500,46 @@ async def test_a_buried_worker_stops_its_handlers_and_registers_anew(shop: Shop)
         alive = [one.info.id for one in await shop.engine.workers() if one.alive]
         assert alive == [worker.id]
         assert (await shop.get(id)).ended is False
+
+
+async def test_a_job_is_not_handed_back_that_a_repeated_claim_brings(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = list[int]()
+
+    async def note() -> None:
+        ran.append(1)
+
+    shop.task(note)
+
+    class Late(LosesReplies):
+        """The reply of the first claim is lost, that of the second comes after some beats that did not name the job."""
+
+        async def claim(self, *args: Any) -> Any:
+            self.calls["claim"] += 1
+            answer = await shop.engine.claim(*args)
+            if self.calls["claim"] == 1:
+                raise Unavailable("the reply was lost", outcome="unknown")
+            if self.calls["claim"] == 2:
+                await until(lambda: told >= 3)
+            return answer
+
+    store = Shop(cast("Any", Late(shop.engine, {})), shop.host)
+    store.handlers = shop.handlers
+    id, told = await shop.submit("note"), 0
+    worker = store.worker(concurrency=1)
+    hear = worker.told
+
+    def heard(who: UUID, answer: Alive | Dead) -> None:
+        nonlocal told
+        told += isinstance(answer, Alive) and id in {job.id for job in answer.unknown}
+        hear(who, answer)
+
+    monkeypatch.setattr(worker, "told", heard)
+    async with worker:
+        job = await shop.ended(id)
+    await store.lanes.close()
+    assert (len(ran), job.epoch, await shop.outcomes(id)) == (1, 2, ["completed"])
 
 
 async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Shop) -> None:

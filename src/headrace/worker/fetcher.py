@@ -74,6 +74,8 @@ class Fetcher(Service):
         self._priorities: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._poll = POLL_FIRST
+        self.request: int | None = None
+        """The claim that is under way: what it is given is here, or may be any moment."""
 
     def wake(self) -> None:
         """There may be room, or work."""
@@ -115,14 +117,20 @@ class Fetcher(Service):
             self._wake.set()
 
     async def _claim(self, n: int, free: int) -> Claimed | None:
-        """One claim, repeated under the same request until the store answers; None if it cannot be used."""
+        """One claim, repeated until the store answers; None if it cannot be used."""
         if self._profiles_rev < 0 and not await self._know_profiles():
             return None
-        request, pause, worker = self._host.dice.token(), 0.05, self._kitchen.id
         profiles = self._served
         if shunned := self._shunned():
             profiles = frozenset(id for id in profiles if self._task_of[id] not in shunned)
-        ask = Ask(n=n, free=free, profiles=profiles, queues=self._queues)
+        self.request = self._host.dice.token()
+        try:
+            return await self._ask(Ask(n=n, free=free, profiles=profiles, queues=self._queues), self.request)
+        finally:
+            self.request = None
+
+    async def _ask(self, ask: Ask, request: int) -> Claimed | None:
+        pause, worker = 0.05, self._kitchen.id
         while True:
             try:
                 answer = await self._engine.claim(worker, ask, request, self._host.clock.now())

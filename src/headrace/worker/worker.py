@@ -322,7 +322,8 @@ class Worker(Service):
             self._floor.cancel(id)
         for job in answer.unknown:
             # One that runs in the store but not here ran: left unnamed, the sweeper takes it, and it is charged.
-            if job.id.int not in self._floor.holds and job.worker == self.id and job.status is not Status.RUNNING:
+            here = job.id.int in self._floor.holds or any(job.claim == one.request for one in self._fetchers)
+            if not here and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))
         self._floor.dispatch()
