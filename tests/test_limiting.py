@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Rate, Status
+from headrace.bus import Topic
 from headrace.core.job import Job
 from headrace.errors import ConfigError
 from headrace.handle import JobHandle
 from headrace.testing import harness
+from headrace.worker import fetcher
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
@@ -342,3 +345,32 @@ async def test_jobs_stored_under_the_old_name_of_a_task_are_limited_as_well(kind
 
 async def _nap() -> None:
     await asyncio.sleep(0.05)
+
+
+async def test_a_slot_that_becomes_free_is_told_to_whoever_waits_for_it(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two workers that share nothing but a limit; neither looks again by itself within the time of this test."""
+    monkeypatch.setattr(fetcher, "POLL_FIRST", 900.0)
+    monkeypatch.setattr(fetcher, "POLL_LONGEST", 900.0)
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def hold() -> str:
+        begun.set()
+        await gate.wait()
+        return "at last"
+
+    apps = [App(url)] if url == "memory://" else [App(url), App(url)]
+    tasks = [app.task(max_concurrency=1)(hold) for app in apps]
+    async with AsyncExitStack() as stack:
+        for app in apps:
+            await stack.enter_async_context(app)
+        await stack.enter_async_context(apps[0].worker(queues=["here"]))
+        await stack.enter_async_context(apps[-1].worker(queues=["there"]))
+        ahead = await tasks[0].options(queue="here").submit()
+        await asyncio.wait_for(begun.wait(), 30)
+        behind = await tasks[-1].options(queue="there").submit()
+        await until(lambda: apps[0].engine.bus.wanted(Topic.FREED))
+        gate.set()
+        assert await behind.result(timeout=30) == "at last"
+        await ahead.result(timeout=30)

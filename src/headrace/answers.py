@@ -83,6 +83,8 @@ class Claimed(msgspec.Struct, frozen=True):
     settings_rev: int
     next_due: datetime | None
     """When the next deferred job falls due, if the store knows one: no need to ask earlier without a hint."""
+    full: bool = False
+    """A limit of jobs at once kept somebody waiting: worth asking again when one of them has left its worker."""
 
 
 class Alive(msgspec.Struct, frozen=True):

@@ -16,6 +16,8 @@ class Topic(StrEnum):
 
     READY = "ready"
     """Jobs became claimable; names are queues."""
+    FREED = "freed"
+    """Held jobs left their workers; names are queues."""
     ENDED = "ended"
     """Jobs ended; names are job ids."""
     CANCEL = "cancel"

@@ -80,11 +80,17 @@ def test_it_tells_what_was_full_and_when_the_next_permit_is() -> None:
         {"q": QueueRule(rates=("api",))}, {"a": TaskRule(max_concurrency=1)}, {"api": Rate(3, per=60, kind="fixed")}
     )
     lines = [(Group("q", "a"), entries(3)), (Group("q", "b"), entries(5, 10))]
-    dealt = deal(lines, ask(), NOON, RULES, limits, Usage())
-    assert [entry.seq for entry in dealt.taken] == [1, 10, 11]
+    dealt = deal(lines, ask(), NOON, RULES, limits, Usage({("task", "a"): 1}))
+    assert [entry.seq for entry in dealt.taken] == [10, 11, 12]
     assert dealt.full == {("task", "a"): 1}
     assert dealt.next_permit == NOON + timedelta(seconds=60)
     assert set(dealt.spent) == {("rate", "api")}
+
+
+def test_what_a_claim_fills_by_itself_is_not_told_as_full() -> None:
+    limits = Limits({}, {"a": TaskRule(max_concurrency=1)}, {})
+    dealt = deal([(Group("q", "a"), entries(3))], ask(), NOON, RULES, limits, Usage())
+    assert (len(dealt.taken), dealt.full) == (1, {})
 
 
 def test_what_was_used_lapses() -> None:

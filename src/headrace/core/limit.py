@@ -120,9 +120,7 @@ class _Hand(msgspec.Struct, eq=False):
         free, held = True, usage.held
         for bound, most in self.concurrency or ():
             held[bound] = count = held.get(bound, 0) + 1
-            if count >= most:
-                dealt.full[bound] = count
-                free = False
+            free = free and count < most
         if not self.paced:
             return free
         for bound, rate in self.paced:

@@ -319,6 +319,8 @@ class Lanes:
         """Give hints of what was changed."""
         bus, news = self.engine.bus, dict[Topic, set[str]]()
         tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
+        if bus.wanted(Topic.FREED) and (freed := {one.job.spec.queue for one in changes if not one.job.held}):
+            news[Topic.FREED] = freed
         for change in changes:
             job = change.job
             if job.finished_at is not None:

@@ -23,6 +23,7 @@ __all__ = ["Fetcher", "Kitchen"]
 _log = logging.getLogger("headrace.worker")
 
 POLL_FIRST, POLL_LONGEST = 1.0, 5.0
+_MOMENT = 0.02
 _MOST = 1000
 
 
@@ -74,6 +75,7 @@ class Fetcher(Service):
         self._priorities: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._poll = POLL_FIRST
+        self._unheed: Callable[[], None] | None = None
         self.request: int | None = None
         """The claim that is under way: what it is given is here, or may be any moment."""
 
@@ -103,13 +105,28 @@ class Fetcher(Service):
                 if claimed.jobs:
                     self._poll = POLL_FIRST
                     self._kitchen.take(claimed.jobs, self._priorities)
-                fresh = await self._catch_up(claimed)
+                fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
                     if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
                         self._kitchen.idle()
                     await self._host.wait(self._wake, self._pause(claimed))
         finally:
             unlisten()
+            self._heed(False)
+
+    def _heed(self, full: bool) -> bool:
+        """Hear of freed slots while a limit keeps somebody waiting; whether one may just have been missed."""
+        if not full and self._unheed is not None:
+            self._unheed()
+            self._unheed = None
+        elif full and self._unheed is None:
+            self._unheed = self._engine.bus.listen(frozenset({Topic.FREED}), self._freed)
+            return True
+        return False
+
+    def _freed(self, hint: Hint) -> None:
+        # Jobs end all the time, elsewhere: they are not asked about one by one.
+        asyncio.get_running_loop().call_later(_MOMENT, self._wake.set)
 
     def _hinted(self, hint: Hint) -> None:
         everybody = hint.topic is Topic.SETTINGS or self._queues is None or not hint.names

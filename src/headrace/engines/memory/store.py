@@ -13,7 +13,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.limit import REMEMBERED, Entry, Turn, Usage, deal, lapses
+from headrace.core.limit import REMEMBERED, Dealt, Entry, Turn, Usage, deal, lapses
 from headrace.core.rate import Spent, micros
 from headrace.core.rule import Bound, Limits, limits_of
 from headrace.core.rules import Rules
@@ -128,19 +128,21 @@ class Store:
         taken = [job for job in held if job.claim == request and job.status in _UNSTARTED]
         first = self.jobs.deferred.first()
         due: list[datetime] = [] if first is None else [first[0]]
+        full = False
         if taken:
             taken.sort(key=lambda job: order(job, self._limits.queue(job.queue).priority))
         else:
             given = grant(worker, ask, request, now, self.rules)
-            taken, permit = self._deal(ask, now)
+            dealt, taken = self._deal(ask, now)
+            full, permit = bool(dealt.full), dealt.next_permit
             taken = [given.on(job) for job in taken]
             for job in taken:
                 self.jobs.put(job)
             due += [] if permit is None else [permit]
-        return Claimed(tuple(taken), self.jobs.profiles_rev, self.settings_rev, min(due, default=None))
+        return Claimed(tuple(taken), self.jobs.profiles_rev, self.settings_rev, min(due, default=None), full)
 
-    def _deal(self, ask: Ask, now: datetime) -> tuple[list[Job], datetime | None]:
-        """Who is given, and when a rate lets the next one pass."""
+    def _deal(self, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
+        """Who is given."""
         jobs, limits = self.jobs, self._limits
         found: dict[int, Job] = {}
 
@@ -157,7 +159,7 @@ class Store:
         if len(self._last) > _TURNS:
             old = micros(now - REMEMBERED)
             self._last = {turn: last for turn, last in self._last.items() if last > old}
-        return [found[entry.seq] for entry in dealt.taken], dealt.next_permit
+        return dealt, [found[entry.seq] for entry in dealt.taken]
 
     def usage(self) -> Usage:
         """What is in use."""

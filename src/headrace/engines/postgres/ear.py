@@ -24,7 +24,7 @@ __all__ = ["ON_DEMAND", "Connect", "Ear"]
 
 _log = logging.getLogger("headrace.postgres")
 
-ON_DEMAND = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES})
+ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES})
 """What is told only while somebody says that he wants it: there is one such hint per job, or more."""
 
 _MISSED = (Topic.READY, Topic.SETTINGS)

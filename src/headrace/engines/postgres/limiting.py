@@ -100,7 +100,7 @@ class Limiting:
             soon = [micros(now)]
             left = stays(table, places.keys() - {job.seq for job in jobs})
             await connection.execute(stand(self._schema), micros(now), *left)
-        return self._claimed(head, jobs, min(soon, default=None))
+        return self._claimed(head, jobs, min(soon, default=None), full=bool(dealt.full))
 
     async def _deal(
         self, connection: Connection, ask: Ask, serving: Serving, tasks: set[str], held: Sequence[Any], now: datetime
@@ -135,8 +135,9 @@ class Limiting:
             await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
 
     @staticmethod
-    def _claimed(head: Any, jobs: list[Job], due: int | None) -> Claimed:
-        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], None if due is None else moment(due))
+    def _claimed(head: Any, jobs: list[Job], due: int | None, *, full: bool = False) -> Claimed:
+        soon = None if due is None else moment(due)
+        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], soon, full)
 
 
 def _gates(serving: Serving) -> list[str]:

@@ -25,6 +25,7 @@ __all__ = ["LETTERS", "SocketBus", "room_of"]
 
 LETTERS = {
     Topic.READY: "r",
+    Topic.FREED: "f",
     Topic.ENDED: "e",
     Topic.CANCEL: "c",
     Topic.PROGRESS: "p",

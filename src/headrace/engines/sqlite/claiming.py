@@ -30,6 +30,7 @@ class _Head(msgspec.Struct, array_like=True):
     profiles_rev: int
     settings_rev: int
     next_due: int | None
+    full: bool = False
 
 
 _head = msgspec.json.Decoder(_Head, strict=False).decode
@@ -75,7 +76,7 @@ class Claiming:
         if not head.alive:
             return Dead()
         due = None if head.next_due is None else moment(head.next_due)
-        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, due)
+        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, due, head.full)
 
     def _limited(
         self,
@@ -88,16 +89,19 @@ class Claiming:
         limits: Limits,
     ) -> tuple[_Head, str]:
         connection.execute("BEGIN IMMEDIATE")
-        head, jobs, permit = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
+        head, jobs, dealt = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
         # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
         if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
             if head.next_due is not None and head.next_due <= micros(now):
                 connection.execute(statement("promote"), (micros(now), _PROMOTED))
                 head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
-            jobs, permit = self._limiting.claim(connection, number, ask, given, now, limits)
+            jobs, dealt = self._limiting.claim(connection, number, ask, given, now, limits)
         connection.execute("COMMIT")
-        if permit is not None:
-            head.next_due = min(micros(permit), head.next_due or micros(permit))
+        if dealt is not None:
+            head.full = bool(dealt.full)
+            if dealt.next_permit is not None:
+                permit = micros(dealt.next_permit)
+                head.next_due = min(permit, head.next_due or permit)
         return head, jobs
 
 

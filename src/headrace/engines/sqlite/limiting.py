@@ -93,9 +93,9 @@ class Limiting:
 
     def claim(
         self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
-    ) -> tuple[str, datetime | None]:
-        """Within a transaction, where what is due was promoted: deal, write; the records, and when a rate has a permit
-        again."""
+    ) -> tuple[str, Dealt | None]:
+        """Within a transaction, where what is due was promoted: deal, write; the records, and what was dealt, unless it
+        was before."""
         again: list[Any] = connection.execute(_AGAIN, (given.worker.bytes, given.claim)).fetchall()
         if again:
             return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
@@ -105,7 +105,7 @@ class Limiting:
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
         connection.execute(_GIVE, (seqs, given.status.value, given.worker.bytes, given.claim, *times))
         _remember(connection, dealt, micros(now))
-        return connection.execute(_GIVEN, (seqs,)).get, dealt.next_permit
+        return connection.execute(_GIVEN, (seqs,)).get, dealt
 
     def _deal(self, connection: apsw.Connection, number: int, ask: Ask, now: datetime, limits: Limits) -> Dealt:
         lines: list[Any] = connection.execute(_OCCUPIED, (number,)).fetchall()
