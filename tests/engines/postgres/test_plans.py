@@ -219,7 +219,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "give": {"jobs_pkey", "bodies_pkey", "heads_pkey"},
     "stand": {"heads_pkey"},
     "gates": {"gates_pkey", "heads_in_line", "arrived"},
-    "limited_head": {"workers_pkey", "held", "due"},
+    "limited_head": {"workers_pkey", "held", "due", "arrived"},
     "claim of one line": {"ready", "held", "due", "fragile", "workers_pkey", "bodies_pkey"},
     "claim of many lines": {"ready", "held", "due", "fragile", "workers_pkey", "jobs_pkey", "bodies_pkey"},
 }

@@ -67,7 +67,7 @@ class Limiting:
         self, connection: Connection, given: Grant, ask: Ask, serving: Serving, tasks: set[str], now: datetime
     ) -> Claimed | Dead | _More | None:
         # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
-        head: Any = await connection.fetchrow(limited_head(self._schema), given.worker, given.claim)
+        head: Any = await connection.fetchrow(limited_head(self._schema), given.worker, given.claim, serving.lines)
         if not head["alive"]:
             return Dead()
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
@@ -78,14 +78,13 @@ class Limiting:
             again = Reader().jobs(rows)
             again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
             return self._claimed(head, again, due)
-        if due is not None and due <= micros(now):
-            count: int = await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH)
-            if count:
-                return (
-                    _More.CAME
-                )  # and maybe of tasks whose gate is not held; what another claim promotes is left to that
-        if not await arrive(connection, self._schema, serving, tasks):
-            return _More.CAME  # after a long absence of workers there is much: not all of it in one transaction
+        # What another claim promotes is left to that. Those promoted here may be of tasks whose gates are not held.
+        late = due is not None and due <= micros(now)
+        if late and await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH):
+            return _More.CAME
+        # After a long absence of workers there is much: not all of it in one transaction.
+        if head["came"] and not await arrive(connection, self._schema, serving, tasks):
+            return _More.CAME
         held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
         dealt, table = await self._deal(connection, ask, serving, tasks, held, now)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}

@@ -1,4 +1,4 @@
--- What a claim of limited jobs must know before it deals, with what is held. $1 worker, $2 request
+-- What a claim of limited jobs must know before it deals, with what is held. $1 worker, $2 request, $3 lines
 WITH me AS MATERIALIZED (
   -- Burying waits for this lock: no claim commits for a worker that was dead before.
   SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE
@@ -7,6 +7,7 @@ SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev
   (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
   EXISTS (
     SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again,
+  (SELECT 1 FROM {schema}.arrivals WHERE line = ANY ($3::integer[]) LIMIT 1) = 1 AS came,
   h.*
 FROM {schema}.books, (
   SELECT array_agg(queue) AS queues, array_agg(task) AS tasks, array_agg(turn_key) AS keys, array_agg(jobs) AS jobs
