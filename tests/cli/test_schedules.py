@@ -78,6 +78,7 @@ def test_what_is_wrong_is_named(shell: Shell) -> None:
         (["--every", "5m", "--jitter", "6m"], "jitter (360 s) is longer than the time between two fires"),
         (["--every", "5m", "--start", "2030-02-01", "--end", "2030-01-01"], "is before start"),
         (["--every", "5m", "--end", "2020-01-01"], "would never fire"),
+        (["--every", "0.01s"], "Every needs a period of at least 0.1 s, not 0.01 s"),
         (["--every", "5m", "--cap", "0"], "cap must be a whole number"),
         (["--every", "5m", "--start", "soon"], "'soon' is not a moment"),
         (["--every", "5m", "--cool-down", "5s"], "--cool-down belongs to --continuous, not to --every"),
