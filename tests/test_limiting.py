@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, Rate, Status
+from headrace import App, Context, Every, Rate, Status
 from headrace.bus import Topic
 from headrace.core.job import Job
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, UnknownSetting
 from headrace.handle import JobHandle
+from headrace.registry import UnregisteredTask
 from headrace.testing import harness
 from headrace.worker import fetcher
-from tests.support.apps import ENGINES, url_of
+from tests.support.apps import ENGINES, busy_worker, url_of
 from tests.support.until import until
 
 
@@ -197,6 +198,88 @@ async def test_a_limit_that_leaves_the_code_is_gone(url: str) -> None:
 
 
 async def _work() -> None: ...
+
+
+async def test_what_code_once_said_is_forgotten_and_a_worker_that_still_says_it_writes_it_again(url: str) -> None:
+    app = App(url)
+    app.queue("mail", priority=10, max_concurrency=1)
+    app.rate("api", Rate(1, per=3600))
+    app.task(name="send", queue="mail", max_concurrency=1, rates=["api"])(_work)
+    async with app:
+        await app.announce()
+        await app.set_queue("mail", max_concurrency=7)
+        await app.pause_queue("mail")
+        await app.set_limit("send", max_per_key=3)
+        await app.set_rate("api", Rate(9, per=1))
+        await app.forget_queue("mail")
+        await app.forget_limit("send")
+        await app.forget_rate("api")
+        assert (await app.queues(), await app.limits(), await app.rates()) == ([], [], {})
+        for again in (app.forget_queue("mail"), app.forget_limit("send"), app.forget_rate("api")):
+            with pytest.raises(
+                UnknownSetting, match=r"nothing is stored about .* '(mail|send|api)': headrace \w+ lists"
+            ):
+                await again
+        await app.announce()
+        (queue,) = await app.queues()
+        assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 1, False)
+        (limit,) = await app.limits()
+        assert (limit.max_concurrency, limit.max_per_key, limit.rates, limit.live) == (1, None, ("api",), False)
+        assert await app.rates() == {"api": Rate(1, per=3600)}
+
+
+@pytest.mark.parametrize("of", ["queue", "limit", "rate"])
+async def test_a_forgotten_limit_lets_go_at_once_of_those_who_waited(url: str, of: str) -> None:
+    app = App(url)
+    gate = asyncio.Event()
+    if of == "queue":
+        app.queue("mail", max_concurrency=1)
+    if of == "rate":
+        app.rate("api", Rate(1, per=3600))
+
+    async def wait() -> None:
+        await gate.wait()
+
+    limits: dict[str, dict[str, Any]] = {"limit": {"max_concurrency": 1}, "rate": {"rates": ["api"]}, "queue": {}}
+    task = app.task(queue="mail", **limits[of])(wait)
+    async with app:
+        await app.announce()
+        handles = await task.map([()] * 3)
+        async with app.worker(concurrency=5) as worker:
+            await until(lambda: worker.stats.busy == 1)
+            assert "ready" not in (await handles[-1].explain()).codes
+            await {"queue": app.forget_queue, "limit": app.forget_limit, "rate": app.forget_rate}[of](
+                {"queue": "mail", "limit": "wait", "rate": "api"}[of]
+            )
+            await until(lambda: worker.stats.busy == 3)
+            gate.set()
+            for handle in handles:
+                await handle.result(timeout=30)
+
+
+async def test_names_are_known_by_jobs_workers_schedules_and_code(url: str) -> None:
+    app = App(url)
+    app.queue("declared")
+    app.rate("defined", Rate(1, per=1))
+    app.queue("paced", rates=["of a queue"])
+    work = app.task(name="work", aliases=["worked"], queue="mail", rates=["of a task"])(_work)
+    async with app:
+        assert await app.known_names("queue") == {"default", "declared", "paced", "mail"}
+        assert await app.known_names("task") == {"work", "worked"}
+        assert await app.known_names("rate") == {"defined", "of a queue", "of a task"}
+        await app.engine.put_setting("queue:once", '{"code":{"priority":3}}', 0)
+        await app.engine.put_setting("task:other", '{"name":"other","queue":"of another","aliases":["older"]}', 0)
+        await app.schedule("nightly", Every(days=1), work.options(queue="of a schedule").draft())
+        with pytest.warns(UnregisteredTask):
+            await app.submit("unheard", {}, queue="of a job")
+        await busy_worker(app.engine, "of a worker")
+        await app.set_limit("tpyo", max_concurrency=1, rates=["set while running"])
+        await app.pause_queue("tpyo")
+        await app.set_rate("tpyo", Rate(1, per=1))
+        queues = {"default", "declared", "paced", "mail", "once", "of another", "of a schedule", "of a job"}
+        assert await app.known_names("queue") == queues
+        assert await app.known_names("task") == {"work", "worked", "other", "older", "unheard", "of a worker"}
+        assert await app.known_names("rate") == {"defined", "of a queue", "of a task", "set while running"}
 
 
 async def test_a_raised_limit_takes_effect_without_a_restart(url: str) -> None:

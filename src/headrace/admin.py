@@ -14,6 +14,7 @@ from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine
 from headrace.handler import Handler
 from headrace.registry import TaskDoc, known_tasks
+from headrace.ruling import undefined_rates
 from headrace.session import Session
 
 __all__ = [
@@ -164,9 +165,8 @@ async def _orphans(engine: Engine, now: datetime) -> list[Check]:
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
     limits = limits_of((one.key, one.value) for one in await engine.settings())
-    for rate, users in limits.undefined().items():
+    for rate, message in (await undefined_rates(engine)).items():
         remedy = f"headrace rates set {rate} LIMIT --per SECONDS, or app.rate in code"
-        message = f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
         found.append(Check("rates", "warn", message, remedy))
     for name, rule in limits.queues.items():
         if rule.paused:
