@@ -257,6 +257,64 @@ async def test_a_forgotten_limit_lets_go_at_once_of_those_who_waited(url: str, o
                 await handle.result(timeout=30)
 
 
+@pytest.mark.parametrize("key", ["queue:mail", "limit:send", "rate:api"])
+async def test_a_setting_of_another_version_stops_what_it_names_and_says_so(
+    url: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(url)
+    kind, name = key.split(":")
+    send = app.task(name="send", queue="mail", rates=["api"])(_work)
+    other = app.task(name="other")(_work)
+    async with app:
+        await app.engine.put_setting(key, '{"max_concurrency":"few"}', 0)
+        await app.set_queue("default", priority=1)
+        async with app.worker():
+            stopped = await send.submit()
+            await (await other.submit()).result(timeout=30)
+            await app.set_queue("default", priority=2)  # all settings are read anew
+            await (await other.submit()).result(timeout=30)
+            found = await stopped.explain()
+            assert ("setting_unreadable" in found.codes, stopped.status) == (True, Status.QUEUED)
+            said = [record.message for record in caplog.records if record.name == "headrace.limits"]
+            assert len(said) == 1
+            assert f"the setting {key!r} is none that this version" in said[0]
+            group = "limits" if kind == "limit" else f"{kind}s"
+            assert said[0].endswith(f"headrace {group} forget {name}")
+            [check] = [check for check in await app.doctor() if check.name == "settings"]
+            assert (check.level, key in check.message, f"headrace {group} forget {name}" in (check.remedy or "")) == (
+                "warn",
+                True,
+                True,
+            )
+            queues = {queue.name: queue.unreadable for queue in await app.queues()}
+            assert ([name for name, why in queues.items() if why] == ["mail"]) == (kind == "queue")
+            assert [limit.task for limit in await app.limits() if limit.unreadable] == ["send"] * (kind == "limit")
+            assert await app.rates() == {}
+            await {"queue": app.forget_queue, "limit": app.forget_limit, "rate": app.forget_rate}[kind](name)
+            await stopped.result(timeout=30)
+
+
+async def test_what_cannot_be_read_is_not_written_but_may_be_put_right(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(url)
+    app.queue("mail", priority=3)
+    app.queue("post", priority=3)
+    async with app:
+        mail, post = '{"code":{"priority":9},"max_concurrency":{"night":9}}', "[]"
+        await app.engine.put_setting("queue:mail", mail, 0)
+        await app.engine.put_setting("queue:post", post, 0)
+        for name in ("mail", "post"):
+            with pytest.raises(ConfigError, match=f"'queue:{name}' is none that this version of headrace can read"):
+                await app.pause_queue(name)
+        await app.announce()  # a worker that starts goes on
+        assert caplog.text.count("is none that this version") == 2
+        assert [setting.value for setting in await app.engine.settings("queue:")] == [mail, post]
+        await app.set_queue("mail", max_concurrency=2)
+        (mended,) = [queue for queue in await app.queues() if queue.name == "mail"]
+        assert (mended.priority, mended.max_concurrency, mended.unreadable) == (9, 2, None)
+
+
 async def test_names_are_known_by_jobs_workers_schedules_and_code(url: str) -> None:
     app = App(url)
     app.queue("declared")

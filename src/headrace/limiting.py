@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from headrace.core.rate import Rate
-from headrace.core.rule import TaskRule, layered
+from headrace.core.rule import TaskRule, limits_of
 from headrace.errors import ConfigError
 from headrace.lifetime import Lifetime
-from headrace.ruling import LIMIT, QUEUE, RATE, Named, edit_rule, forget_rule, known_names
+from headrace.ruling import LIMIT, QUEUE, RATE, Named, edit_rule, forget_rule, known_names, said_live
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -30,6 +30,8 @@ class LimitInfo(msgspec.Struct, frozen=True):
     rates: tuple[str, ...]
     live: bool
     """Whether anything of it was set while running, and so goes before what the code says."""
+    unreadable: str | None = None
+    """Why this version cannot read its setting, if so: its workers are given nothing of the task then."""
 
 
 class Limited(Lifetime):
@@ -127,13 +129,15 @@ class Limited(Lifetime):
 
     async def limits(self) -> list[LimitInfo]:
         """Every task that is limited, by name."""
+        settings = await self.engine.settings(LIMIT)
+        limits = limits_of((one.key, one.value) for one in settings)
         found = []
-        for setting in await self.engine.settings(LIMIT):
-            rule = msgspec.convert(layered(setting.value), TaskRule)
-            live = set(msgspec.json.decode(setting.value, type=dict[str, Any])) - {"code"}
+        for setting in settings:
             task = setting.key.removeprefix(LIMIT)
+            rule, why = limits.task(task), limits.unreadable.get(setting.key)
+            live = said_live(setting.value)
             if rule.limited or live:
-                found.append(LimitInfo(task, rule.max_concurrency, rule.max_per_key, rule.rates, bool(live)))
+                found.append(LimitInfo(task, rule.max_concurrency, rule.max_per_key, rule.rates, live, why))
         return found
 
     async def set_rate(self, name: str, rate: Rate) -> None:
@@ -156,9 +160,8 @@ class Limited(Lifetime):
         await forget_rule(self.engine, "rate", name)
 
     async def rates(self) -> dict[str, Rate]:
-        """Every rate, by name."""
-        settings = await self.engine.settings(RATE)
-        return {one.key.removeprefix(RATE): msgspec.convert(layered(one.value), Rate) for one in settings}
+        """Every rate, by name, but for those that only another version can read (``doctor`` tells of them)."""
+        return dict(limits_of((one.key, one.value) for one in await self.engine.settings(RATE)).rates)
 
     async def known_names(self, of: Named) -> frozenset[str]:
         """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker has anything to do with."""

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.bus import Hint, Topic
-from headrace.core.rule import QueueRule, TaskRule, limits_of
+from headrace.core.rule import QueueRule, TaskRule, limits_of, told_unreadable
 from headrace.engine import Engine, Setting
-from headrace.errors import Unavailable, UnknownSetting
+from headrace.errors import ConfigError, Unavailable, UnknownSetting
 from headrace.handler import Handler
 from headrace.maintenance.schedules import list_schedules
 from headrace.registry import known_tasks
@@ -26,6 +26,7 @@ __all__ = [
     "edit_rule",
     "forget_rule",
     "known_names",
+    "said_live",
     "undefined_rates",
 ]
 
@@ -45,10 +46,15 @@ async def edit_rule(
     engine: Engine, key: str, *, live: Mapping[str, Any] | None = None, code: Mapping[str, Any] | None = None
 ) -> bool:
     """Change what a setting says while running (``live``; None: nothing any more) or, if given, only what the code
-    says; whether anything changed."""
+    says; whether anything changed.
+
+    :raises ConfigError: this version could not read the setting then
+    """
     for _ in range(_TRIES):
         setting = await _setting(engine, key)
-        old: dict[str, Any] = {} if setting is None else msgspec.json.decode(setting.value)
+        old = {} if setting is None else _said(setting.value)
+        if old is None:
+            raise ConfigError(": ".join(told_unreadable(key, "it is no JSON object")))
         base = {"code": old["code"]} if old.get("code") else {}
         if code is not None:
             new = {
@@ -60,9 +66,24 @@ async def edit_rule(
         text = msgspec.json.encode(new).decode()
         if msgspec.json.decode(text) == old:
             return False
+        # Others may read what we cannot: to write it would tell them that we did.
+        if why := limits_of([(key, text)]).unreadable.get(key) if new else None:
+            raise ConfigError(": ".join(told_unreadable(key, why)))
         if await _put(engine, key, text if new else None, 0 if setting is None else setting.rev):
             return True
     raise _contended(key)
+
+
+def _said(document: str) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(document, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return None
+
+
+def said_live(document: str) -> bool:
+    """Whether anything in a setting was said while running."""
+    return bool((_said(document) or {}).keys() - {"code"})
 
 
 async def forget_rule(engine: Engine, of: Named, name: str) -> None:
@@ -112,7 +133,11 @@ async def announce_limits(
             elif key in known:
                 said[key] = {}
     for key, code in said.items():
-        await edit_rule(engine, key, code=code)
+        try:
+            await edit_rule(engine, key, code=code)
+        except ConfigError as error:
+            # A newer version said it in another way. What else this worker has can be worked on.
+            _log.warning("%s", error)
     named = {rate for rule in said.values() for rate in rule.get("rates", ())}
     for rate, message in (await undefined_rates(engine)).items() if named else ():
         if rate in named:
@@ -160,11 +185,8 @@ async def known_names(
 
 
 def _in_code(document: str) -> bool:
-    try:
-        said = msgspec.json.decode(document)
-    except msgspec.MsgspecError:
-        return True  # another version's, and not ours to judge
-    return not isinstance(said, dict) or bool(said.get("code"))
+    said = _said(document)
+    return said is None or bool(said.get("code"))  # what only another version can read is not ours to judge
 
 
 async def _rates_named(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from tests.cli.conftest import Shell
 
 
 def test_limits_are_set_and_reset(shell: Shell) -> None:
     assert "no task is limited" in shell("limits", "--url", shell.url).stderr
     [made] = shell.json("limits", "set", "add", "--max-concurrency", "3", "--rate", "api", "--url", shell.url)
-    assert made == {"task": "add", "max_concurrency": 3, "max_per_key": None, "rates": ["api"], "live": True}
+    facts = {"task": "add", "max_concurrency": 3, "max_per_key": None, "rates": ["api"], "live": True}
+    assert made == facts | {"unreadable": None}
     [made] = shell.json("limits", "set", "add", "--max-per-key", "1", "--url", shell.url)
     assert (made["max_concurrency"], made["max_per_key"]) == (3, 1)
     assert "live" in shell("limits", "--url", shell.url).stdout
@@ -108,3 +111,18 @@ def test_a_name_that_nobody_knows_is_said_and_taken_for_what_it_is(shell: Shell)
         ["rates", "set", "api", "1", "--per", "1", "--url", shell.url],
     ):
         assert "slip" not in shell(*words).stderr
+
+
+def test_a_setting_of_another_version_is_told_of_where_it_would_be_listed(shell: Shell) -> None:
+    with sqlite3.connect(shell.folder / "jobs.db") as store:
+        for number, key in enumerate(("queue:q", "limit:add", "rate:api"), 1):
+            store.execute("INSERT INTO settings VALUES (?, '7', ?)", (key, number))
+        store.execute("UPDATE books SET settings_rev = 3")
+    store.close()
+    for group, key in (("queues", "queue:q"), ("limits", "limit:add"), ("rates", "rate:api")):
+        listed = shell(group, "--url", shell.url)
+        assert f"warning: the setting {key!r} is none that this version of headrace can read" in listed.stderr
+        assert f"drop it with headrace {group} forget {key.partition(':')[2]}" in listed.stderr
+        shell.json(group, "--url", shell.url)
+        shell(group, "forget", key.partition(":")[2], "--url", shell.url)
+        assert "warning" not in shell(group, "--url", shell.url).stderr

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from headrace.cli.names import REWRITTEN, note_strange, note_undefined
+from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
@@ -39,6 +39,7 @@ async def _limits(app: App, state: State, task: str | None = None) -> None:
         from headrace.cli.overview import limits_view
 
         console().print(limits_view(found))
+    await note_unreadable(app, "limit:")
 
 
 @limits.command("set")
@@ -108,6 +109,7 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
         from headrace.cli.overview import rates_view
 
         console().print(rates_view(found))
+    await note_unreadable(app, "rate:")
 
 
 @rates.command("set")

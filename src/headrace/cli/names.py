@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.ruling import Named
 
-__all__ = ["REWRITTEN", "note_strange", "note_undefined"]
+__all__ = ["REWRITTEN", "note_strange", "note_undefined", "note_unreadable"]
 
 REWRITTEN = "a worker whose code still says it writes it again when it starts"
 """What a person should know who has forgotten something."""
@@ -37,3 +37,12 @@ async def note_undefined(app: App, names: Iterable[str]) -> None:
     for name in names:
         if name in undefined:
             warn(f"{undefined[name]}: it limits nothing until headrace rates set {name}, or app.rate in code")
+
+
+async def note_unreadable(app: App, prefix: str) -> None:
+    """Say which settings of these only another version can read."""
+    from headrace.core.rule import limits_of, told_unreadable
+
+    limits = limits_of((one.key, one.value) for one in await app.engine.settings(prefix))
+    for key, why in limits.unreadable.items():
+        warn(": ".join(told_unreadable(key, why)))

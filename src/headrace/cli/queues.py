@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.names import REWRITTEN, note_strange, note_undefined
+from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
 from headrace.cli.run import USER, with_app
@@ -38,6 +38,7 @@ async def _list(app: App, state: State) -> None:
         from headrace.cli.overview import queues_view
 
         console().print(queues_view(found, app.host.clock.now()))
+    await note_unreadable(app, "queue:")
 
 
 def _me() -> str:
