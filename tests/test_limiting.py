@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, Rate, Status
+from headrace import App, Context, Every, Rate, Status
 from headrace.bus import Topic
 from headrace.core.job import Job
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, UnknownSetting
 from headrace.handle import JobHandle
+from headrace.registry import UnregisteredTask
 from headrace.testing import harness
 from headrace.worker import fetcher
-from tests.support.apps import ENGINES, url_of
+from tests.support.apps import ENGINES, busy_worker, url_of
 from tests.support.until import until
 
 
@@ -197,6 +198,146 @@ async def test_a_limit_that_leaves_the_code_is_gone(url: str) -> None:
 
 
 async def _work() -> None: ...
+
+
+async def test_what_code_once_said_is_forgotten_and_a_worker_that_still_says_it_writes_it_again(url: str) -> None:
+    app = App(url)
+    app.queue("mail", priority=10, max_concurrency=1)
+    app.rate("api", Rate(1, per=3600))
+    app.task(name="send", queue="mail", max_concurrency=1, rates=["api"])(_work)
+    async with app:
+        await app.announce()
+        await app.set_queue("mail", max_concurrency=7)
+        await app.pause_queue("mail")
+        await app.set_limit("send", max_per_key=3)
+        await app.set_rate("api", Rate(9, per=1))
+        await app.forget_queue("mail")
+        await app.forget_limit("send")
+        await app.forget_rate("api")
+        assert (await app.queues(), await app.limits(), await app.rates()) == ([], [], {})
+        for again in (app.forget_queue("mail"), app.forget_limit("send"), app.forget_rate("api")):
+            with pytest.raises(
+                UnknownSetting, match=r"nothing is stored about .* '(mail|send|api)': headrace \w+ lists"
+            ):
+                await again
+        await app.announce()
+        (queue,) = await app.queues()
+        assert (queue.priority, queue.max_concurrency, queue.paused) == (10, 1, False)
+        (limit,) = await app.limits()
+        assert (limit.max_concurrency, limit.max_per_key, limit.rates, limit.live) == (1, None, ("api",), False)
+        assert await app.rates() == {"api": Rate(1, per=3600)}
+
+
+@pytest.mark.parametrize("of", ["queue", "limit", "rate"])
+async def test_a_forgotten_limit_lets_go_at_once_of_those_who_waited(url: str, of: str) -> None:
+    app = App(url)
+    gate = asyncio.Event()
+    if of == "queue":
+        app.queue("mail", max_concurrency=1)
+    if of == "rate":
+        app.rate("api", Rate(1, per=3600))
+
+    async def wait() -> None:
+        await gate.wait()
+
+    limits: dict[str, dict[str, Any]] = {"limit": {"max_concurrency": 1}, "rate": {"rates": ["api"]}, "queue": {}}
+    task = app.task(queue="mail", **limits[of])(wait)
+    async with app:
+        await app.announce()
+        handles = await task.map([()] * 3)
+        async with app.worker(concurrency=5) as worker:
+            await until(lambda: worker.stats.busy == 1)
+            assert "ready" not in (await handles[-1].explain()).codes
+            await {"queue": app.forget_queue, "limit": app.forget_limit, "rate": app.forget_rate}[of](
+                {"queue": "mail", "limit": "wait", "rate": "api"}[of]
+            )
+            await until(lambda: worker.stats.busy == 3)
+            gate.set()
+            for handle in handles:
+                await handle.result(timeout=30)
+
+
+@pytest.mark.parametrize("key", ["queue:mail", "limit:send", "rate:api"])
+async def test_a_setting_of_another_version_stops_what_it_names_and_says_so(
+    url: str, key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(url)
+    kind, name = key.split(":")
+    send = app.task(name="send", queue="mail", rates=["api"])(_work)
+    other = app.task(name="other")(_work)
+    async with app:
+        await app.engine.put_setting(key, '{"max_concurrency":"few"}', 0)
+        await app.set_queue("default", priority=1)
+        async with app.worker():
+            stopped = await send.submit()
+            await (await other.submit()).result(timeout=30)
+            await app.set_queue("default", priority=2)  # all settings are read anew
+            await (await other.submit()).result(timeout=30)
+            found = await stopped.explain()
+            assert ("setting_unreadable" in found.codes, stopped.status) == (True, Status.QUEUED)
+            said = [record.message for record in caplog.records if record.name == "headrace.limits"]
+            assert len(said) == 1
+            assert f"the setting {key!r} is none that this version" in said[0]
+            group = "limits" if kind == "limit" else f"{kind}s"
+            assert said[0].endswith(f"headrace {group} forget {name}")
+            [check] = [check for check in await app.doctor() if check.name == "settings"]
+            assert (check.level, key in check.message, f"headrace {group} forget {name}" in (check.remedy or "")) == (
+                "warn",
+                True,
+                True,
+            )
+            queues = {queue.name: queue.unreadable for queue in await app.queues()}
+            assert ([name for name, why in queues.items() if why] == ["mail"]) == (kind == "queue")
+            assert [limit.task for limit in await app.limits() if limit.unreadable] == ["send"] * (kind == "limit")
+            assert await app.rates() == {}
+            await {"queue": app.forget_queue, "limit": app.forget_limit, "rate": app.forget_rate}[kind](name)
+            await stopped.result(timeout=30)
+
+
+async def test_what_cannot_be_read_is_not_written_but_may_be_put_right(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = App(url)
+    app.queue("mail", priority=3)
+    app.queue("post", priority=3)
+    async with app:
+        mail, post = '{"code":{"priority":9},"max_concurrency":{"night":9}}', "[]"
+        await app.engine.put_setting("queue:mail", mail, 0)
+        await app.engine.put_setting("queue:post", post, 0)
+        for name in ("mail", "post"):
+            with pytest.raises(ConfigError, match=f"'queue:{name}' is none that this version of headrace can read"):
+                await app.pause_queue(name)
+        await app.announce()  # a worker that starts goes on
+        assert caplog.text.count("is none that this version") == 2
+        assert [setting.value for setting in await app.engine.settings("queue:")] == [mail, post]
+        await app.set_queue("mail", max_concurrency=2)
+        (mended,) = [queue for queue in await app.queues() if queue.name == "mail"]
+        assert (mended.priority, mended.max_concurrency, mended.unreadable) == (9, 2, None)
+
+
+async def test_names_are_known_by_jobs_workers_schedules_and_code(url: str) -> None:
+    app = App(url)
+    app.queue("declared")
+    app.rate("defined", Rate(1, per=1))
+    app.queue("paced", rates=["of a queue"])
+    work = app.task(name="work", aliases=["worked"], queue="mail", rates=["of a task"])(_work)
+    async with app:
+        assert await app.known_names("queue") == {"default", "declared", "paced", "mail"}
+        assert await app.known_names("task") == {"work", "worked"}
+        assert await app.known_names("rate") == {"defined", "of a queue", "of a task"}
+        await app.engine.put_setting("queue:once", '{"code":{"priority":3}}', 0)
+        await app.engine.put_setting("task:other", '{"name":"other","queue":"of another","aliases":["older"]}', 0)
+        await app.schedule("nightly", Every(days=1), work.options(queue="of a schedule").draft())
+        with pytest.warns(UnregisteredTask):
+            await app.submit("unheard", {}, queue="of a job")
+        await busy_worker(app.engine, "of a worker")
+        await app.set_limit("tpyo", max_concurrency=1, rates=["set while running"])
+        await app.pause_queue("tpyo")
+        await app.set_rate("tpyo", Rate(1, per=1))
+        queues = {"default", "declared", "paced", "mail", "once", "of another", "of a schedule", "of a job"}
+        assert await app.known_names("queue") == queues
+        assert await app.known_names("task") == {"work", "worked", "other", "older", "unheard", "of a worker"}
+        assert await app.known_names("rate") == {"defined", "of a queue", "of a task", "set while running"}
 
 
 async def test_a_raised_limit_takes_effect_without_a_restart(url: str) -> None:

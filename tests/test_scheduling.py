@@ -236,6 +236,19 @@ async def test_a_schedule_is_made_shown_previewed_and_changed(url: str) -> None:
             await app.next_fires("none")
 
 
+async def test_a_schedule_that_is_made_again_stays_paused_until_it_is_resumed(url: str) -> None:
+    sums = Sums(url)
+    async with sums.app as app:
+        for rule in (Every(hours=1), Cron("0 6 * * *"), Continuous()):
+            await app.schedule("sums", rule, sums.add.draft(1))
+            await app.pause_schedule("sums")
+            again = await app.schedule("sums", rule, sums.add.draft(2))
+            assert (again.state, again.next_fire, again.payload) == ("paused", None, {"a": 2})
+            other = await app.schedule("sums", Every(hours=7), sums.add.draft(3))
+            assert (other.state, other.rule) == ("paused", Every(hours=7))
+            assert (await app.resume_schedule("sums")).state == "active"
+
+
 async def test_what_cannot_be_scheduled_is_refused() -> None:
     sums = Sums()
     async with sums.app as app:

@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from headrace.core.query import Ledger
-from headrace.core.rule import QueueRule, limits_of, queue_rule
+from headrace.core.rule import limits_of, told_unreadable
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine
 from headrace.handler import Handler
 from headrace.registry import TaskDoc, known_tasks
+from headrace.ruling import undefined_rates
 from headrace.session import Session
 
 __all__ = [
@@ -51,6 +52,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
     paused_at: datetime | None = None
+    unreadable: str | None = None
+    """Why this version cannot read its setting, if so: its workers are given nothing of the queue then."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True):
@@ -81,7 +84,7 @@ async def stats(session: Session) -> Stats:
 async def queues(session: Session) -> list[QueueInfo]:
     """Every queue that has jobs or settings, in the order workers serve them."""
     engine, now = session.engine, session.host.clock.now()
-    found = {one.key.removeprefix("queue:"): queue_rule(one.value) for one in await engine.settings("queue:")}
+    limits = limits_of((one.key, one.value) for one in await engine.settings("queue:"))
     counts: dict[str, dict[Status, int]] = {}
     oldest: dict[str, datetime] = {}
     for count in await engine.count(now):
@@ -89,8 +92,8 @@ async def queues(session: Session) -> list[QueueInfo]:
         if count.status is Status.QUEUED and count.oldest is not None:
             oldest[count.queue] = count.oldest
     infos = []
-    for name in {*found, *counts}:
-        rule = found.get(name, QueueRule())
+    for name in {*limits.queues, *counts}:
+        rule = limits.queue(name)
         infos.append(
             QueueInfo(
                 name,
@@ -102,6 +105,7 @@ async def queues(session: Session) -> list[QueueInfo]:
                 rule.rates,
                 rule.paused_by,
                 rule.paused_at,
+                limits.unreadable.get(f"queue:{name}"),
             )
         )
     return sorted(infos, key=lambda info: (-info.priority, info.name))
@@ -164,10 +168,11 @@ async def _orphans(engine: Engine, now: datetime) -> list[Check]:
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
     limits = limits_of((one.key, one.value) for one in await engine.settings())
-    for rate, users in limits.undefined().items():
+    for rate, message in (await undefined_rates(engine)).items():
         remedy = f"headrace rates set {rate} LIMIT --per SECONDS, or app.rate in code"
-        message = f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
         found.append(Check("rates", "warn", message, remedy))
+    for key, why in limits.unreadable.items():
+        found.append(Check("settings", "warn", *told_unreadable(key, why)))
     for name, rule in limits.queues.items():
         if rule.paused:
             remedy, by = f"headrace queues resume {name}", f" by {rule.paused_by}" if rule.paused_by else ""

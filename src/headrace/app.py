@@ -26,11 +26,12 @@ from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, Unavailable
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
-from headrace.limiting import Limited, LimitInfo, announce_limits
+from headrace.limiting import Limited, LimitInfo
 from headrace.maintenance import services
 from headrace.middleware import Hooked
 from headrace.options import JobOptions, TaskOptions
 from headrace.registry import register_tasks
+from headrace.ruling import announce_limits
 from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults

@@ -310,7 +310,8 @@ class Engine(Protocol):
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
         """Write (None: delete) if the setting is still at rev ``expect`` (0: not there); the setting written
         (deleted: as it was), or None when another was faster. No rev is given to a key twice. The documents
-        ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` rule claims, as ``core.rule`` reads them."""
+        ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` rule claims, as ``core.rule`` reads them; one that it cannot
+        read is stored all the same."""
         ...
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:

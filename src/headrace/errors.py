@@ -5,7 +5,7 @@ HeadraceError
 │ ├ MissingExtra
 │ └ NotSupported
 ├ NotOpen, SyncInAsync, NoContext, NotBound (RuntimeError)
-├ UnknownTask, UnknownSchedule (LookupError), DuplicateTask (ConfigError)
+├ UnknownTask, UnknownSchedule, UnknownSetting (LookupError), DuplicateTask (ConfigError)
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
@@ -70,6 +70,7 @@ __all__ = [
     "TransitionRefused",
     "Unavailable",
     "UnknownSchedule",
+    "UnknownSetting",
     "UnknownTask",
     "Unstorable",
 ]
@@ -125,6 +126,16 @@ class UnknownSchedule(HeadraceError, LookupError):
     def __init__(self, name: str) -> None:
         super().__init__(f"no schedule named {name!r}")
         self.name = name
+
+
+class UnknownSetting(HeadraceError, LookupError):
+    """Nothing is stored about a queue, about the limits of a task, or about a rate of this name."""
+
+    def __init__(self, of: Literal["queue", "task", "rate"], name: str) -> None:
+        what = "limits of a task" if of == "task" else f"a {of}"
+        group = "limits" if of == "task" else f"{of}s"
+        super().__init__(f"nothing is stored about {what} named {name!r}: headrace {group} lists what is")
+        self.of, self.name = of, name
 
 
 class DuplicateTask(ConfigError):

@@ -230,7 +230,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
         group = Group(job.queue, job.task, job.concurrency_key)
         usage = await engine.usage(list(limits.paced(group)))
         for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
-            holders += await _holders(engine, bound, usage.held[bound], now)
+            holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
     return tell(
         job,
         await engine.history(id),

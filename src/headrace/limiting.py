@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from headrace.bus import Hint, Topic
 from headrace.core.rate import Rate
-from headrace.core.rule import Limits, TaskRule, layered, limits_of
-from headrace.engine import Engine
-from headrace.errors import ConfigError, Unavailable
-from headrace.handler import Handler
+from headrace.core.rule import TaskRule, limits_of
+from headrace.errors import ConfigError
 from headrace.lifetime import Lifetime
+from headrace.ruling import LIMIT, QUEUE, RATE, Named, edit_rule, forget_rule, known_names, said_live
 
-__all__ = ["LimitInfo", "Limited", "announce_limits", "check_limits", "edit_rule"]
+if TYPE_CHECKING:
+    from headrace.app import App
 
-_log = logging.getLogger("headrace.app")
+__all__ = ["LimitInfo", "Limited", "check_limits"]
 
-_TRIES = 20
-
-QUEUE, LIMIT, RATE = "queue:", "limit:", "rate:"
 _NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"}
 
 
@@ -35,6 +30,8 @@ class LimitInfo(msgspec.Struct, frozen=True):
     rates: tuple[str, ...]
     live: bool
     """Whether anything of it was set while running, and so goes before what the code says."""
+    unreadable: str | None = None
+    """Why this version cannot read its setting, if so: its workers are given nothing of the task then."""
 
 
 class Limited(Lifetime):
@@ -96,6 +93,15 @@ class Limited(Lifetime):
         """Let the code speak again: forget what was set while running, a pause as well."""
         await self._edit(QUEUE, name, None)
 
+    async def forget_queue(self, name: str) -> None:
+        """Forget all that was ever said of a queue: by code that may be gone, and while running, a pause as well.
+
+        Its jobs stay. A worker whose code still says it writes it again when it starts.
+
+        :raises UnknownSetting: nothing was said
+        """
+        await forget_rule(self.engine, "queue", name)
+
     async def set_limit(
         self,
         task: str,
@@ -112,15 +118,26 @@ class Limited(Lifetime):
         """Let the code speak again about a task."""
         await self._edit(LIMIT, task, None)
 
+    async def forget_limit(self, task: str) -> None:
+        """Forget all limits of a task, those of code that may be gone as well; its jobs stay.
+
+        A worker whose code still has them writes them again when it starts.
+
+        :raises UnknownSetting: there are none
+        """
+        await forget_rule(self.engine, "task", task)
+
     async def limits(self) -> list[LimitInfo]:
         """Every task that is limited, by name."""
+        settings = await self.engine.settings(LIMIT)
+        limits = limits_of((one.key, one.value) for one in settings)
         found = []
-        for setting in await self.engine.settings(LIMIT):
-            rule = msgspec.convert(layered(setting.value), TaskRule)
-            live = set(msgspec.json.decode(setting.value, type=dict[str, Any])) - {"code"}
+        for setting in settings:
             task = setting.key.removeprefix(LIMIT)
+            rule, why = limits.task(task), limits.unreadable.get(setting.key)
+            live = said_live(setting.value)
             if rule.limited or live:
-                found.append(LimitInfo(task, rule.max_concurrency, rule.max_per_key, rule.rates, bool(live)))
+                found.append(LimitInfo(task, rule.max_concurrency, rule.max_per_key, rule.rates, live, why))
         return found
 
     async def set_rate(self, name: str, rate: Rate) -> None:
@@ -133,10 +150,23 @@ class Limited(Lifetime):
         """Let the code speak again about a rate."""
         await self._edit(RATE, name, None)
 
+    async def forget_rate(self, name: str) -> None:
+        """Forget a rate, that of code that may be gone as well: it limits nothing then, whoever keeps to it.
+
+        A worker whose code still has it writes it again when it starts.
+
+        :raises UnknownSetting: there is none
+        """
+        await forget_rule(self.engine, "rate", name)
+
     async def rates(self) -> dict[str, Rate]:
-        """Every rate, by name."""
-        settings = await self.engine.settings(RATE)
-        return {one.key.removeprefix(RATE): msgspec.convert(layered(one.value), Rate) for one in settings}
+        """Every rate, by name, but for those that only another version can read (``doctor`` tells of them)."""
+        return dict(limits_of((one.key, one.value) for one in await self.engine.settings(RATE)).rates)
+
+    async def known_names(self, of: Named) -> frozenset[str]:
+        """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker has anything to do with."""
+        app = cast("App", self)
+        return await known_names(self.engine, of, self._declared, app.handlers, self.host.clock.now())
 
     async def _edit(
         self, kind: str, name: str, said: Mapping[str, Any] | None, only: Mapping[str, Any] | None = None
@@ -188,55 +218,3 @@ def _checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
     if "rates" in said:
         checked["rates"] = _rates(said["rates"])
     return checked
-
-
-async def edit_rule(
-    engine: Engine, key: str, *, live: Mapping[str, Any] | None = None, code: Mapping[str, Any] | None = None
-) -> bool:
-    """Change what a setting says while running (``live``; None: nothing any more) or, if given, only what the code
-    says; whether anything changed."""
-    for _ in range(_TRIES):
-        setting = next((one for one in await engine.settings(key) if one.key == key), None)
-        old: dict[str, Any] = {} if setting is None else msgspec.json.decode(setting.value)
-        base = {"code": old["code"]} if old.get("code") else {}
-        if code is not None:
-            new = {
-                **{name: value for name, value in old.items() if name != "code"},
-                **({"code": dict(code)} if code else {}),
-            }
-        else:
-            new = base if live is None else {**old, **live}
-        text = msgspec.json.encode(new).decode()
-        if msgspec.json.decode(text) == old:
-            return False
-        rev = 0 if setting is None else setting.rev
-        if await engine.put_setting(key, text if new else None, rev) is not None:
-            engine.bus.send(Hint(Topic.SETTINGS, (key,)))
-            # Workers wait for work, not for settings: a queue that opens, or a limit that is raised, is work.
-            queue = key.removeprefix(QUEUE)
-            engine.bus.send(Hint(Topic.READY, (queue,) if queue != key else ()))
-            return True
-    raise Unavailable(f"the setting {key!r} was changed by others {_TRIES} times while it was being written")
-
-
-async def announce_limits(
-    engine: Engine, declared: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]
-) -> None:
-    """Write down what the code says; of its own tasks also that it says nothing any more."""
-    known = {setting.key for setting in await engine.settings(LIMIT)}
-    said = dict(declared)
-    for handler in handlers.values():
-        rule = handler.policy.limits
-        for key in (LIMIT + name for name in (handler.name, *handler.aliases)):
-            if rule.limited:
-                said[key] = {name: value for name, value in msgspec.to_builtins(rule).items() if value}
-            elif key in known:
-                said[key] = {}
-    for key, code in said.items():
-        await edit_rule(engine, key, code=code)
-    named = {rate for rule in said.values() for rate in rule.get("rates", ())}
-    limits = limits_of((one.key, one.value) for one in await engine.settings()) if named else Limits()
-    for rate, users in limits.undefined().items():
-        if rate in named:
-            who = " and ".join(users)
-            _log.warning("nobody has defined the rate %r that %s must keep to: it limits nothing", rate, who)

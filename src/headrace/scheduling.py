@@ -91,6 +91,8 @@ class Scheduling(Lifetime):
     async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
         """Submit the draft's work whenever the rule fires, until the schedule is deleted.
 
+        One of this name is changed, and stays paused if it is: ``resume_schedule`` ends that.
+
         :raises ConfigError: the rule never fires from now on, or code defines a schedule of this name
         """
         if not isinstance(draft, Draft):

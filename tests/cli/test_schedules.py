@@ -60,12 +60,25 @@ def test_the_list_tells_state_fires_and_skips(shell: Shell) -> None:
     assert {"state", "next_fire", "last_fire", "last_job", "skipped", "waiting"} <= told.keys()
 
 
+def test_a_paused_schedule_that_is_made_again_is_still_paused_and_that_is_said(shell: Shell) -> None:
+    words = ["schedules", "create", "report", "add", "a=1", *RULE, "--app", "quick"]
+    assert "paused" not in shell(*words).stderr
+    shell("schedules", "pause", "report", "--url", shell.url)
+    said = shell(*words).stderr
+    assert "is still paused: headrace schedules resume report lets it fire" in said
+    [made] = shell.json(*words)
+    assert (made["state"], made["paused"]) == ("paused", True)
+    shell("schedules", "resume", "report", "--url", shell.url)
+    assert "paused" not in shell(*words).stderr
+
+
 def test_what_is_wrong_is_named(shell: Shell) -> None:
     for words, said in (
         (["--cron", "0 2 * * *", "--tz", "Mars/Olympus"], "Mars/Olympus"),
         (["--every", "5m", "--jitter", "6m"], "jitter (360 s) is longer than the time between two fires"),
         (["--every", "5m", "--start", "2030-02-01", "--end", "2030-01-01"], "is before start"),
         (["--every", "5m", "--end", "2020-01-01"], "would never fire"),
+        (["--every", "0.01s"], "Every needs a period of at least 0.1 s, not 0.01 s"),
         (["--every", "5m", "--cap", "0"], "cap must be a whole number"),
         (["--every", "5m", "--start", "soon"], "'soon' is not a moment"),
         (["--every", "5m", "--cool-down", "5s"], "--cool-down belongs to --continuous, not to --every"),

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from headrace.core.explanation import Fact
 from headrace.core.limit import Usage
-from headrace.core.rule import Limits, QueueRule, TaskRule
+from headrace.core.rule import Limits, QueueRule, TaskRule, limits_of
 from headrace.core.standing import Standing
 from headrace.engine import Beat
 from tests.core.test_explain import MINUTE, NOW, new, told, worker
@@ -88,6 +88,16 @@ def test_what_holds_it_back_comes_first_and_leaves_nothing_to_estimate() -> None
     assert limited.codes == ("queued", "limit_full", "position")
     assert told(new(), NOW, standing=place).codes == ("queued", "no_worker", "position")
     assert told(new(), NOW, worker(tasks=()), standing=place).codes == ("queued", "no_task", "position")
+
+
+def test_a_setting_that_cannot_be_read_is_named_as_what_holds_it_back() -> None:
+    place = standing(2, 300)
+    for settings in ({"limit:resize": "7"}, {"queue:default": '{"rates":["api"]}', "rate:api": "7"}):
+        found = told(new(), NOW, worker(), standing=place, limits=limits_of(settings.items()))
+        assert found.codes == ("queued", "setting_unreadable", "position")
+        key = list(settings)[-1]
+        assert fact(found.facts, "setting_unreadable").data == {"setting": key}
+        assert f"The setting {key!r} is none that this version of headrace can read" in found
 
 
 def test_a_due_job_has_a_place_too_and_an_expired_one_has_none() -> None:

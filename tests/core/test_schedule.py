@@ -97,6 +97,8 @@ def test_nicknames(nickname: str, first: str) -> None:
         (lambda: Cron("@daily", tz=""), "''"),
         (lambda: Cron("@daily", catch_up="twice"), "'twice'"),  # type: ignore[arg-type]
         (lambda: Every(), "longer than 0"),
+        (lambda: Every(seconds=0.000001), "at least 0.1 s, not 1e-06 s: what should run all the time is a cont"),
+        (lambda: Every(seconds=0.099), "at least 0.1 s, not 0.099 s"),
         (lambda: Every(minutes=-5), "-5"),
         (lambda: Every(seconds=float("nan")), "nan"),
         (lambda: Every(days=1e12), "Every"),
@@ -253,8 +255,34 @@ def test_a_long_outage_of_a_busy_rule_is_cheap() -> None:
     assert found == [NOON - timedelta(seconds=99 - n) for n in range(100)]
 
 
+@pytest.mark.parametrize("rule", [Every(seconds=0.1, end=NOON), Cron("* * * * * *", end=NOON)], ids=str)
+def test_a_long_time_since_the_last_fire_of_a_busy_rule_is_cheap(rule: Every | Cron) -> None:
+    step = timedelta(seconds=0.1 if isinstance(rule, Every) else 1)
+    found = latest_fires(rule, NOON - 20 * YEAR, NOON + 20 * YEAR, NOON - 20 * YEAR, 3)
+    assert found == [NOON - 2 * step, NOON - step, NOON]
+    assert due_fires(rule, NOON - 20 * YEAR, NOON + 20 * YEAR, NOON - 20 * YEAR, 50 * YEAR) == [NOON]
+
+
+def test_the_newest_fires_of_a_steady_rule_begin_no_earlier_than_its_start() -> None:
+    rule = Every(seconds=0.1, start=NOON)
+    for cap, until in ((1, NOON + YEAR), (1, NOON), (3, NOON + 3 * rule.period), (3, NOON + rule.period)):
+        first = max(NOON, until - (cap - 1) * rule.period)
+        count = (until - first) // rule.period + 1
+        assert latest_fires(rule, NOON - YEAR, until, ANCHOR, cap) == [first + n * rule.period for n in range(count)]
+    assert latest_fires(rule, NOON, NOON + YEAR, ANCHOR, 0) == []
+    assert latest_fires(Every(days=365_000), NOON - YEAR, NOON, ANCHOR, 1000) == []
+
+
 @given(
-    rule=st.sampled_from([Cron("*/7 * * * *", tz="Europe/London"), Cron("0 3 * * *"), Every(minutes=13)]),
+    rule=st.sampled_from(
+        [
+            Cron("*/7 * * * *", tz="Europe/London"),
+            Cron("0 3 * * *"),
+            Every(minutes=13),
+            Every(minutes=13, start=datetime(2026, 3, 28, 0, 0, 1, tzinfo=UTC)),
+            Every(minutes=7, end=datetime(2026, 3, 30, tzinfo=UTC)),
+        ]
+    ),
     hours=st.integers(0, 24 * 9),
     cap=st.integers(1, 12),
 )

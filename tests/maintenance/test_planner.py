@@ -161,13 +161,16 @@ async def test_a_resting_schedule_fires_nothing_and_makes_nothing_good() -> None
         assert await fires(w) == [40]
 
 
-async def test_a_resting_schedule_that_is_made_again_goes_on_and_makes_nothing_good() -> None:
+async def test_a_resting_schedule_that_is_made_again_rests_on_and_makes_nothing_good() -> None:
     async with world(now=START) as w:
         p = planner(w)
         await scheduled(w, Every(minutes=10, catch_up="all"))
         await pause_schedule(w.engine, "tick")
-        w.clock.advance(minutes=35)
+        w.clock.advance(minutes=25)
         await scheduled(w, Every(minutes=10, catch_up="all"))
+        w.clock.advance(minutes=10)
+        assert (await p.tick(), p.next_due) == (0, None)
+        await resume_schedule(w.engine, "tick", w.now)
         assert await p.tick() == 0
         w.clock.advance(minutes=5)
         assert await p.tick() == 1

@@ -17,6 +17,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.JobNotFound, NOT_FOUND),
     (errors.UnknownTask, NOT_FOUND),
     (errors.UnknownSchedule, NOT_FOUND),
+    (errors.UnknownSetting, NOT_FOUND),
     (errors.TransitionRefused, REFUSED),
     (errors.Duplicate, REFUSED),
     (errors.KeyReused, REFUSED),

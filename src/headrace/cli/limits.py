@@ -1,4 +1,4 @@
-"""``limits`` and ``rates``: list, set, reset."""
+"""``limits`` and ``rates``: list, set, reset, forget."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
@@ -23,7 +24,7 @@ Kind = Literal["fixed", "sliding", "bucket"]
 @click.group(invoke_without_command=True)
 @common
 def limits(state: State) -> None:
-    """List the limits of tasks, or set and reset them."""
+    """List the limits of tasks, or set, reset and forget them."""
     if click.get_current_context().invoked_subcommand is None:
         with_app(state, lambda app: _limits(app, state))
 
@@ -38,6 +39,7 @@ async def _limits(app: App, state: State, task: str | None = None) -> None:
         from headrace.cli.overview import limits_view
 
         console().print(limits_view(found))
+    await note_unreadable(app, "limit:")
 
 
 @limits.command("set")
@@ -56,6 +58,8 @@ def set_limit(
     async def work(app: App) -> None:
         await app.set_limit(task, max_concurrency=max_concurrency, max_per_key=max_per_key, rates=names or None)
         await _limits(app, state, task)
+        await note_strange(app, "task", task)
+        await note_undefined(app, names)
 
     with_app(state, work, creates=True)
 
@@ -69,6 +73,20 @@ def reset_limit(state: State, task: str) -> None:
     async def work(app: App) -> None:
         await app.reset_limit(task)
         await _limits(app, state, task)
+        await note_strange(app, "task", task, undo=False)
+
+    with_app(state, work)
+
+
+@limits.command("forget")
+@click.argument("task")
+@common
+def forget_limit(state: State, task: str) -> None:
+    """Forget all limits of a task, also those of code that is gone; its jobs stay."""
+
+    async def work(app: App) -> None:
+        await app.forget_limit(task)
+        document({"forgotten": task}) if state.json else say(f"task {task} has no limits any more; {REWRITTEN}")
 
     with_app(state, work)
 
@@ -76,7 +94,7 @@ def reset_limit(state: State, task: str) -> None:
 @click.group(invoke_without_command=True)
 @common
 def rates(state: State) -> None:
-    """List rates, or set and reset them."""
+    """List rates, or set, reset and forget them."""
     if click.get_current_context().invoked_subcommand is None:
         with_app(state, lambda app: _rates(app, state))
 
@@ -91,6 +109,7 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
         from headrace.cli.overview import rates_view
 
         console().print(rates_view(found))
+    await note_unreadable(app, "rate:")
 
 
 @rates.command("set")
@@ -114,6 +133,7 @@ def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind 
         by_key = keyed if keyed is not None else old is not None and old.keyed
         await app.set_rate(name, Rate(limit, per=span, kind=of_kind, keyed=by_key))
         await _rates(app, state, name)
+        await note_strange(app, "rate", name)
 
     with_app(state, work, creates=True)
 
@@ -127,5 +147,20 @@ def reset_rate(state: State, name: str) -> None:
     async def work(app: App) -> None:
         await app.reset_rate(name)
         await _rates(app, state, name)
+        await note_strange(app, "rate", name, undo=False)
+
+    with_app(state, work)
+
+
+@rates.command("forget")
+@click.argument("name")
+@common
+def forget_rate(state: State, name: str) -> None:
+    """Forget a rate, also that of code that is gone: whoever keeps to it is not limited by it."""
+
+    async def work(app: App) -> None:
+        await app.forget_rate(name)
+        document({"forgotten": name}) if state.json else say(f"rate {name} is no more; {REWRITTEN}")
+        await note_undefined(app, [name])
 
     with_app(state, work)

@@ -61,7 +61,7 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
         by = f" by {queue.paused_by}" if queue.paused_by else ""
         state = Text(f"paused{by}", "yellow") if queue.paused else Text("open", "green")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
-        most, rates = str(queue.max_concurrency or "–"), Text(", ".join(queue.rates) or "–")
+        most, rates = _count(queue.max_concurrency), Text(", ".join(queue.rates) or "–")
         jobs = counts_text(queue.counts) or Text("empty", "dim")
         made.add_row(Text(queue.name), str(queue.priority), most, rates, state, oldest, jobs)
     return fitted(made)
@@ -71,9 +71,13 @@ def limits_view(limits: Sequence[LimitInfo]) -> Table:
     """Tasks with their limits, and who said so."""
     made = table("task", "at once", "per key", "rates", "set", right=("at once", "per key"))
     for one in limits:
-        counts = (str(count) if count else "–" for count in (one.max_concurrency, one.max_per_key))
+        counts = (_count(one.max_concurrency), _count(one.max_per_key))
         made.add_row(Text(one.task), *counts, Text(", ".join(one.rates) or "–"), "live" if one.live else "in code")
     return fitted(made)
+
+
+def _count(most: int | None) -> str:
+    return "–" if most is None else str(most)
 
 
 def rates_view(rates: Mapping[str, Rate]) -> Table:

@@ -1,4 +1,4 @@
-"""``queues``: list, pause, resume, set, reset."""
+"""``queues``: list, pause, resume, set, reset, forget."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
 from headrace.cli.run import USER, with_app
@@ -22,7 +23,7 @@ __all__ = ["queues"]
 @click.group(invoke_without_command=True)
 @common
 def queues(state: State) -> None:
-    """List queues, or pause, resume and set them."""
+    """List queues, or pause, resume, set, reset and forget them."""
     if click.get_current_context().invoked_subcommand is None:
         with_app(state, lambda app: _list(app, state))
 
@@ -37,6 +38,7 @@ async def _list(app: App, state: State) -> None:
         from headrace.cli.overview import queues_view
 
         console().print(queues_view(found, app.host.clock.now()))
+    await note_unreadable(app, "queue:")
 
 
 def _me() -> str:
@@ -63,6 +65,7 @@ def pause(state: State, name: str, by: str | None) -> None:
     async def work(app: App) -> None:
         await app.pause_queue(name, by=by or _me())
         await _one(app, name, state, "is paused: headrace queues resume opens it again")
+        await note_strange(app, "queue", name)
 
     with_app(state, work, creates=True)
 
@@ -76,6 +79,7 @@ def resume(state: State, name: str) -> None:
     async def work(app: App) -> None:
         await app.resume_queue(name)
         await _one(app, name, state, "is open")
+        await note_strange(app, "queue", name)
 
     with_app(state, work, creates=True)
 
@@ -97,6 +101,8 @@ def set_(state: State, name: str, priority: int | None, max_concurrency: int | N
         said += [f"at most {max_concurrency} at once"] if max_concurrency is not None else []
         said += [f"the rates {', '.join(rates)}"] if rates else []
         await _one(app, name, state, f"has {', '.join(said)}")
+        await note_strange(app, "queue", name)
+        await note_undefined(app, rates)
 
     with_app(state, work, creates=True)
 
@@ -110,5 +116,21 @@ def reset(state: State, name: str) -> None:
     async def work(app: App) -> None:
         await app.reset_queue(name)
         await _one(app, name, state, "is as the code says")
+        await note_strange(app, "queue", name, undo=False)
 
     with_app(state, work, creates=True)
+
+
+@queues.command()
+@click.argument("name")
+@common
+def forget(state: State, name: str) -> None:
+    """Forget all that was said of the queue, also by code that is gone, and a pause; its jobs stay."""
+
+    async def work(app: App) -> None:
+        await app.forget_queue(name)
+        document({"forgotten": name}) if state.json else say(
+            f"queue {name} is as if nothing was said of it; {REWRITTEN}"
+        )
+
+    with_app(state, work)

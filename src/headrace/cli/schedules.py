@@ -95,8 +95,10 @@ def create(
     async def work(app: App) -> None:
         draft = await app.draft(task, body, **options)
         replaced = any(one.name == name for one in await app.schedules())
-        await app.schedule(name, when, draft)
-        await _one(app, name, state, f"submits {task}" + (" (it replaces the one of that name)" if replaced else ""))
+        made = await app.schedule(name, when, draft)
+        what = f"submits {task}" + (" (it replaces the one of that name)" if replaced else "")
+        rests = f", and is still paused: headrace schedules resume {name} lets it fire" if made.paused else ""
+        await _one(app, name, state, what + rests)
 
     with_app(state, work, creates=True)
 

@@ -27,6 +27,7 @@ _PARTS = (
     "records",
     "claiming",
     "limiting",
+    "unreadable",
     "turns",
     "rejoining",
     "applying",
@@ -65,6 +66,7 @@ from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.standing import Standings  # noqa: E402
 from headrace.conformance.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.turns import Turns  # noqa: E402
+from headrace.conformance.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.within import Within  # noqa: E402
 
 __all__ = ["Lab", "Suite"]
@@ -75,6 +77,7 @@ class Suite(
     Records,
     Claiming,
     Limiting,
+    Unreadable,
     Turns,
     Rejoining,
     Applying,

@@ -110,8 +110,14 @@ def preview(rule: Rule, after: datetime, anchor: datetime, n: int = 5) -> list[d
 
 def latest_fires(rule: Rule, after: datetime, until: datetime, anchor: datetime, cap: int) -> list[datetime]:
     """The newest ``cap`` fires in (after, until], oldest first."""
+    if cap <= 0 or isinstance(rule, Continuous):
+        return []
+    if rule.end is not None:
+        until = min(until, rule.end)
     # Backwards in growing windows, so that a long outage of a busy rule costs what is kept, not what was missed.
     window = timedelta(minutes=1)
+    if isinstance(rule, Every) and (until - after) // rule.period > cap:
+        window = cap * rule.period  # holds just so many
     while True:
         start = max(after, until - window)
         found: list[datetime] = []
@@ -120,7 +126,7 @@ def latest_fires(rule: Rule, after: datetime, until: datetime, anchor: datetime,
                 break
             found.append(at)
         if len(found) >= cap or start == after:
-            return found[-cap:] if cap > 0 else []
+            return found[-cap:]
         window *= 4
 
 

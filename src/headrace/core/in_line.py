@@ -11,7 +11,7 @@ from headrace.core.job import Job
 from headrace.core.limit import Usage
 from headrace.core.match import mismatch
 from headrace.core.rate import next_permit, permits
-from headrace.core.rule import Group, Limits, counted_by
+from headrace.core.rule import Group, Limits, counted_by, told_unreadable
 from headrace.core.rules import Rules
 from headrace.core.standing import Standing, estimate, pace, starts_at_once
 
@@ -71,9 +71,13 @@ def _paused(job: Job, now: datetime, limits: Limits) -> Iterator[Fact]:
 def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job]) -> Iterator[Fact]:
     """What keeps it waiting although a worker might take it."""
     group = Group(job.queue, job.task, job.concurrency_key)
+    unreadable = limits.in_the_way(group)
+    for key in unreadable:
+        text = ": ".join(told_unreadable(key, limits.unreadable[key]))
+        yield Fact("setting_unreadable", f"{text[0].upper()}{text[1:]}.", {"setting": key})
     for bound, most in limits.concurrency(group).items():
         held = usage.held.get(bound, 0)
-        if held < most:
+        if held < most or (most == 0 and unreadable):
             continue
         by = {one.id: one for one in holders if bound in counted_by(Group(one.queue, one.task, one.concurrency_key))}
         mine = list(by.values())

@@ -74,6 +74,8 @@ def lapses(spent: Spent) -> datetime:
 
 def wanted(group: Group, ask: Ask, limits: Limits) -> int:
     """How many jobs of a queue and a task can be given at most: limited ones only into free slots."""
+    if limits.closed(group.queue, group.task):
+        return 0
     return min(ask.n, ask.free) if limits.bounded(group.queue, group.task) else ask.n
 
 

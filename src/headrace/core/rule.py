@@ -7,10 +7,22 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.rate import Rate
 
-__all__ = ["Bound", "Group", "Limits", "QueueRule", "TaskRule", "counted_by", "layered", "limits_of", "queue_rule"]
+__all__ = [
+    "Bound",
+    "Group",
+    "Limits",
+    "QueueRule",
+    "TaskRule",
+    "counted_by",
+    "layered",
+    "limits_of",
+    "queue_rule",
+    "told_unreadable",
+]
 
 Bound = tuple[str, ...]
 """What a limit is counted by: ``("queue", name)``, ``("task", name)``, ``("key", task, key)``, ``("rate", name)`` or
@@ -69,6 +81,8 @@ class Limits(msgspec.Struct, frozen=True):
     queues: Mapping[str, QueueRule] = {}
     tasks: Mapping[str, TaskRule] = {}
     rates: Mapping[str, Rate] = {}
+    unreadable: Mapping[str, str] = {}
+    """The settings that this version cannot read, by key, and why: nothing of what they name is given to a worker."""
 
     def queue(self, name: str) -> QueueRule:
         """The rule of a queue."""
@@ -123,13 +137,23 @@ class Limits(msgspec.Struct, frozen=True):
         for kind, rules in (("queue", self.queues), ("task", self.tasks)):
             for name, rule in rules.items():
                 for rate in rule.rates:
-                    if rate not in self.rates:
+                    if rate not in self.rates and f"rate:{rate}" not in self.unreadable:
                         found.setdefault(rate, []).append(f"{kind} {name!r}")
         return found
 
     def bounded(self, queue: str, task: str) -> bool:
         """Whether jobs of this queue and task have any limit."""
         return self.queue(queue).limited or self.task(task).limited
+
+    def closed(self, queue: str, task: str) -> bool:
+        """Whether no job of this queue and task can be given at all."""
+        return self.queue(queue).max_concurrency == 0 or self.task(task).max_concurrency == 0
+
+    def in_the_way(self, group: Group) -> list[str]:
+        """The settings that this version cannot read and that close the group, by key."""
+        rates = (*self.queue(group.queue).rates, *self.task(group.task).rates)
+        keys = (f"queue:{group.queue}", f"limit:{group.task}", *(f"rate:{rate}" for rate in rates))
+        return [key for key in dict.fromkeys(keys) if key in self.unreadable]
 
 
 _QUEUE, _TASK = QueueRule(), TaskRule()
@@ -138,7 +162,7 @@ _QUEUE, _TASK = QueueRule(), TaskRule()
 def layered(document: str) -> dict[str, Any]:
     """What a setting says in the end: what was set while running goes before what the code says."""
     said = msgspec.json.decode(document, type=dict[str, Any])
-    code: dict[str, Any] = said.pop("code", None) or {}
+    code = msgspec.convert(said.pop("code", None) or {}, dict[str, Any])
     return code | {name: value for name, value in said.items() if value is not None}
 
 
@@ -147,15 +171,57 @@ def queue_rule(document: str | None) -> QueueRule:
     return _QUEUE if document is None else msgspec.convert(layered(document), QueueRule)
 
 
+def _rate(document: str) -> Rate:
+    said = msgspec.convert(layered(document), Rate)
+    return Rate(said.limit, per=said.per, kind=said.kind, keyed=said.keyed)  # which checks what it says
+
+
 def limits_of(settings: Iterable[tuple[str, str]]) -> Limits:
-    """The limits in settings, given by key and document; other settings are passed over."""
+    """The limits in settings, given by key and document; other settings are passed over.
+
+    What cannot be read (a newer version may say it in another way) closes what it names: its queue, its task, or
+    whoever keeps to its rate, may have no job at once. A limit is never lifted because it was not understood, and
+    nobody else waits for it.
+    """
     queues, tasks, rates = dict[str, QueueRule](), dict[str, TaskRule](), dict[str, Rate]()
+    unreadable: dict[str, str] = {}
     for key, document in settings:
         kind, _, name = key.partition(":")
-        if kind == "queue":
-            queues[name] = queue_rule(document)
-        elif kind == "limit":
-            tasks[name] = msgspec.convert(layered(document), TaskRule)
-        elif kind == "rate":
-            rates[name] = msgspec.convert(layered(document), Rate)
-    return Limits(queues, tasks, rates)
+        try:
+            if kind == "queue":
+                queues[name] = queue_rule(document)
+            elif kind == "limit":
+                tasks[name] = msgspec.convert(layered(document), TaskRule)
+            elif kind == "rate":
+                rates[name] = _rate(document)
+        except (msgspec.MsgspecError, ValueError) as error:
+            unreadable[key] = str(error)
+    if unreadable:
+        _close(queues, tasks, unreadable)
+    return Limits(queues, tasks, rates, unreadable)
+
+
+def _close(queues: dict[str, QueueRule], tasks: dict[str, TaskRule], unreadable: Iterable[str]) -> None:
+    of = {
+        kind: {name for each, _, name in (key.partition(":") for key in unreadable) if each == kind} for kind in _KINDS
+    }
+    queues |= dict.fromkeys(of["queue"], QueueRule(max_concurrency=0))
+    tasks |= dict.fromkeys(of["limit"], TaskRule(max_concurrency=0))
+    queues |= {name: replace(rule, max_concurrency=0) for name, rule in queues.items() if of["rate"] & {*rule.rates}}
+    tasks |= {name: replace(rule, max_concurrency=0) for name, rule in tasks.items() if of["rate"] & {*rule.rates}}
+
+
+_KINDS = {
+    "queue": ("no job of the queue {name!r}", "queues"),
+    "limit": ("no job of the task {name!r}", "limits"),
+    "rate": ("no job that keeps to the rate {name!r}", "rates"),
+}
+
+
+def told_unreadable(key: str, why: str) -> tuple[str, str]:
+    """A setting that cannot be read and what follows from that, in a sentence; and the remedy, in another."""
+    kind, _, name = key.partition(":")
+    what, group = _KINDS[kind]
+    message = f"the setting {key!r} is none that this version of headrace can read ({why}), so {what.format(name=name)}"
+    remedy = f"use the version that wrote it, or drop it with headrace {group} forget {name}"
+    return f"{message} is given to its workers", remedy

@@ -34,6 +34,8 @@ CATCH_UP_CAP = 100
 """How many missed fires ``catch_up="all"`` makes good unless told otherwise; the newest are kept."""
 
 _MOST = 1000
+_SHORTEST = timedelta(seconds=0.1)
+"""No steady rule fires more often: each fire is a job and a write of its schedule."""
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -143,7 +145,7 @@ def _shortest(walls: Iterable[datetime]) -> timedelta | None:
 
 
 class Every(Timed, frozen=True, tag="every", tag_field="kind"):
-    """Fires at a steady interval, counted from ``start``, else from the creation of the schedule."""
+    """Fires at a steady interval of at least 0.1 s, counted from ``start``, else from the creation of the schedule."""
 
     seconds: float = 0
     minutes: float = 0
@@ -161,6 +163,11 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
             raise ConfigError("Every is longer than time itself") from None
         if period <= timedelta(0):
             raise ConfigError("Every needs a period longer than 0, as in Every(minutes=5)")
+        if period < _SHORTEST:
+            raise ConfigError(
+                f"Every needs a period of at least {_SHORTEST.total_seconds():g} s, not {period.total_seconds():g} s: "
+                f"what should run all the time is a continuous task, as in @app.task(continuous=Continuous())"
+            )
         self._check_times()
         self._check_jitter(period)
 

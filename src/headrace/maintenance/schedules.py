@@ -75,7 +75,8 @@ async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
 async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
     """Make a schedule, or change the one of its name; as stored.
 
-    The same rule keeps its place and goes on; another rule begins at the new document's ``cursor``. A rest ends.
+    The same rule keeps its place and goes on; another rule begins at the new document's ``cursor``. A rest goes on: a
+    program that makes its schedules at every start must not undo what a person did.
 
     :raises ConfigError: the name belongs to a schedule that the code of a task defines.
     """
@@ -86,8 +87,6 @@ async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
                 f"schedule {doc.name!r} is defined in code, with the task {old.task!r}: change it there, or choose "
                 f"another name"
             )
-        if old is not None and doc.source == "dynamic":
-            old = _resumed(old, doc.cursor)
         return _revised(old, doc)
 
     return await _edit(engine, doc.name, edit)

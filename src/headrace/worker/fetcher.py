@@ -12,7 +12,7 @@ from headrace.bus import Hint, Topic
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.match import serves
-from headrace.core.rule import queue_rule
+from headrace.core.rule import limits_of
 from headrace.engine import Claimed, Dead, Engine
 from headrace.errors import EngineError, Unavailable
 from headrace.host import Host
@@ -174,8 +174,8 @@ class Fetcher(Service):
                 before = self._served
                 fresh = await self._know_profiles() and self._served != before
             if claimed.settings_rev != self._settings_rev:
-                docs = await self._engine.settings("queue:")
-                self._priorities = {doc.key.removeprefix("queue:"): queue_rule(doc.value).priority for doc in docs}
+                limits = limits_of((doc.key, doc.value) for doc in await self._engine.settings("queue:"))
+                self._priorities = {name: rule.priority for name, rule in limits.queues.items()}
                 self._settings_rev = claimed.settings_rev
         except EngineError as error:
             _log.warning("settings could not be read, trying on: %s", error)

@@ -15,7 +15,7 @@ from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.limit import REMEMBERED, Dealt, Entry, Turn, Usage, deal, lapses
 from headrace.core.rate import Spent, micros
-from headrace.core.rule import Bound, Limits, limits_of
+from headrace.core.rule import Bound, Limits
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
@@ -38,6 +38,7 @@ from headrace.engine import (
 from headrace.engines.memory.families import Families
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.jobs import Jobs
+from headrace.engines.rulebook import Rulebook
 from headrace.errors import ConfigError, HeadraceError
 
 __all__ = ["Store"]
@@ -74,7 +75,7 @@ class Store:
         self._workers: dict[UUID, _Worker] = {}
         self._settings: dict[str, Setting] = {}
         self._leases: dict[str, _Lease] = {}
-        self._known = (0, Limits())
+        self._rulebook = Rulebook()
         self._spent: dict[Bound, Spent] = {}
         self._last: dict[Turn, int] = {}
 
@@ -302,10 +303,9 @@ class Store:
 
     @property
     def _limits(self) -> Limits:
-        if self._known[0] != self.settings_rev:
-            settings = ((setting.key, setting.value) for setting in self._settings.values())
-            self._known = (self.settings_rev, limits_of(settings))
-        return self._known[1]
+        if self._rulebook.rev != self.settings_rev:
+            self._rulebook.read(self.settings_rev, ((one.key, one.value) for one in self._settings.values()))
+        return self._rulebook.limits
 
     def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         """Take or renew a duty."""

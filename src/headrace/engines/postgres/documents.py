@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.match import Profile
-from headrace.core.rule import QueueRule, queue_rule
 from headrace.engine import Profiles, Setting
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import micros
+from headrace.engines.rulebook import readable_queue
 
 __all__ = ["Documents"]
 
@@ -36,7 +36,7 @@ class Documents:
         return [Setting(*row) for row in await self._cold.fetch(sql("settings", self._schema), prefix)]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        rule: QueueRule | None = queue_rule(value) if key.startswith(_QUEUE) else None
+        rule = readable_queue(value) if key.startswith(_QUEUE) else None
         queue = (None, None, None) if rule is None else (key.removeprefix(_QUEUE), rule.priority, rule.paused)
         async with self._cold.transaction() as connection:
             await connection.fetch(sql("lock_books", self._schema))

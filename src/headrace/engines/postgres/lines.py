@@ -10,12 +10,13 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
-from headrace.core.rule import Group, Limits, limits_of
+from headrace.core.rule import Group, Limits
 from headrace.engine import MAX_PROFILES
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.postgres.rows import lines_lock
 from headrace.engines.record import Place, encode, too_many
+from headrace.engines.rulebook import Rulebook
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
 
@@ -155,7 +156,7 @@ class Served:
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool, self._schema = pool, schema
         self._asks: dict[tuple[frozenset[int], tuple[str, ...] | None], Serving] = {}
-        self._known = (-1, Limits())
+        self._rulebook = Rulebook()
 
     async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
         """The lines of the ask, as remembered, or as they are now."""
@@ -174,7 +175,7 @@ class Served:
         return known
 
     async def _limits_at(self, settings_rev: int) -> Limits:
-        if self._known[0] != settings_rev:
+        if self._rulebook.rev != settings_rev:
             rows = await self._pool.fetch(sql("settings", self._schema), "")
-            self._known = (settings_rev, limits_of((key, value) for key, value, _ in rows))
-        return self._known[1]
+            return self._rulebook.read(settings_rev, ((key, value) for key, value, _ in rows))
+        return self._rulebook.limits

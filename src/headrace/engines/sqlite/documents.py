@@ -10,9 +10,9 @@ import apsw
 import msgspec
 
 from headrace.core.match import Profile
-from headrace.core.rule import queue_rule
 from headrace.engine import Profiles, Setting
 from headrace.engines.record import micros
+from headrace.engines.rulebook import readable_queue
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 
@@ -45,7 +45,7 @@ class Documents:
         return [Setting(*row) for row in rows]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        rule = queue_rule(value) if key.startswith(_QUEUE) else None
+        rule = readable_queue(value) if key.startswith(_QUEUE) else None
 
         def write(connection: apsw.Connection) -> Setting | None:
             connection.execute("BEGIN IMMEDIATE")

@@ -11,9 +11,10 @@ import apsw
 
 from headrace.core.claim import Ask, Grant
 from headrace.core.limit import Dealt, Entry, Usage, deal, wanted
-from headrace.core.rule import Bound, Group, Limits, limits_of
+from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
+from headrace.engines.rulebook import Rulebook
 
 __all__ = ["Limiting", "usage"]
 
@@ -71,24 +72,30 @@ class Limiting:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self.rev, self._limits = -1, Limits()
-        """Of the settings that the limits were read from."""
+        self._rulebook = Rulebook()
         self._bounded: dict[tuple[int, int], bool] = {}
         """For each ask, and the rev of its lines, whether any of them is limited."""
+
+    @property
+    def rev(self) -> int:
+        """Of the settings that the limits were read from."""
+        return self._rulebook.rev
 
     def of(self, connection: apsw.Connection, number: int, lines_rev: int) -> Limits | None:
         """The limits, if any may matter to this ask."""
         rev: int = connection.execute("SELECT settings_rev FROM books").get
-        if rev != self.rev:
+        if rev != self._rulebook.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
-            self.rev, self._limits, self._bounded = rev, limits_of(rows), {}
+            self._rulebook.read(rev, rows)
+            self._bounded = {}
+        limits = self._rulebook.limits
         bounded = self._bounded.get((number, lines_rev))
         if bounded is None:
             lines: list[Any] = connection.execute(_SERVED, (number,)).fetchall()
-            bounded = any(self._limits.bounded(queue, task) for _, queue, task in lines)
+            bounded = any(limits.bounded(queue, task) for _, queue, task in lines)
             self._bounded[number, lines_rev] = bounded
         if bounded or connection.execute("SELECT EXISTS (SELECT 1 FROM jobs WHERE stage = -1)").get:
-            return self._limits
+            return limits
         return None
 
     def claim(
