@@ -179,6 +179,10 @@ class MemoryEngine:
         with self._store() as store:
             return store.families.seal(batch, now)
 
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        with self._store() as store:
+            return store.families.cancel(batch, now, by)
+
     async def settle(self, batch: UUID) -> None:
         with self._store() as store:
             store.families.settle(batch)

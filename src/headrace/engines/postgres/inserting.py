@@ -201,13 +201,16 @@ class Inserting:
     async def _with_kin(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
         """Run the statement that stores the jobs while their kin is held, and write down what they are to it."""
         async with self._hot.transaction() as connection:
+            if batch is not None:
+                await run_steps(connection, relate(self._schema, (), batch))
             kin = await run_steps(connection, meet(self._schema, jobs, wait=False))
             if kin.busy(jobs, ()) or kin.refusals(jobs):
                 raise _Questionable
             found: list[Any] = await connection.fetch(text, *args)
-            if (first := found[0][0]) is not None:
-                stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
-                await run_steps(connection, relate(self._schema, stored, batch))
+            if (first := found[0][0]) is None:
+                raise _Collected  # the batch is not made without its jobs
+            stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
+            await run_steps(connection, relate(self._schema, stored))
             return found
 
     def _steps(

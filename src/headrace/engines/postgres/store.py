@@ -216,6 +216,9 @@ class PostgresEngine:
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return await self._batches.seal(batch, now)
 
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        return await self._batches.cancel(batch, now, by)
+
     async def settle(self, batch: UUID) -> None:
         await self._batches.settle(batch)
 

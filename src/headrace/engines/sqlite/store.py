@@ -238,6 +238,9 @@ class SqliteEngine:
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return await batches.seal(self._writer, batch, now)
 
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        return await batches.cancel(self._writer, batch, now, by)
+
     async def settle(self, batch: UUID) -> None:
         await batches.settle(self._writer, batch)
 
