@@ -110,7 +110,9 @@ class Engine(Protocol):
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
+    async def insert(
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; answers in the same order.
 
         An id that is here already is answered ``Inserted`` with the job as it stands: repeating is harmless. A dedup
@@ -120,9 +122,9 @@ class Engine(Protocol):
         A job with a parent is ``Refused`` where ``core.family.refusal`` says so, one with ``after`` where one of those
         is not here (nor before it in the same call), one of a batch where ``core.batch.refusal_of_member`` says so:
         all are judged, and whom it waits for is recorded, in a step that no change of those jobs, nor a cancel of the
-        batch, comes between. A new job adds ``core.batch.tally_of_new`` to its batch, which is
-        here already, or is ``batch``: made in the same commit unless it is here. With a ``batch`` it is all or nothing:
-        if one of the jobs is refused, all are, for its reason, and nothing is stored.
+        batch, comes between. A new job adds ``core.batch.tally_of_new`` to its batch, which is here already, or is
+        ``batch``: made in the same commit unless it is here. With a ``batch``, or where that is asked for (``whole``),
+        it is all or nothing: if one of the jobs is refused, all are, for its reason, and nothing is stored.
         """
         ...
 

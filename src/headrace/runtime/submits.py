@@ -41,8 +41,8 @@ def _number(job: Job) -> int:
     return job.id.int  # hashed by the interpreter itself, which a UUID is not
 
 
-_Lot = tuple[Batch, Sequence[Job]]
-"""A batch and the jobs that are written with it."""
+_Lot = tuple[Batch | None, Sequence[Job]]
+"""Jobs that are written all or none, and the batch that is made with them."""
 
 
 def _lot_weight(lot: _Lot) -> int:
@@ -50,11 +50,12 @@ def _lot_weight(lot: _Lot) -> int:
 
 
 def _lot_id(lot: _Lot) -> UUID:
-    return lot[0].id
+    batch, jobs = lot
+    return jobs[0].id if batch is None else batch.id
 
 
 class Submits:
-    """The writers of new jobs. Plain, keyed and related ones, and batches, never wait for one another."""
+    """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
 
     def __init__(self, engine: Engine, host: Host, *, patience: float, follow: Callable[[], None]) -> None:
         """``follow`` is called when there may be something to tell."""
@@ -75,15 +76,21 @@ class Submits:
 
         self._plain, self._keyed = lane("submits"), lane("keyed submits")
         self._related, self._blocked = lane("related submits"), lane("blocked submits")
-        self._batches: Batcher[_Lot, list[InsertAnswer]] = Batcher(
-            self._insert_lots, host, name="batches", identify=_lot_id, weigh=_lot_weight, patience=patience
+        self._lots: Batcher[_Lot, list[InsertAnswer]] = Batcher(
+            self._insert_lots,
+            host,
+            name="batches and graphs",
+            identify=_lot_id,
+            weigh=_lot_weight,
+            capacity=_WAITING,
+            patience=patience,
         )
         self.lanes: tuple[Batcher[Any, Any], ...] = (
             self._plain,
             self._keyed,
             self._related,
             self._blocked,
-            self._batches,
+            self._lots,
         )
         """All of them."""
 
@@ -99,11 +106,17 @@ class Submits:
         return self._related if any(spec.parent or spec.after or spec.batch for spec in specs) else self._plain
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""
+        """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
+
+        Where some of a chunk wait for others, it is stored whole or not at all: nobody wants a part of a graph to run.
+        """
         answers: list[Inserted | Duplicated] = []
         for start in range(0, len(jobs), MAX_ROWS):
             chunk = jobs[start : start + MAX_ROWS]
-            answers += await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
+            if any(job.spec.after for job in chunk):
+                answers += await self._whole(None, chunk)
+            else:
+                answers += await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
         return answers
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
@@ -116,11 +129,14 @@ class Submits:
         self._follow()  # it may have no jobs, or all may have ended
         return accepted
 
-    async def _whole(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """A batch and jobs of it, all or none; what others hold for the moment is waited for."""
+    async def _whole(self, batch: Batch | None, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
+        """Jobs, and the batch they are of, all or none; what others hold for the moment is waited for."""
         pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
         while True:
-            answers = await self._batches.put((batch, jobs))
+            try:
+                answers = await self._lots.put((batch, jobs))
+            except Unavailable as error:  # which knows of the lot, not of its jobs
+                raise Unavailable(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
             if refused is None:
                 return [answer for answer in answers if not isinstance(answer, Refused)]
@@ -145,7 +161,7 @@ class Submits:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
-        answers = [await self.engine.insert(jobs, self.host.clock.now(), batch) for batch, jobs in lots]
+        answers = [await self.engine.insert(jobs, self.host.clock.now(), batch, whole=True) for batch, jobs in lots]
         self._tell_ready(job for _, jobs in lots for job in jobs)
         return answers
 
