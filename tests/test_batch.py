@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import asyncpg
 import pytest
@@ -246,6 +247,33 @@ async def test_whoever_cancels_a_batch_and_dies_is_followed_by_the_sweeper() -> 
         await h.advance(minutes=2)
         assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
         assert [job.task for job in work.reports] == ["alert"]
+
+
+async def test_a_cancel_waits_for_a_job_that_could_not_be_told_at_once(tmp_path: Path) -> None:
+    work = Work(url_of("postgres", tmp_path))
+    async with work.app:
+        async with work.app.batch() as batch:
+            batch.add_many(work.double.draft(n) for n in range(5))
+        url, _, query = work.app.settings.url.partition("?")
+        connection = await asyncpg.connect(url)
+        try:
+            transaction = connection.transaction()
+            await transaction.start()
+            schema = parse_qs(query)["schema"][0]
+            await connection.execute(f'SELECT 1 FROM "{schema}".jobs WHERE id = $1 FOR UPDATE', batch.handles[2].id)
+            cancelling = asyncio.create_task(batch.cancel())
+            await until(lambda: _cancelled(batch, 4), what="the others are cancelled")
+            done, _ = await asyncio.wait([cancelling], timeout=1)
+            assert not done
+            await transaction.rollback()
+            assert await cancelling == 5
+        finally:
+            await connection.close()
+        assert await _cancelled(batch, 5)
+
+
+async def _cancelled(batch: BatchHandle, n: int) -> bool:
+    return (await batch.refresh()).tally == Tally(5, 0, 0, n)
 
 
 async def test_there_is_no_such_batch_to_cancel(url: str) -> None:
