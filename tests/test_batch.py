@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 import asyncpg
 import pytest
 from msgspec.structs import replace
 
 from headrace import App, Context, Duplicate, Job, JobCancelled, JobFailed, JobHandle, ResultTimeout, Retry, Status
+from headrace.batch import BatchHandle
 from headrace.core.batch import Tally
 from headrace.core.status import LIVE
-from headrace.errors import BatchFailed, ConfigError, HeadraceError, JobNotFound
+from headrace.errors import BatchFailed, ConfigError, HeadraceError, JobNotFound, TransitionRefused
 from headrace.jobs import jobs_of
 from headrace.testing import harness
 from tests.support.apps import ENGINES, url_of
@@ -174,6 +177,112 @@ async def test_a_batch_is_cancelled(url: str) -> None:
         assert await batch.cancel() == 0
 
 
+def before_the_second_write(work: Work, act: Callable[[BatchHandle], Awaitable[object]]) -> None:
+    """Have something done while the submitter of a batch above one write is adding to it."""
+    submits = work.app.session.lanes.submits
+    store = submits.insert_many
+
+    async def act_first(jobs: Sequence[Job]) -> Any:
+        [id] = {job.batch for job in jobs}
+        assert id is not None
+        await act(work.app.batch_handle(id))
+        return await store(jobs)
+
+    submits.insert_many = act_first  # type: ignore[method-assign]
+
+
+async def test_cancelling_an_open_batch_stops_its_submitter(url: str) -> None:
+    work = Work(url)
+    async with work.app, work.app.worker(concurrency=2):
+        before_the_second_write(work, lambda batch: batch.cancel(by="me"))
+        batch = work.app.batch(on_complete=work.report.draft("me"), on_failure=work.alert.draft())
+
+        async def fill() -> None:
+            async with batch:
+                batch.add_many(work.wait.draft(n) for n in range(2500))
+
+        with pytest.raises(TransitionRefused, match="takes no more jobs") as caught:
+            await fill()
+        assert str(batch.id) in str(caught.value)
+        ended = await batch.wait(timeout=20)
+        assert (ended.tally, ended.sealed, ended.abandoned) == (Tally(1000, 0, 0, 1000), True, False)
+        assert ended.cancelled_by == "me"
+        assert sorted(await work.reported(2)) == ["alert", "report"]
+        assert len(await batch.jobs()) == 1000
+        # Nobody can go on with it, and what follows follows once.
+        with pytest.raises(TransitionRefused):
+            await batch.submit()
+        assert (await work.app.stats()).ledger.accepted == 1002
+        assert (await batch.refresh()).tally == ended.tally
+
+
+async def test_an_open_batch_that_was_cancelled_did_not_succeed_though_all_there_is_completed(url: str) -> None:
+    work = Work(url)
+
+    async def cancel(batch: BatchHandle) -> None:
+        async def ended() -> bool:
+            return (await batch.refresh()).tally == Tally(1000, 1000)
+
+        await until(ended, what="what is there has completed")
+        assert await batch.cancel() == 0
+
+    async with work.app, work.app.worker(concurrency=50):
+        before_the_second_write(work, cancel)
+        batch = work.app.batch(on_complete=work.report.draft("me"), on_failure=work.alert.draft())
+        batch.add_many(work.double.draft(n) for n in range(1001))
+        with pytest.raises(TransitionRefused):
+            await batch.submit()
+        assert (await batch.wait(timeout=20)).tally == Tally(1000, 1000)
+        assert sorted(await work.reported(2)) == ["alert", "report"]
+
+
+async def test_whoever_cancels_a_batch_and_dies_is_followed_by_the_sweeper() -> None:
+    work = Work("memory://")
+    async with harness(work.app, now=datetime(2026, 1, 1, tzinfo=UTC)) as h:
+        async with work.app.batch(on_failure=work.alert.draft()) as batch:
+            batch.add_many(work.double.options(delay=3600).draft(n) for n in range(20))
+        # The cancel is stored, and nobody is left to tell the jobs.
+        await work.app.engine.cancel_batch(batch.id, work.app.host.clock.now(), "me")
+        assert (await batch.refresh()).tally == Tally(20)
+        await h.advance(minutes=2)
+        assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
+        assert [job.task for job in work.reports] == ["alert"]
+
+
+async def test_a_cancel_waits_for_a_job_that_could_not_be_told_at_once(tmp_path: Path) -> None:
+    work = Work(url_of("postgres", tmp_path))
+    async with work.app:
+        async with work.app.batch() as batch:
+            batch.add_many(work.double.draft(n) for n in range(5))
+        url, _, query = work.app.settings.url.partition("?")
+        connection = await asyncpg.connect(url)
+        try:
+            transaction = connection.transaction()
+            await transaction.start()
+            schema = parse_qs(query)["schema"][0]
+            await connection.execute(f'SELECT 1 FROM "{schema}".jobs WHERE id = $1 FOR UPDATE', batch.handles[2].id)
+            cancelling = asyncio.create_task(batch.cancel())
+            await until(lambda: _cancelled(batch, 4), what="the others are cancelled")
+            done, _ = await asyncio.wait([cancelling], timeout=1)
+            assert not done
+            await transaction.rollback()
+            assert await cancelling == 5
+        finally:
+            await connection.close()
+        assert await _cancelled(batch, 5)
+
+
+async def _cancelled(batch: BatchHandle, n: int) -> bool:
+    return (await batch.refresh()).tally == Tally(5, 0, 0, n)
+
+
+async def test_there_is_no_such_batch_to_cancel(url: str) -> None:
+    work = Work(url)
+    async with work.app:
+        with pytest.raises(JobNotFound, match="no batch"):
+            await work.app.batch_handle(work.app.new_id()).cancel()
+
+
 async def _running(handles: list[JobHandle[Any]]) -> bool:
     return [(await handle.refresh()).status for handle in handles].count(Status.RUNNING) == 2
 
@@ -197,7 +306,7 @@ async def test_a_submitter_that_fell_silent(tmp_path: Path) -> None:
             batch.add(work.double.draft(1))
         open_batch = work.app.batch(on_complete=work.report.draft("you"))
         open_batch.add_many(work.double.draft(n) for n in range(1001))
-        lanes = work.app.session.lanes
+        lanes = work.app.session.lanes.submits
         whole = lanes.insert_many
 
         async def dies(jobs: Any) -> Any:

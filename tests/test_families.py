@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import asyncpg
 import pytest
 
 from headrace import App, Context, Draft, Job, JobCancelled, JobFailed, JobHandle, Retry, Status
@@ -153,6 +154,47 @@ async def test_cycles_among_drafts_are_refused_and_nothing_is_stored(url: str) -
         with pytest.raises(ConfigError, match="circle"):
             await shop.app.submit_many([itself])
         assert (await shop.app.stats()).ledger.accepted == 0
+
+
+async def test_a_graph_is_stored_whole_or_not_at_all(url: str) -> None:
+    shop = Resizing(url)
+    async with shop.app, shop.app.worker():
+        a, b, stranger = shop.resize.draft("a"), shop.resize.draft("b"), shop.resize.draft("c")
+        m = shop.montage.options(after=[a, stranger]).draft()
+        with pytest.raises(JobNotFound, match=str(stranger.id)):
+            await shop.app.submit_many([a, b, m])
+        assert (await shop.app.stats()).ledger.accepted == 0
+        await stranger.submit()
+        *_, last = await shop.app.submit_many([a, b, m])
+        assert await last.result(timeout=20) == ["small a", "small c"]
+        # Nor with one that is not stored, because another holds its key.
+        await shop.resize.options(dedup="k", delay=60).submit("x")
+        x, y = shop.resize.options(dedup="k").draft("x"), shop.resize.draft("y")
+        with pytest.raises(JobNotFound, match="the job that holds its key"):
+            await shop.app.submit_many([y, x, shop.montage.options(after=[x, y]).draft()])
+        assert (await shop.app.stats()).ledger.accepted == 5
+
+
+async def test_a_graph_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) -> None:
+    shop = Resizing(url_of("postgres", tmp_path))
+    async with shop.app, shop.app.worker():
+        connection = await asyncpg.connect(shop.app.settings.url.split("?")[0])
+        try:
+            transaction = connection.transaction()
+            await transaction.start()
+            await shop.resize.options(connection=connection, dedup="k").submit("a")
+            a, b = shop.resize.options(dedup="k").draft("a"), shop.resize.draft("b")
+            graph = [a, b, shop.montage.options(after=[a, b]).draft()]
+            submitting = asyncio.create_task(shop.app.submit_many(graph))
+            done, _ = await asyncio.wait([submitting], timeout=1)
+            assert not done
+            # Nothing of it is there before all of it is.
+            assert (await shop.app.jobs(task="resize")).items == ()
+            await transaction.rollback()
+            *_, last = await submitting
+        finally:
+            await connection.close()
+        assert await last.result(timeout=20) == ["small a", "small b"]
 
 
 async def test_what_cannot_be_waited_for_is_refused(url: str) -> None:

@@ -205,7 +205,10 @@ class App(Hooked, Scheduling, Limited):
         return await jobs.draft_by_name(self, name, payload, options)
 
     async def submit_many(self, drafts: Iterable[Draft[Any]]) -> list[JobHandle[Any]]:
-        """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id."""
+        """Store drafts, of any tasks: one atomic write up to 1,000, chunks above, repeatable by id.
+
+        Where some wait for others, a write is whole or not at all: if one of its drafts is refused, none is stored.
+        """
         return await jobs.submit_many(self, list(drafts))
 
     def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:

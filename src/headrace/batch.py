@@ -109,6 +109,8 @@ class BatchHandle:
 
         Up to 1,000 jobs are stored in one atomic write. More are stored in chunks: the batch is open until the last,
         and does not end before.
+
+        :raises TransitionRefused: it was cancelled meanwhile; what was stored before that is cancelled with it
         """
         session, now = self._app.session, self._app.host.clock.now()
         drafts = arranged(list({draft.id: draft for draft in self._drafts}.values()))
@@ -263,18 +265,25 @@ class BatchHandle:
     # -- acting
 
     async def cancel(self, *, by: str | None = None) -> int:
-        """Cancel those of its jobs that have not ended; how many. What is added later is not concerned."""
+        """Cancel those of its jobs that have not ended; how many. It takes no more: a submitter that is still adding is
+        refused.
+
+        :raises JobNotFound: there is no such batch
+        """
         session = self._app.session
-        live = [job.id async for job in self._members(status=LIVE)]
+        record = await session.lanes.cancel_batch(self.id, by)
+        if record is None:
+            raise no_batch(self.id)
+        self.last = record
+        # All of them were told, but for those that another session tells just now, or that could not be told at once.
+        left = [job.id async for job in self._members(status=LIVE) if job.cancel_requested_at is None]
 
-        async def cancel(id: UUID) -> bool:
-            try:
+        async def cancel(id: UUID) -> None:
+            with suppress(TransitionRefused, JobNotFound):  # it ended meanwhile
                 await session.lanes.decide(id, lambda job, now: acts.cancel(job, now, session.engine.rules, by=by))
-            except (TransitionRefused, JobNotFound):
-                return False  # it ended meanwhile
-            return True
 
-        return sum(await asyncio.gather(*map(cancel, live)))
+        await asyncio.gather(*map(cancel, left))
+        return record.tally.live
 
 
 class _Looks:

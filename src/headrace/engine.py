@@ -110,7 +110,9 @@ class Engine(Protocol):
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
+    async def insert(
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; answers in the same order.
 
         An id that is here already is answered ``Inserted`` with the job as it stands: repeating is harmless. A dedup
@@ -118,10 +120,11 @@ class Engine(Protocol):
         task and requirements beyond ``MAX_PROFILES`` with live jobs is ``Refused``.
 
         A job with a parent is ``Refused`` where ``core.family.refusal`` says so, one with ``after`` where one of those
-        is not here (nor before it in the same call): both are judged, and whom it waits for is recorded, in a step
-        that no change of those jobs comes between. A new job adds ``core.batch.tally_of_new`` to its batch, which is
-        here already, or is ``batch``: made in the same commit unless it is here. With a ``batch`` it is all or nothing:
-        if one of the jobs is refused, all are, for its reason, and nothing is stored.
+        is not here (nor before it in the same call), one of a batch where ``core.batch.refusal_of_member`` says so:
+        all are judged, and whom it waits for is recorded, in a step that no change of those jobs, nor a cancel of the
+        batch, comes between. A new job adds ``core.batch.tally_of_new`` to its batch, which is here already, or is
+        ``batch``: made in the same commit unless it is here. With a ``batch``, or where that is asked for (``whole``),
+        it is all or nothing: if one of the jobs is refused, all are, for its reason, and nothing is stored.
         """
         ...
 
@@ -154,7 +157,8 @@ class Engine(Protocol):
         In rounds: of those whom the notes that are there concern, the children of a cancelled job (while
         ``core.family.still_cancelled``) are given to ``core.family.doom``, and of the others those that wait to
         ``core.family.release``, with the statuses of those they wait for as they were when the round began. A child
-        that has ended is told of in the next round, to its own children, where ``core.family.passes_on`` says so.
+        that has ended is told of in the next round, to its own children, where ``core.family.passes_on`` says so. The
+        jobs of a cancelled batch that are no such children are given to ``core.batch.stop``.
         Batches for which ``core.batch.is_silent`` are sealed and marked. Two sessions may tell at once.
         """
         ...
@@ -170,6 +174,11 @@ class Engine(Protocol):
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
         """All jobs of the batch are there; whether it is here. A second time changes nothing."""
+        ...
+
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        """Make of the batch what ``core.batch.cancelled`` says and note in the same commit that its jobs are to be
+        stopped; the batch as it stands then, None if it is not here. No job is added to it after that."""
         ...
 
     async def settle(self, batch: UUID) -> None:

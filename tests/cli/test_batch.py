@@ -100,6 +100,27 @@ def test_a_batch_is_cancelled_with_a_yes(kin: Kin) -> None:
     assert kin.json("show", member["id"])["events"][0]["by"] == "cli"
 
 
+def test_an_open_batch_is_cancelled_also_when_all_that_is_there_has_ended(kin: Kin) -> None:
+    async def make() -> str:
+        app = kin.module.app
+        now = app.host.clock.now()
+        record = Batch(id=app.new_id(), created_at=now, touched_at=now)
+        await app.engine.insert([], now, record)
+        return str(record.id)
+
+    batch = kin.within(make())
+    assert "open" in kin("batch", batch).stdout
+    result = kin("batch", batch, "--cancel", "--yes", "--wait", "--json", code=1)
+    assert "0 jobs cancelled" in result.stderr
+    record = json.loads(result.stdout.splitlines()[-1])
+    assert (record["sealed"], record["cancelled_by"]) == (True, "cli")
+    text = kin("batch", batch).stdout
+    for word in ("ended, cancelled", "by cli: it takes no more jobs"):
+        assert word in text
+    assert "ended, cancelled" in kin("batches").stdout
+    assert "nothing to cancel" in kin("batch", batch, "--cancel").stderr
+
+
 # The picture
 
 

@@ -9,11 +9,23 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core import acts
-from headrace.core.batch import Batch, Call, Tally, calls_of, is_over, is_silent, tally_of, tally_of_new
+from headrace.core.batch import (
+    Batch,
+    Call,
+    Tally,
+    calls_of,
+    cancelled,
+    is_over,
+    is_silent,
+    refusal_of_member,
+    stop,
+    tally_of,
+    tally_of_new,
+)
 from headrace.core.change import Change
 from headrace.core.job import Spec
 from headrace.core.outcome import Completed, Failed
-from headrace.core.status import Reason
+from headrace.core.status import Reason, Status
 from tests.core.stand import ID, NOW, OOPS, OTHER, RULES, end, running, submitted
 
 GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
@@ -67,6 +79,7 @@ def test_what_follows() -> None:
     assert calls_of(replace(batch(0), **both)) == [complete]
     assert calls_of(batch(2, 0, 2)) == []
     assert calls_of(replace(batch(2, 2), abandoned=True, **both)) == [complete, failure], "some may be missing"
+    assert calls_of(replace(batch(2, 2), cancelled_at=NOW, **both)) == [complete, failure], "some may be missing"
 
 
 def test_when_its_submitter_is_silent() -> None:
@@ -74,6 +87,39 @@ def test_when_its_submitter_is_silent() -> None:
     assert is_silent(batch(1, sealed=False), later, RULES)
     assert not is_silent(batch(1, sealed=False), later - timedelta(seconds=1), RULES)
     assert not is_silent(batch(1), later, RULES)
+
+
+def test_a_cancel_seals_and_is_done_while_there_is_something_to_cancel() -> None:
+    later = NOW + timedelta(seconds=1)
+    empty = batch(0, sealed=False)
+    for made in (empty, batch(2, 2, sealed=False), batch(2, 1), replace(batch(2, 2), abandoned=True)):
+        done = cancelled(made, NOW, "me")
+        assert done == replace(made, sealed=True, cancelled_at=NOW, cancelled_by="me")
+        # Of one that is over, nothing is left; of one that is live yet, or again, it is said once more.
+        assert cancelled(done, later, "you") == (
+            None if is_over(done) else replace(done, cancelled_at=later, cancelled_by="you")
+        )
+    assert cancelled(batch(2, 1, 1), NOW, "me") is None
+
+
+def test_a_cancelled_batch_takes_no_more() -> None:
+    job = submitted(batch=OTHER)
+    assert refusal_of_member(OTHER, False, job) is None
+    why = str(refusal_of_member(OTHER, True, job))
+    assert all(word in why for word in (str(job.id), str(OTHER), "was cancelled", "another one"))
+
+
+def test_the_jobs_of_a_cancelled_batch_are_stopped_as_by_whoever_cancelled_it() -> None:
+    made = replace(batch(1), cancelled_at=NOW, cancelled_by="me")
+    queued, held = stop(submitted(batch=ID), made, NOW, RULES), stop(running(batch=ID), made, NOW, RULES)
+    assert queued is not None
+    assert held is not None
+    assert (queued.job.status, queued.job.reason) == (Status.CANCELLED, Reason.USER)
+    assert (held.job.status, held.job.cancel_requested_at) == (Status.RUNNING, NOW)
+    assert [change.event.by for change in (queued, held) if change.event is not None] == ["me", "me"]
+    assert stop(held.job, made, NOW, RULES) is None
+    assert stop(end(running(batch=ID), Completed("1")).job, made, NOW, RULES) is None
+    assert stop(submitted(batch=ID), None, NOW, RULES) is None
 
 
 def test_tallies_add_up() -> None:

@@ -154,6 +154,10 @@ class Machine(RuleBasedStateMachine):
     def seal(self, which: int) -> None:
         self.sides.agree(lambda side: side.engine.seal(self.batches[which], self.now))
 
+    @rule(which=st.sampled_from([0, 1, 1]))
+    def cancel_batch(self, which: int) -> None:
+        self.sides.agree(lambda side: side.engine.cancel_batch(self.batches[which], self.now, "me"))
+
     def _check_batches(self) -> None:
         found: list[Batch | None] = self.sides.agree(lambda side: side.engine.batches(self.batches))
         for batch in found:

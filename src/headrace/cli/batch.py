@@ -17,7 +17,7 @@ from headrace.cli.output import console, document, is_terminal, line, say
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
 from headrace.cli.words import clock, counted
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, cancelled, may_miss_some
 from headrace.core.status import Verb
 from headrace.errors import Unavailable
 
@@ -37,7 +37,7 @@ Viewer: TypeAlias = "Callable[[Batch], None]"
 @click.argument("id")
 @click.option("--wait", is_flag=True, help="Follow it until it has ended; exit code 0 if all of its jobs completed.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer than this; the batch goes on.")
-@click.option("--cancel", is_flag=True, help="Cancel those of its jobs that have not ended.")
+@click.option("--cancel", is_flag=True, help="Cancel those of its jobs that have not ended; it takes no more.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before the cancel.")
 @common
 def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool, yes: bool) -> int:
@@ -45,8 +45,8 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
 
     ID is that of the batch, or of one of its jobs, which may be cut to its first or last digits.
 
-    With --wait the exit code is 0 if all of its jobs completed, and 1 if not, if it did not end in time, or if its
-    submitter fell silent before all of its jobs were there.
+    With --wait the exit code is 0 if all of its jobs completed, and 1 if not, if it did not end in time, if it was
+    cancelled, or if its submitter fell silent before all of its jobs were there.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to --wait")
@@ -54,7 +54,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
     async def work(app: App) -> int:
         handle = app.batch_handle(await resolve_batch(app, id))
         record = await handle.refresh()
-        if cancel and record.tally.live:
+        if cancel and cancelled(record, app.host.clock.now(), USER) is not None:
             confirm(Verb.CANCEL, record.tally.live, yes)
             say(f"{counted(await handle.cancel(by=USER), 'job')} cancelled, or asked to stop")
             record = await handle.refresh()
@@ -119,7 +119,7 @@ async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | 
     finally:
         waiting.cancel()
     record = await waiting
-    return DONE if record.tally.completed == record.tally.total and not record.abandoned else FAILED
+    return DONE if record.tally.completed == record.tally.total and not may_miss_some(record) else FAILED
 
 
 @contextmanager

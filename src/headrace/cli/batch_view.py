@@ -14,7 +14,7 @@ from rich.text import Text
 
 from headrace.cli.render import STYLES, fitted, grid, status_text, table
 from headrace.cli.words import ago, moment, span
-from headrace.core.batch import Batch, Call, is_over
+from headrace.core.batch import Batch, Call, is_over, may_miss_some
 from headrace.core.job import Job
 from headrace.core.status import Status
 
@@ -41,11 +41,12 @@ def sentence(record: Batch) -> str:
 
 def _state(record: Batch) -> str:
     """A batch that was once seen to end is live again while a job of it is retried."""
-    if record.abandoned:
-        return ("ended" if is_over(record) else "live") + ", abandoned"
     if not record.sealed:
         return "open"
-    return "ended" if is_over(record) else "live"
+    word = "ended" if is_over(record) else "live"
+    if record.cancelled_at is not None:
+        return f"{word}, cancelled"
+    return f"{word}, abandoned" if record.abandoned else word
 
 
 def bar(record: Batch, width: int = WIDTH) -> Text:
@@ -72,6 +73,10 @@ def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> Rend
     if tally.live:
         counts.append(f", {tally.live:,} live")
     rows: list[tuple[str, str | Text]] = [("jobs", counts)]
+    if record.cancelled_at is not None:
+        by = "" if record.cancelled_by is None else f" by {record.cancelled_by}"
+        when = f"{moment(record.cancelled_at)} ({ago(record.cancelled_at, now)}){by}"
+        rows.append(("cancelled", f"{when}: it takes no more jobs"))
     if record.abandoned:
         rows.append(("abandoned", "its submitter fell silent before all of its jobs were there: some may be missing"))
     elif not record.sealed:
@@ -97,7 +102,7 @@ def batches_view(records: Sequence[Batch], now: datetime) -> Table:
         ended = record.ended_at if over else None
         made.add_row(
             Text(str(record.id), "cyan"),
-            Text(_state(record), "red" if record.abandoned else "dim" if over else ""),
+            Text(_state(record), "red" if may_miss_some(record) else "dim" if over else ""),
             f"{record.tally.total:,}",
             *(Text(f"{count:,}" if count else "", STYLES[status]) for status, count in _counts(record).items()),
             f"{record.tally.live:,}" if record.tally.live else "",

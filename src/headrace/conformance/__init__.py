@@ -38,6 +38,7 @@ _PARTS = (
     "families",
     "graphs",
     "batches",
+    "cancelling",
     "asking",
     "standing",
     "keeping",
@@ -50,6 +51,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 from headrace.conformance.applying import Applying  # noqa: E402
 from headrace.conformance.asking import Asking  # noqa: E402
 from headrace.conformance.batches import Batches  # noqa: E402
+from headrace.conformance.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
@@ -91,6 +93,7 @@ class Suite(
     Families,
     Graphs,
     Batches,
+    Cancelling,
     Sessions,
     Within,
 ):

@@ -19,11 +19,11 @@ from headrace.core.status import ENDED
 from headrace.engine import Duplicated, Inserted, Refused
 from headrace.errors import ConfigError, JobNotFound
 
-__all__ = ["Batches"]
+__all__ = ["Batched", "Batches"]
 
 
-class Batches(Part):
-    """What is counted, and when a batch is over."""
+class Batched(Part):
+    """What tests of batches begin with."""
 
     @staticmethod
     def batch(lab: Lab, **fields: Any) -> Batch:
@@ -46,6 +46,10 @@ class Batches(Part):
         [found] = await lab.engine.batches([batch.id])
         assert found is not None
         return found.tally
+
+
+class Batches(Batched):
+    """What is counted, and when a batch is over."""
 
     async def test_a_batch_comes_with_its_jobs(self, lab: Lab) -> None:
         spec = Spec(task="report", created_at=lab.now, tags=("x",))

@@ -15,7 +15,7 @@ from headrace.core.change import Applied
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.status import ENDED, Reason, Status
-from headrace.engine import Inserted, Refused
+from headrace.engine import Duplicated, Inserted, Refused
 from headrace.errors import JobNotFound
 
 __all__ = ["Graphs"]
@@ -177,6 +177,30 @@ class Graphs(Part):
         # Once it is there, the same job is taken.
         await lab.put_all(missing)
         assert isinstance((await lab.insert(stranger))[0], Inserted)
+
+    async def test_where_that_is_asked_for_it_is_all_or_nothing(self, lab: Lab) -> None:
+        here, missing, holder = await lab.put("a"), lab.job("b"), await lab.put("keyed", dedup="k")
+        one, two = lab.job("c"), lab.job("keyed", dedup="k")
+        stranger, sibling = self.after(lab, one, missing), self.after(lab, here)
+        graph = [one, two, here, stranger, sibling]
+        answers = await lab.engine.insert(graph, lab.now, whole=True)
+        for answer in answers:
+            assert isinstance(answer, Refused)
+            assert isinstance(answer.error, JobNotFound)
+            assert str(missing.id) in str(answer.error)
+        assert [await lab.gone(job) for job in (one, two, stranger, sibling)] == [True] * 4
+        assert (await lab.engine.ledger()).accepted == 2
+        assert await lab.tell() == []
+        # A duplicate is not there either, for whoever would wait for it.
+        answers = await lab.engine.insert([one, two, self.after(lab, two)], lab.now, whole=True)
+        assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
+        await lab.put_all(missing)
+        answers = await lab.engine.insert(graph, lab.now, whole=True)
+        assert [type(answer) for answer in answers] == [Inserted, Duplicated, Inserted, Inserted, Inserted]
+        assert isinstance(answers[1], Duplicated)
+        assert answers[1].job.id == holder.id
+        assert (await lab.get(stranger)).status is Status.WAITING
+        assert (await lab.engine.ledger()).accepted == 6
 
     async def test_an_insert_may_be_repeated(self, lab: Lab) -> None:
         parent = await lab.put("a")

@@ -83,6 +83,8 @@ class Keeping(Part):
         assert isinstance(odd, Refused)
         assert isinstance(odd.error, HeadraceError)
         assert isinstance(after, Refused), "no requirements are a profile too"
+        either = await lab.engine.insert([lab.job("a", requires={"n": 1}), lab.job("new")], lab.now, whole=True)
+        assert [isinstance(answer, Refused) for answer in either] == [True] * 2, "all or nothing"
         assert (await lab.engine.ledger()).accepted == MAX_PROFILES + 1
         ended = [await lab.cancel(job) for job in jobs[:2]]
         fresh = await lab.put("new")

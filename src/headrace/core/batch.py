@@ -1,4 +1,4 @@
-"""Batches: jobs that are counted together, and what is submitted when the last of them has ended."""
+"""Batches: jobs that are counted and cancelled together, and what is submitted when the last of them has ended."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
+from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.job import Job, Spec
 from headrace.core.query import Page
 from headrace.core.rate import micros
 from headrace.core.rules import Rules
-from headrace.core.status import ENDED, Status
-from headrace.errors import ConfigError
+from headrace.core.status import ENDED, Status, Verb
+from headrace.errors import ConfigError, HeadraceError, TransitionRefused
 
 __all__ = [
     "Batch",
     "Call",
     "Tally",
     "calls_of",
+    "cancelled",
     "cursor_at",
     "is_over",
     "is_silent",
+    "may_miss_some",
     "newest_first",
+    "refusal_of_member",
+    "stop",
     "tally_of",
     "tally_of_new",
 ]
@@ -81,12 +87,17 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     tally: Tally = Tally()
     ended_at: datetime | None = None
     """When it was first seen that all of its jobs had ended; stays when one is retried."""
+    cancelled_at: datetime | None = None
+    """When it was cancelled as a whole, the last time if that was done again: it takes no more jobs."""
+    cancelled_by: str | None = None
+    """Who cancelled it."""
     settled: bool = False
     """Whether what follows its end was submitted."""
     on_complete: Call | None = None
     """Submitted once when it has ended, however its jobs did."""
     on_failure: Call | None = None
-    """Submitted once when it has ended and not all of its jobs completed, or some may never have been added."""
+    """Submitted once when it has ended and not all of its jobs completed, or some may never have been added, because it
+    was cancelled or abandoned."""
 
 
 _COLUMN = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
@@ -117,9 +128,40 @@ def is_over(batch: Batch) -> bool:
     return batch.sealed and batch.tally.ended >= batch.tally.total
 
 
+def may_miss_some(batch: Batch) -> bool:
+    """Whether it may have been sealed before all of its jobs were there."""
+    return batch.abandoned or batch.cancelled_at is not None
+
+
 def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
     """Whether it is to be sealed without its submitter."""
     return not batch.sealed and batch.touched_at + timedelta(seconds=rules.batch_silence) <= now
+
+
+def cancelled(batch: Batch, now: datetime, by: str | None) -> Batch | None:
+    """The batch once it is cancelled; None: there is nothing to cancel.
+
+    What is not there by then never will be: it is sealed with this. An abandoned one may be over, and its submitter
+    come back yet.
+    """
+    if is_over(batch) and (batch.cancelled_at is not None or not batch.abandoned):
+        return None
+    return replace(batch, sealed=True, cancelled_at=now, cancelled_by=by)
+
+
+def refusal_of_member(batch: UUID, is_cancelled: bool, job: Job) -> HeadraceError | None:
+    """Why a new job may not become one of this batch; None: it may."""
+    if not is_cancelled:
+        return None
+    why = f"its batch {batch} was cancelled, and takes no more jobs; what is to run all the same belongs in another one"
+    return TransitionRefused(job, Verb.SUBMIT, why)
+
+
+def stop(job: Job, batch: Batch | None, now: datetime, rules: Rules) -> Change | None:
+    """The batch of a job (None: gone by now) was cancelled; None: the job ended before, or is being stopped already."""
+    if job.ended or batch is None:
+        return None
+    return acts.cancel(job, now, rules, by=batch.cancelled_by)
 
 
 _END = (1 << 62, UUID(int=(1 << 128) - 1))
@@ -145,5 +187,5 @@ def newest_first(found: Sequence[Batch], limit: int) -> Page[Batch]:
 
 def calls_of(batch: Batch) -> list[Call]:
     """What is submitted at its end."""
-    failed = batch.abandoned or batch.tally.completed < batch.tally.total
+    failed = may_miss_some(batch) or batch.tally.completed < batch.tally.total
     return [call for call in (batch.on_complete, batch.on_failure if failed else None) if call is not None]

@@ -51,6 +51,8 @@ class Note(StrEnum):
     """To its children."""
     WAITS = "waits"
     """To the job itself, in case its parents have ended already."""
+    STOPPED = "stopped"
+    """To the jobs of a batch that was cancelled: the only note that is of a batch, and not of a job."""
 
 
 def note_of(change: Change) -> tuple[Note, ...]:

@@ -11,9 +11,11 @@ from headrace.core.batch import Batch, Tally
 from headrace.core.change import Applied
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
-from headrace.engine import Inserted
+from headrace.core.status import Status
+from headrace.engine import Inserted, Refused
 from headrace.engines.postgres.connection import Connection
-from tests.engines.postgres.test_families import Undone, apply, insert
+from headrace.errors import TransitionRefused, Unavailable
+from tests.engines.postgres.test_families import Undone, apply, insert, waits_for
 
 Connect = Callable[[], Awaitable[Connection]]
 
@@ -110,3 +112,43 @@ async def test_a_batch_made_twice_at_once_is_one(lab: Lab) -> None:
         for session in sessions:
             await session.close()
     assert await tally(lab, batch) == Tally(30)
+
+
+async def test_a_cancel_waits_for_a_job_that_is_being_added_and_reaches_it(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    watching = await connect()
+    batch, _ = await filled(lab, 1, sealed=False)
+    late = lab.job(batch=batch.id)
+    async with lab.engine.transaction() as connection:
+        await insert(lab, connection, late)
+        # What was counted before is added up meanwhile.
+        assert (await lab.engine.tell(lab.now)).over == ()
+        assert await watching.fetchval(f"SELECT total FROM {schema}.batches") == 1
+        cancelling = asyncio.create_task(lab.engine.cancel_batch(batch.id, lab.now))
+        await waits_for(watching, connection)
+    found = await cancelling
+    assert found is not None
+    assert found.tally == Tally(2)
+    await lab.tell()
+    assert (await lab.get(late)).status is Status.CANCELLED
+
+
+async def test_a_job_of_a_batch_that_is_being_cancelled_is_refused_for_now(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    batch, _ = await filled(lab, 1, sealed=False)
+    late, other = lab.job(batch=batch.id), lab.job()
+    cancelling = await connect()
+    transaction = cancelling.transaction()
+    await transaction.start()
+    await cancelling.execute(f"SELECT 1 FROM {schema}.batches FOR UPDATE")
+    await cancelling.execute(f"UPDATE {schema}.batches SET cancelled_at = 1, sealed = true")
+    refused, stored = await lab.insert(late, other)
+    assert isinstance(refused, Refused)
+    assert isinstance(refused.error, Unavailable)
+    assert isinstance(stored, Inserted)
+    await transaction.commit()
+    [refused] = await lab.insert(late)
+    assert isinstance(refused, Refused)
+    assert isinstance(refused.error, TransitionRefused)

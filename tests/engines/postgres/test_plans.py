@@ -205,6 +205,8 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "batches": {"batches_pkey", "counts_of_batch"},
     "page of batches": {"batches_made", "counts_of_batch"},
     "seal": {"batches_pkey"},
+    "hold_batch": {"batches_pkey"},
+    "cancel_batch": {"batches_pkey"},
     "settle": {"batches_pkey"},
     "get": {"bodies_pkey", "jobs_pkey"},
     "promote": {"due", "jobs_pkey"},
@@ -305,6 +307,7 @@ COLD_TEXTS: dict[str, Callable[[str], str]] = {
     "changes": lambda schema: sql("changes_document", schema) + apply_text(schema),
     "changes that follow": lambda schema: sql("changes_rows", schema) + apply_text(schema),
     "kin": lambda schema: sql("kin", schema, lock="NO KEY UPDATE"),
+    "open_batches": lambda schema: sql("open_batches", schema, lock="KEY SHARE SKIP LOCKED"),
     "hold": lambda schema: sql("hold", schema, wait=" SKIP LOCKED"),
 }
 
@@ -314,11 +317,12 @@ COLD_STATEMENTS: dict[str, tuple[set[str], list[str]]] = {
     "changes": ({"jobs_pkey"}, ["'[]'"]),
     "second_look": ({"bodies_pkey", "keys"}, ["'[]'"]),
     "kin": ({"bodies_pkey", "jobs_pkey"}, ["""'["00000000-0000-0000-0000-000000000001"]'"""]),
+    "open_batches": ({"batches_pkey"}, ["""'["00000000-0000-0000-0000-000000000001"]'"""]),
     "relate": ({"bodies_pkey", "jobs_pkey"}, ["""'{"edges": [], "noted": [], "batches": [], "counts": []}'"""]),
     "take_notes": ({"notes_pkey"}, ["0", "1000"]),
     "concerned": (
         {"waited_for", "labelled", "jobs_pkey"},
-        ["'{1,2,3}'", "'{e,w,c}'", "'{1,2,3}'", "'{0,0,0}'", "1000"],
+        ["'{1,2,3,4}'", "'{e,w,c,s}'", "'{1,2,3,0}'", "'{0,0,0,0}'", "1000"],
     ),
     "hold": ({"jobs_pkey", "bodies_pkey"}, [MANY, MANY, "'waiting'"]),
     "parents": ({"waits_pkey", "jobs_pkey"}, [MANY]),

@@ -100,6 +100,8 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
             ],
         ),
         ("kin", ["sqlite_autoindex_jobs_1 (id=?)"]),
+        ("cancelled_batches", ["sqlite_autoindex_batches_1 (id=?)"]),
+        ("cancel_batch", ["sqlite_autoindex_batches_1 (id=?)"]),
         ("tie", ["SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("tally", ["sqlite_autoindex_batches_1 (id=?)"]),
         ("batches", ["sqlite_autoindex_batches_1 (id=?)"]),

@@ -151,9 +151,11 @@ class MemoryEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
+    async def insert(
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
         with self._store() as store:
-            return store.insert(jobs, batch)
+            return store.insert(jobs, batch, whole)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._store() as store:
@@ -178,6 +180,10 @@ class MemoryEngine:
     async def seal(self, batch: UUID, now: datetime) -> bool:
         with self._store() as store:
             return store.families.seal(batch, now)
+
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        with self._store() as store:
+            return store.families.cancel(batch, now, by)
 
     async def settle(self, batch: UUID) -> None:
         with self._store() as store:

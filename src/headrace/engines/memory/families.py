@@ -11,7 +11,19 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, cursor_at, is_over, is_silent, newest_first, tally_of, tally_of_new
+from headrace.core.batch import (
+    Batch,
+    Tally,
+    cancelled,
+    cursor_at,
+    is_over,
+    is_silent,
+    newest_first,
+    refusal_of_member,
+    stop,
+    tally_of,
+    tally_of_new,
+)
 from headrace.core.change import Change, Verdict
 from headrace.core.family import Note
 from headrace.core.job import Job
@@ -40,14 +52,19 @@ class Families:
         self._waiting: dict[UUID, list[UUID]] = {}
         """Those that were stored to wait for a job, in the order they came."""
         self._children: dict[UUID, list[UUID]] = {}
+        self._members: dict[UUID, list[UUID]] = {}
         self._notes: deque[tuple[Note, UUID, int]] = deque()
-        """What is to be told, of which job, and how many have heard it."""
+        """What is to be told, of which job or batch, and how many have heard it."""
 
     def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
         """Why a new job cannot be what it says it is to others, who are here or ``coming``."""
         spec = job.spec
         if spec.parent is not None and (parent := self._records.get(spec.parent)) is not None:
             why = family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job)
+            if why is not None:
+                return why
+        if spec.batch is not None and (batch := self.batches.get(spec.batch)) is not None:
+            why = refusal_of_member(batch.id, batch.cancelled_at is not None, job)
             if why is not None:
                 return why
         missing = next((id for id in spec.after if id not in self._records and id not in coming), None)
@@ -61,6 +78,7 @@ class Families:
         if spec.parent is not None:
             self._children.setdefault(spec.parent, []).append(job.id)
         if spec.batch is not None:
+            self._members.setdefault(spec.batch, []).append(job.id)
             self._count(spec.batch, tally_of_new(job))
             if (batch := self.batches.get(spec.batch)) is not None:
                 self.batches[batch.id] = replace(batch, touched_at=max(batch.touched_at, job.updated_at))
@@ -86,9 +104,11 @@ class Families:
             limit -= max(1, len(hearing))
             # All is decided before any of it is done, and who is doomed is not released first.
             doomed = {id for note, id in hearing if note is Note.CANCELLED}
+            stopped = {id for note, id in hearing if note is Note.STOPPED}
             concerned = dict.fromkeys(id for _, id in hearing)
             before = {id: job for id in concerned if (job := self._records.get(id)) is not None}
-            decided = [change for id in concerned if (change := self._follows(id, id in doomed, now)) is not None]
+            follows = (self._follows(job, id in doomed, id in stopped, now) for id, job in before.items())
+            decided = [change for change in follows if change is not None]
             for change in decided:
                 apply(change)
             changes += decided
@@ -113,15 +133,16 @@ class Families:
             return [id]
         if note is Note.ENDED:
             return self._waiting.get(id, [])
+        if note is Note.STOPPED:
+            return self._members.get(id, [])
         parent = self._records.get(id)
         return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
-    def _follows(self, id: UUID, doomed: bool, now: datetime) -> Change | None:
-        job = self._records.get(id)
-        if job is None:
-            return None
+    def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
         if doomed:
             return family.doom(job, now, self._rules)
+        if stopped and job.spec.batch is not None:
+            return stop(job, self.batches.get(job.spec.batch), now, self._rules)
         return family.release(job, [self._status(parent) for parent in job.spec.after], now)
 
     def _status(self, id: UUID) -> Status | None:
@@ -163,6 +184,14 @@ class Families:
             self.batches[id] = replace(batch, sealed=True, touched_at=now)
         return batch is not None
 
+    def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:
+        """It takes no more jobs, and those that are there are to be told."""
+        batch = self.batches.get(id)
+        if batch is not None and (made := cancelled(batch, now, by)) is not None:
+            batch = self.batches[id] = made
+            self._notes.append((Note.STOPPED, id, 0))
+        return batch
+
     def settle(self, id: UUID) -> None:
         """What follows its end was submitted."""
         if (batch := self.batches.get(id)) is not None:
@@ -187,9 +216,12 @@ class Families:
         for job in gone:
             self._waiting.pop(job.id, None)
             self._children.pop(job.id, None)
-            for others, ids in ((self._waiting, job.spec.after), (self._children, (job.spec.parent,))):
+            spec = job.spec
+            named = ((self._waiting, spec.after), (self._children, (spec.parent,)), (self._members, (spec.batch,)))
+            for others, ids in named:
                 for id in ids:
                     if id in others:
                         others[id].remove(job.id)
         for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
             del self.batches[id]
+            self._members.pop(id, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from heapq import merge
 from itertools import islice, takewhile
@@ -210,6 +210,14 @@ class Jobs:
         return unnamed
 
     # -- profiles
+
+    def has_room_for(self, jobs: Iterable[Job]) -> bool:
+        """Whether all of these can be inserted."""
+        wanted = {_profile_key(job) for job in jobs}
+        if len(self.profiles.keys() | wanted) <= MAX_PROFILES:
+            return True
+        live = {key for key, profile in self.profiles.items() if self._users[profile.id] > 0}
+        return len(live | wanted) <= MAX_PROFILES
 
     def _intern(self, job: Job) -> bool:
         key = _profile_key(job)

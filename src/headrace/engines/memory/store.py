@@ -19,7 +19,6 @@ from headrace.core.rule import Bound, Limits
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import (
-    MAX_PROFILES,
     Alive,
     Beat,
     Claimed,
@@ -38,8 +37,9 @@ from headrace.engine import (
 from headrace.engines.memory.families import Families
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.jobs import Jobs
+from headrace.engines.record import too_many
 from headrace.engines.rulebook import Rulebook
-from headrace.errors import ConfigError, HeadraceError
+from headrace.errors import HeadraceError
 
 __all__ = ["Store"]
 
@@ -81,24 +81,27 @@ class Store:
 
     # -- jobs
 
-    def insert(self, jobs: Sequence[Job], batch: Batch | None) -> list[InsertAnswer]:
-        """Store new jobs."""
+    def insert(self, jobs: Sequence[Job], batch: Batch | None, whole: bool) -> list[InsertAnswer]:
+        """Store new jobs; with a batch, or ``whole``, all or none."""
+        if (whole or batch is not None) and (why := self._refusal(jobs)) is not None:
+            return [Refused(why)] * len(jobs)
         if batch is not None:
-            if (why := self._refusal(jobs)) is not None:
-                return [Refused(why)] * len(jobs)
             self.families.make(batch)
         return [self._insert(job) for job in jobs]
 
     def _refusal(self, jobs: Sequence[Job]) -> HeadraceError | None:
         """Why one of these is refused, if one is."""
-        coming = set[UUID]()
+        coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
         for job in jobs:
-            if job.id in self.jobs.records or self.jobs.holder(job) is not None:
+            key = None if job.spec.dedup is None else (job.spec.task, job.spec.dedup)
+            if job.id in self.jobs.records or self.jobs.holder(job) is not None or key in keys:
                 continue
             if (why := self.families.refusal(job, coming)) is not None:
                 return why
-            coming.add(job.id)
-        return None
+            coming[job.id] = job
+            if key is not None and not job.ended:
+                keys.add(key)
+        return None if self.jobs.has_room_for(coming.values()) else too_many()
 
     def _insert(self, job: Job) -> InsertAnswer:
         here = self.jobs.records.get(job.id)
@@ -111,12 +114,7 @@ class Store:
             return Refused(why)
         stored = self.jobs.insert(job)
         if stored is None:
-            return Refused(
-                ConfigError(
-                    f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store"
-                    " keeps apart: require fewer different things"
-                )
-            )
+            return Refused(too_many())
         self.families.add(stored)
         return Inserted(stored)
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, tally_of, tally_of_new
+from headrace.core.batch import Batch, Tally, refusal_of_member, tally_of, tally_of_new
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
@@ -22,6 +22,8 @@ from headrace.steps import Statement, Steps
 __all__ = ["Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
 
 _kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
+
+_open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
 
 _Stand = tuple[Status | None, bool]
 """The status of a job, and whether its cancel was requested."""
@@ -50,14 +52,19 @@ def is_related(job: Job) -> bool:
 class Kin:
     """Those whom new jobs are related to, held until the transaction ends."""
 
-    def __init__(self, here: Mapping[UUID, _Stand], busy: frozenset[UUID]) -> None:
-        self._here, self._busy = here, busy
+    def __init__(
+        self, here: Mapping[UUID, _Stand], busy: frozenset[UUID], cancelled: frozenset[UUID] = frozenset()
+    ) -> None:
+        """``cancelled``: those of their batches that were."""
+        self._here, self._busy, self._cancelled = here, busy, cancelled
 
     def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
         """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
         found = set(busy)
         for job in jobs:
-            if not found.isdisjoint(_relatives(job)) or not self._busy.isdisjoint(_relatives(job)):
+            relatives = _relatives(job)
+            held = job.spec.batch in self._busy or not self._busy.isdisjoint(relatives)
+            if held or not found.isdisjoint(relatives):
                 found.add(job.id)
         return found
 
@@ -65,11 +72,24 @@ class Kin:
         """Why some of these new jobs cannot be what they say they are; those before them may be their kin."""
         here, refused = dict(self._here), dict[UUID, HeadraceError]()
         for job in jobs:
-            if (why := _refusal(job, here)) is None:
+            if (why := self._refusal(job, here)) is None:
                 here[job.id] = (job.status, job.cancel_requested_at is not None)
             else:
                 refused[job.id] = why
         return refused
+
+    def _refusal(self, job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
+        spec = job.spec
+        if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
+            why = family.refusal(spec.parent, *stand, job)
+            if why is not None:
+                return why
+        if spec.batch is not None:
+            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
+            if why is not None:
+                return why
+        missing = next((id for id in spec.after if id not in here), None)
+        return None if missing is None else family.unknown_parent(missing)
 
 
 def _relatives(job: Job) -> tuple[UUID, ...]:
@@ -77,33 +97,42 @@ def _relatives(job: Job) -> tuple[UUID, ...]:
     return spec.after if spec.parent is None else (spec.parent, *spec.after)
 
 
-def _refusal(job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
-    spec = job.spec
-    if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
-        why = family.refusal(spec.parent, *stand, job)
-        if why is not None:
-            return why
-    missing = next((id for id in spec.after if id not in here), None)
-    return None if missing is None else family.unknown_parent(missing)
-
-
 def meet(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[Kin]:
-    """Hold those whom these jobs are related to: what is read of them here is true until the commit. ``wait`` for them;
-    otherwise those that another holds are busy."""
+    """Hold those whom these jobs are related to, and their batches, which must have been made: what is read of them is
+    true until the commit. ``wait`` for them; otherwise those that another holds are busy."""
+    cancelled, missed = yield from _meet_batches(schema, jobs, wait=wait)
     related = list(dict.fromkeys(id for job in jobs for id in _relatives(job)))
     if not related:
-        return Kin({}, frozenset())
+        return Kin({}, missed, cancelled)
     # Children keep a cancel away and do not mind each other; who is waited for is written to.
     lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
     document, trying = encode(related), sql("kin", schema, lock=f"{lock} SKIP LOCKED")
     waiting = Waiting(sql("kin", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
     answer = _kin((yield waiting if wait else Statement(trying, document)))
-    missed = frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
-    return Kin({id: (status, asked) for id, status, asked in answer if status is not None}, missed)
+    missed |= frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
+    return Kin({id: (status, asked) for id, status, asked in answer if status is not None}, missed, cancelled)
+
+
+def _meet_batches(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[tuple[frozenset[UUID], frozenset[UUID]]]:
+    """Those of the jobs' batches that were cancelled, and those that another holds."""
+    ids = list(dict.fromkeys(job.spec.batch for job in jobs if job.spec.batch is not None))
+    if not ids:
+        return frozenset(), frozenset()
+    # Only whoever cancels one minds: counts are added up meanwhile.
+    lock = "KEY SHARE"
+    document, trying = encode(ids), sql("open_batches", schema, lock=f"{lock} SKIP LOCKED")
+    waiting = Waiting(sql("open_batches", schema, lock=lock), document, trying, _all_held)
+    answer = _open((yield waiting if wait else Statement(trying, document)))
+    missed = frozenset() if wait else frozenset(id for id, is_cancelled in answer if is_cancelled is None)
+    return frozenset(id for id, is_cancelled in answer if is_cancelled), missed
 
 
 def _skipped(answer: str) -> bool:
     return any(status is None for _, status, _ in _kin(answer))
+
+
+def _all_held(answer: str) -> bool:
+    return all(is_cancelled is not None for _, is_cancelled in _open(answer))
 
 
 def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Steps[None]:
@@ -127,6 +156,6 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
 def not_now(job: Job) -> Unavailable:
     """Why a job is refused for now."""
     key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
-    kin = f"a job that this {job.spec.task} belongs to or waits for" if is_related(job) else None
+    kin = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
     held = " or ".join(one for one in (key, kin) if one is not None)
     return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -22,20 +22,18 @@ from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import Waiting, run_steps
+from headrace.engines.postgres.drivers import run_steps
 from headrace.engines.postgres.families import Kin, is_related, meet, not_now, relate
+from headrace.engines.postgres.known import lock_keys, look
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
-    RECORD,
     TEXTS_OF_RUN,
-    Reader,
     held_key,
-    key_lock,
     row_of_new,
     runs_of,
 )
-from headrace.engines.record import Micros, Place, encode, is_new, key_of, place_of, sort_out
+from headrace.engines.record import Micros, Place, encode, is_new, place_of, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
 from headrace.steps import Statement, Steps
@@ -47,9 +45,6 @@ _KEY_PATIENCE = 250
 """Milliseconds that keys are waited for, before those who wait for other keys have waited long enough, too."""
 _HURRY = 2.0
 """Seconds after a key was not to be had for which none is waited for: longer than whoever was refused one pauses."""
-
-_bools = msgspec.json.Decoder(list[bool]).decode
-_known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
 
 
 class _Stored(msgspec.Struct):
@@ -90,16 +85,20 @@ class Inserting:
         self._hurry_until = -math.inf
         self._text = sql("insert", schema)
 
-    async def insert(self, jobs: Sequence[Job], batch: Batch | None = None) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; and the batch, unless it is here."""
+    async def insert(
+        self, jobs: Sequence[Job], batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given; and the batch, unless it is here. With it, or ``whole``,
+        all or none."""
+        whole = whole or batch is not None
         places = [place_of(job) for job in jobs]
         while True:
             learned = await self._lines.learn(places)
-            if batch is not None and learned.refused:
+            if whole and learned.refused:
                 return [Refused(next(iter(learned.refused.values())))] * len(jobs)
             taken = _taken(jobs, places, learned)
             try:
-                stored = await self._insert(taken, learned, batch) if taken or batch is not None else []
+                stored = await self._insert(taken, learned, batch, whole) if taken or batch is not None else []
             except _Collected:
                 self._lines.forget(learned.collected)
                 continue
@@ -122,14 +121,14 @@ class Inserting:
 
         return run()
 
-    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None) -> list[InsertAnswer]:
+    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool) -> list[InsertAnswer]:
         if jobs and all(job.spec.dedup is None and is_new(job) for job in jobs):
             related = batch is not None or any(is_related(job) for job in jobs)
             try:
                 return await self._insert_new(jobs, learned, partial(self._with_kin, jobs, batch) if related else None)
             except (UniqueViolationError, _Questionable):
                 pass  # an id is here already, or the kin of one is not what it should be: look which
-        if batch is not None:
+        if whole:
             try:
                 return await self._write(self._steps(jobs, learned, wait=False, batch=batch), whole=True)
             except _Partly as partly:
@@ -201,13 +200,16 @@ class Inserting:
     async def _with_kin(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
         """Run the statement that stores the jobs while their kin is held, and write down what they are to it."""
         async with self._hot.transaction() as connection:
+            if batch is not None:
+                await run_steps(connection, relate(self._schema, (), batch))
             kin = await run_steps(connection, meet(self._schema, jobs, wait=False))
             if kin.busy(jobs, ()) or kin.refusals(jobs):
                 raise _Questionable
             found: list[Any] = await connection.fetch(text, *args)
-            if (first := found[0][0]) is not None:
-                stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
-                await run_steps(connection, relate(self._schema, stored, batch))
+            if (first := found[0][0]) is None:
+                raise _Collected  # the batch is not made without its jobs
+            stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
+            await run_steps(connection, relate(self._schema, stored))
             return found
 
     def _steps(
@@ -223,7 +225,7 @@ class Inserting:
         or its job is refused for now."""
         if batch is not None:
             yield from relate(self._schema, (), batch)
-        keyed = yield from self._lock_keys(jobs, wait)
+        keyed = yield from lock_keys(self._schema, jobs, wait=wait)
         blind = all(job.spec.dedup is None for job in jobs)
         for _ in range(_TRIES):
             kin = yield from meet(self._schema, jobs, wait=wait)
@@ -244,7 +246,7 @@ class Inserting:
         self, jobs: Sequence[Job], kin: Kin, learned: Learned, *, tell: bool
     ) -> Steps[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are here, and store the others; None if another transaction stored one of them since."""
-        known, here, holders = yield from self._look(jobs)
+        known, here, holders = yield from look(self._schema, jobs)
         refused = dict[UUID, HeadraceError]()
         while True:
             rest = [job for job in jobs if job.id not in refused]
@@ -262,32 +264,6 @@ class Inserting:
         for job, (id, of) in zip(rest, told, strict=True):
             answers[job.id] = Inserted(known[id]) if of is None else Duplicated(known[of])
         return answers
-
-    def _lock_keys(self, jobs: Sequence[Job], wait: bool) -> Steps[set[UUID]]:
-        """Hold the keys until the transaction ends; the jobs whose keys are not to be had now."""
-        numbers = {job.id: key_lock(self._schema, job) for job in jobs if job.spec.dedup is not None}
-        order = sorted(set(numbers.values()))  # the same for everybody: no two wait for each other
-        if not order:
-            return set()
-        trying, document = sql("try_keys", self._schema), encode(order)
-        held = _bools(
-            (yield Waiting(sql("lock_keys", self._schema), document, trying) if wait else Statement(trying, document))
-        )
-        free = {number for number, ours in zip(order, held, strict=True) if ours}
-        return {id for id, number in numbers.items() if number not in free}
-
-    def _look(self, jobs: Sequence[Job]) -> Steps[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
-        """The jobs that are here by id or key; those by id; and who holds which key."""
-        keys = [key for job in jobs if (key := held_key(job)) is not None]
-        document = encode({"ids": [job.id for job in jobs], "keys": keys})
-        reader, known, here, holders = Reader(), dict[UUID, Job](), list[UUID](), dict[str, UUID]()
-        for by, record in _known((yield Statement(sql("known", self._schema), document))):
-            job = known[record[1]] = reader.job(record)
-            if by is None:
-                here.append(job.id)
-            elif (key := key_of(job)) is not None:
-                holders[key] = job.id
-        return known, here, holders
 
     def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Steps[list[Job] | None]:
         """Write new jobs; None if not all of them were new: those that were are written. ``tell``: hints go with the

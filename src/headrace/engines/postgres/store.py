@@ -195,8 +195,10 @@ class PostgresEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
-        return await self._inserting.insert(jobs, batch)
+    async def insert(
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
+        return await self._inserting.insert(jobs, batch, whole=whole)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         return await self._claiming.claim(worker, ask, request, now)
@@ -215,6 +217,9 @@ class PostgresEngine:
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return await self._batches.seal(batch, now)
+
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        return await self._batches.cancel(batch, now, by)
 
     async def settle(self, batch: UUID) -> None:
         await self._batches.settle(batch)

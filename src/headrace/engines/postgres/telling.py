@@ -11,7 +11,7 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, stop
 from headrace.core.change import Change
 from headrace.core.family import Note
 from headrace.core.job import Job
@@ -20,7 +20,7 @@ from headrace.core.status import Status
 from headrace.engine import Told
 from headrace.engines.postgres.applying import apply_text, rows_of_changes
 from headrace.engines.postgres.arrays import literal
-from headrace.engines.postgres.batches import Batches
+from headrace.engines.postgres.batches import Batches, by_id
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
@@ -70,7 +70,14 @@ class _Page(msgspec.Struct):
 
     @property
     def doomed(self) -> set[int]:
-        return {seq for id, seqs in self.hearing.items() if self.notes[id] is Note.CANCELLED for seq in seqs}
+        return self._hear(Note.CANCELLED)
+
+    @property
+    def stopped(self) -> set[int]:
+        return self._hear(Note.STOPPED) - self.doomed
+
+    def _hear(self, note: Note) -> set[int]:
+        return {seq for id, seqs in self.hearing.items() if self.notes[id] is note for seq in seqs}
 
     def rest(self, busy: Collection[int]) -> dict[int, int]:
         """The notes that are still needed, with their new cursors."""
@@ -142,7 +149,7 @@ class Telling:
                 return _Round(last, 0, [], busy=False, moved=False, over=True)
             page = await self._page(connection, notes, limit)
             jobs, busy = await self._hold(connection, page, wait=patience is not None)
-            changes = await self._follows(connection, jobs, page.doomed, now)
+            changes = await self._follows(connection, jobs, page, now)
             noted = await self._write(connection, changes)
             if ended := [job.seq for job in jobs if job.seq in page.doomed and family.passes_on(job)]:
                 await connection.execute(sql("pass_on", self._schema), literal(ended))
@@ -176,21 +183,24 @@ class Telling:
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
-        meant = (literal(list(page.concerned)), literal(list(page.doomed)), Status.WAITING)
+        meant = (literal(list(page.concerned)), literal(list(page.doomed | page.stopped)), Status.WAITING)
         rows: list[Any] = await connection.fetch(text, *meant)
         reader = Reader()
         held = [reader.job(row, 1) for row in rows if row[1] is not None]
         return held, {row[0] for row in rows if row[1] is None}
 
-    async def _follows(
-        self, connection: Connection, jobs: Sequence[Job], doomed: Collection[int], now: datetime
-    ) -> list[Change]:
-        waiting = [job.seq for job in jobs if job.status is Status.WAITING and job.seq not in doomed]
+    async def _follows(self, connection: Connection, jobs: Sequence[Job], page: _Page, now: datetime) -> list[Change]:
+        doomed, stopped = page.doomed, page.stopped
+        waiting = [job.seq for job in jobs if job.status is Status.WAITING and job.seq not in doomed | stopped]
         rows: list[Any] = await connection.fetch(sql("parents", self._schema), literal(waiting)) if waiting else []
         parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
+        of = {job.seq: job.spec.batch for job in jobs if job.seq in stopped and job.spec.batch is not None}
+        cancelled = await by_id(connection, self._schema, set(of.values()))
         changes = (
             family.doom(job, now, self._rules)
             if job.seq in doomed
+            else stop(job, cancelled.get(of[job.seq]), now, self._rules)
+            if job.seq in of
             else family.release(job, parents.get(job.seq, []), now)
             for job in jobs
         )

@@ -1,8 +1,8 @@
-"""Batches: made, counted, sealed, and told of when they are over."""
+"""Batches: made, counted, sealed, cancelled, and told of when they are over."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,14 +10,15 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core.batch import Batch, Call, Tally, cursor_at, newest_first
+from headrace.core.batch import Batch, Call, Tally, cancelled, cursor_at, newest_first
+from headrace.core.family import Note
 from headrace.core.query import Page
 from headrace.engines.record import encode, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 from headrace.steps import Statement, Steps
 
-__all__ = ["adding", "batches", "find", "over", "seal", "settle"]
+__all__ = ["adding", "batches", "by_id", "cancel", "find", "over", "seal", "settle"]
 
 _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
@@ -35,6 +36,8 @@ def adding(batch: Batch) -> Steps[None]:
         batch.tally.failed,
         batch.tally.cancelled,
         None if batch.ended_at is None else micros(batch.ended_at),
+        None if batch.cancelled_at is None else micros(batch.cancelled_at),
+        batch.cancelled_by,
         batch.settled,
         encode((batch.on_complete, batch.on_failure)),
     )
@@ -43,10 +46,14 @@ def adding(batch: Batch) -> Steps[None]:
 
 async def batches(hand: Hand, ids: Sequence[UUID]) -> list[Batch | None]:
     """The batches of these ids, in order."""
-    wanted = (encode(ids),)
-    rows: list[Any] = await hand.run(lambda connection: connection.execute(ask("batches"), wanted).fetchall())
-    found = {batch.id: batch for batch in map(_batch_of, rows)}
+    found = await hand.run(lambda connection: by_id(connection, ids))
     return [found.get(id) for id in ids]
+
+
+def by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batch]:
+    """The batches of these ids, as far as they are here."""
+    rows: list[Any] = connection.execute(ask("batches"), (encode(list(ids)),)).fetchall() if ids else []
+    return {batch.id: batch for batch in map(_batch_of, rows)}
 
 
 async def find(hand: Hand, limit: int, cursor: str | None) -> Page[Batch]:
@@ -63,6 +70,22 @@ async def seal(hand: Hand, batch: UUID, now: datetime) -> bool:
     return await hand.run(lambda connection: connection.execute(ask("seal"), args).get) is not None
 
 
+async def cancel(hand: Hand, id: UUID, now: datetime, by: str | None) -> Batch | None:
+    """It takes no more jobs, and those that are there are to be told; how it stands then."""
+
+    def write(connection: apsw.Connection) -> Batch | None:
+        connection.execute("BEGIN IMMEDIATE")
+        batch = by_id(connection, [id]).get(id)
+        if batch is not None and (made := cancelled(batch, now, by)) is not None:
+            batch = made
+            connection.execute(ask("cancel_batch"), (id.bytes, micros(now), by))
+            connection.execute(ask("note"), (encode([(Note.STOPPED, 0, f"b{id}")]),))
+        connection.execute("COMMIT")
+        return batch
+
+    return await hand.run(write)
+
+
 async def settle(hand: Hand, batch: UUID) -> None:
     """What follows its end was submitted."""
     await hand.run(lambda connection: connection.execute(ask("settle"), (batch.bytes,)).get)
@@ -75,7 +98,7 @@ def over(connection: apsw.Connection, silent: int, now: int) -> list[Batch]:
 
 
 def _batch_of(row: Any) -> Batch:
-    id, created_at, touched_at, sealed, abandoned, *tally, ended_at, settled, calls = row
+    id, created_at, touched_at, sealed, abandoned, *tally, ended_at, cancelled_at, cancelled_by, settled, calls = row
     on_complete, on_failure = _calls(calls)
     return Batch(
         id=UUID(bytes=id),
@@ -85,6 +108,8 @@ def _batch_of(row: Any) -> Batch:
         abandoned=bool(abandoned),
         tally=Tally(*tally),
         ended_at=None if ended_at is None else moment(ended_at),
+        cancelled_at=None if cancelled_at is None else moment(cancelled_at),
+        cancelled_by=cancelled_by,
         settled=bool(settled),
         on_complete=on_complete,
         on_failure=on_failure,

@@ -50,15 +50,18 @@ class Inserting:
         self._lines: dict[Place, int] = {}
         self._collected = -1
 
-    async def insert(self, jobs: Sequence[Job], of: Batch | None = None) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; ``of``: the batch to make with them."""
+    async def insert(self, jobs: Sequence[Job], of: Batch | None = None, *, whole: bool = False) -> list[InsertAnswer]:
+        """Store new jobs, in one commit, in the order given; ``of``: the batch to make with them. With it, or
+        ``whole``, all or none."""
+        whole = whole or of is not None
         places = [place_of(job) for job in jobs]
         while True:
             refused = await self._learn(places)
-            if refused and of is not None:
+            if refused and whole:
                 return [Refused(too_many())] * len(jobs)
             taken = [at for at, place in enumerate(places) if place not in refused]
-            batch = _Batch([jobs[at] for at in taken], [self._lines[places[at]] for at in taken], self._collected, of)
+            lines = [self._lines[places[at]] for at in taken]
+            batch = _Batch([jobs[at] for at in taken], lines, self._collected, of, whole)
             try:
                 stored = await self._hand.run(batch.write) if taken or of is not None else []
             except _Collected:
@@ -88,8 +91,8 @@ class Inserting:
 class _Batch:
     """Jobs on their way into the store, encoded before they are handed to the thread."""
 
-    def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None) -> None:
-        self._jobs, self._lines, self._collected, self._of = jobs, lines, collected, of
+    def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
+        self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
         self._new = all(is_new(job) for job in jobs)
         self._alone = of is None and not have_kin(jobs)
         self._args = self._encode(range(len(jobs)))
@@ -147,7 +150,7 @@ class _Batch:
         kin = Kin(self._jobs)
         drive(connection, kin.looking())
         fresh, told = sort_out(self._jobs, here, keys, kin.refused)
-        if self._of is not None and kin.refusals:
+        if self._whole and kin.refusals:
             return [Refused(next(iter(kin.refusals.values())))] * len(self._jobs)
         stored = list[Job]()
         if fresh:

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, tally_of, tally_of_new
+from headrace.core.batch import Batch, Tally, refusal_of_member, tally_of, tally_of_new
 from headrace.core.change import Change
 from headrace.core.family import Note
 from headrace.core.job import Job
@@ -31,6 +31,7 @@ _Counts = tuple[UUID, Tally, datetime | None]
 
 _CANCEL, _WAITING = Verb.CANCEL, Status.WAITING  # to look them up in their classes costs more than the question does
 
+_ids = msgspec.json.Decoder(frozenset[UUID], strict=False).decode
 _kin = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
 
 
@@ -72,6 +73,8 @@ class Kin:
         self._jobs = jobs
         self._known = dict[UUID, tuple[int, Status, bool]]()
         """Order number, status, and whether a cancel was requested, of those they name."""
+        self._cancelled = frozenset[UUID]()
+        """Those of their batches that were."""
         self.refusals = dict[int, HeadraceError]()
 
     def looking(self) -> Steps[None]:
@@ -80,6 +83,8 @@ class Kin:
         if ids:
             found = _kin((yield Statement(ask("kin"), encode(list(ids)))))
             self._known = {id: (seq, status, asked) for id, seq, status, asked in found}
+        if batches := {job.spec.batch for job in self._jobs if job.spec.batch is not None}:
+            self._cancelled = _ids((yield Statement(ask("cancelled_batches"), encode(list(batches)))))
 
     def refused(self, place: int) -> bool:
         """Whether the job at this place cannot be stored; to be asked in order, of those that are not here."""
@@ -97,6 +102,10 @@ class Kin:
         if spec.parent is not None and (parent := self._known.get(spec.parent)) is not None:
             _, status, asked = parent
             if (why := family.refusal(spec.parent, status, asked, job)) is not None:
+                return why
+        if spec.batch is not None:
+            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
+            if why is not None:
                 return why
         missing = next((id for id in spec.after if id not in self._known), None)
         return None if missing is None else family.unknown_parent(missing)

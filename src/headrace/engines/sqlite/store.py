@@ -217,8 +217,10 @@ class SqliteEngine:
 
     # -- jobs
 
-    async def insert(self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None) -> list[InsertAnswer]:
-        return await self._inserting.insert(jobs, batch)
+    async def insert(
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
+        return await self._inserting.insert(jobs, batch, whole=whole)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         return await self._claiming.claim(worker, ask, request, now)
@@ -237,6 +239,9 @@ class SqliteEngine:
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return await batches.seal(self._writer, batch, now)
+
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        return await batches.cancel(self._writer, batch, now, by)
 
     async def settle(self, batch: UUID) -> None:
         await batches.settle(self._writer, batch)

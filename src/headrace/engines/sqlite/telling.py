@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch
+from headrace.core.batch import Batch, stop
 from headrace.core.change import Change
 from headrace.core.family import Note
 from headrace.core.job import Job
@@ -79,17 +79,21 @@ class _Teller:
     def _hear(self, heard: list[tuple[Note, int]]) -> None:
         # All is decided before any of it is done, and who is doomed is not released first.
         doomed = {seq for note, seq in heard if note is Note.CANCELLED}
-        parents = self._parents({seq for _, seq in heard} - doomed)
-        moving = dict.fromkeys(
-            seq for _, seq in heard if seq in doomed or family.may_move(parents.get(seq, frozenset()))
-        )
+        stopped = {seq for note, seq in heard if note is Note.STOPPED} - doomed
+        told = doomed | stopped
+        parents = self._parents({seq for _, seq in heard} - told)
+        moving = dict.fromkeys(seq for _, seq in heard if seq in told or family.may_move(parents.get(seq, frozenset())))
         jobs, changes = self._jobs(set(moving)), list[Change]()
+        ids = {jobs[seq].spec.batch for seq in stopped if seq in jobs}
+        cancelled = batches.by_id(self._connection, {id for id in ids if id is not None})
         for seq in moving:
             job = jobs.get(seq)
             if job is None:
                 continue
             if seq in doomed:
                 change = family.doom(job, self._now, self._rules)
+            elif seq in stopped and job.spec.batch is not None:
+                change = stop(job, cancelled.get(job.spec.batch), self._now, self._rules)
             else:
                 change = family.release(job, parents.get(seq, frozenset()), self._now)
             if change is not None:

@@ -132,27 +132,30 @@ CREATE INDEX waited_for ON {schema}.waits (parent, child);
 -- What is to be told: written with the change it follows from, worked off by tell.
 CREATE TABLE {schema}.notes (
   id     bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  seq    bigint NOT NULL,           -- the job it is about
+  seq    bigint NOT NULL,           -- the job it is about; 0: a batch
   cursor bigint NOT NULL DEFAULT 0, -- the last of those concerned that has heard it
-  kind   text NOT NULL              -- the first letter of a core.family.Note
+  kind   text NOT NULL,             -- the first letter of a core.family.Note
+  batch  uuid                       -- the batch it is about
 ) WITH (
   -- Each row lives for a moment.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_cost_delay = 0
 );
 
 CREATE TABLE {schema}.batches (
-  id         uuid PRIMARY KEY,
-  created_at bigint NOT NULL,
-  touched_at bigint NOT NULL,
-  ended_at   bigint,
-  total      bigint NOT NULL,
-  completed  bigint NOT NULL,
-  failed     bigint NOT NULL,
-  cancelled  bigint NOT NULL,
-  sealed     boolean NOT NULL,
-  abandoned  boolean NOT NULL,
-  settled    boolean NOT NULL,
-  calls      text                -- [JSON] of what is submitted at its end; null: nothing
+  id           uuid PRIMARY KEY,
+  created_at   bigint NOT NULL,
+  touched_at   bigint NOT NULL,
+  ended_at     bigint,
+  cancelled_at bigint,
+  total        bigint NOT NULL,
+  completed    bigint NOT NULL,
+  failed       bigint NOT NULL,
+  cancelled    bigint NOT NULL,
+  sealed       boolean NOT NULL,
+  abandoned    boolean NOT NULL,
+  settled      boolean NOT NULL,
+  cancelled_by text,
+  calls        text                -- [JSON] of what is submitted at its end; null: nothing
 );
 CREATE INDEX batches_open ON {schema}.batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON {schema}.batches (ended_at)

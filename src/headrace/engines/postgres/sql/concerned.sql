@@ -15,5 +15,9 @@ FROM unnest($1::text::bigint[], $2::text[], $3::text::bigint[], $4::text::bigint
          WHERE j.seq = n.seq AND (j.stage >= 4 OR j.cancel_requested_at IS NOT NULL))
        AND l.seq > n.cursor
      ORDER BY l.seq LIMIT $5)
+    UNION ALL
+    (SELECT l.seq FROM {schema}.labels l
+     WHERE n.kind = 's' AND l.label = (SELECT 'b' || o.batch FROM {schema}.notes o WHERE o.id = n.id) AND l.seq > n.cursor
+     ORDER BY l.seq LIMIT $5)
   ) c
 ORDER BY n.place, c.seq LIMIT $5

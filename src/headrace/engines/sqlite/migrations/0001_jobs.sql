@@ -123,18 +123,20 @@ CREATE TABLE notes (
 ) STRICT;
 
 CREATE TABLE batches (
-  id         BLOB PRIMARY KEY,
-  created_at INTEGER NOT NULL,
-  touched_at INTEGER NOT NULL,
-  sealed     INTEGER NOT NULL,
-  abandoned  INTEGER NOT NULL,
-  total      INTEGER NOT NULL,
-  completed  INTEGER NOT NULL,
-  failed     INTEGER NOT NULL,
-  cancelled  INTEGER NOT NULL,
-  ended_at   INTEGER,
-  settled    INTEGER NOT NULL,
-  calls      TEXT NOT NULL   -- [JSON] of what is submitted at its end: on_complete, on_failure
+  id           BLOB PRIMARY KEY,
+  created_at   INTEGER NOT NULL,
+  touched_at   INTEGER NOT NULL,
+  sealed       INTEGER NOT NULL,
+  abandoned    INTEGER NOT NULL,
+  total        INTEGER NOT NULL,
+  completed    INTEGER NOT NULL,
+  failed       INTEGER NOT NULL,
+  cancelled    INTEGER NOT NULL,
+  ended_at     INTEGER,
+  cancelled_at INTEGER,
+  cancelled_by TEXT,
+  settled      INTEGER NOT NULL,
+  calls        TEXT NOT NULL   -- [JSON] of what is submitted at its end: on_complete, on_failure
 ) STRICT;
 CREATE INDEX batches_open ON batches (touched_at) WHERE NOT sealed;
 CREATE INDEX batches_over ON batches (created_at)

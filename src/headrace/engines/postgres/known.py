@@ -1,0 +1,46 @@
+"""What of new jobs is here already: by their ids, and by their dedup keys, which are held first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import Job
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import Waiting
+from headrace.engines.postgres.rows import RECORD, Reader, held_key, key_lock
+from headrace.engines.record import encode, key_of
+from headrace.steps import Statement, Steps
+
+__all__ = ["lock_keys", "look"]
+
+_bools = msgspec.json.Decoder(list[bool]).decode
+_known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
+
+
+def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[set[UUID]]:
+    """Hold the keys until the transaction ends; the jobs whose keys are not to be had now."""
+    numbers = {job.id: key_lock(schema, job) for job in jobs if job.spec.dedup is not None}
+    order = sorted(set(numbers.values()))  # the same for everybody: no two wait for each other
+    if not order:
+        return set()
+    trying, document = sql("try_keys", schema), encode(order)
+    held = _bools((yield Waiting(sql("lock_keys", schema), document, trying) if wait else Statement(trying, document)))
+    free = {number for number, ours in zip(order, held, strict=True) if ours}
+    return {id for id, number in numbers.items() if number not in free}
+
+
+def look(schema: str, jobs: Sequence[Job]) -> Steps[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
+    """The jobs that are here by id or key; those by id; and who holds which key."""
+    keys = [key for job in jobs if (key := held_key(job)) is not None]
+    document = encode({"ids": [job.id for job in jobs], "keys": keys})
+    reader, known, here, holders = Reader(), dict[UUID, Job](), list[UUID](), dict[str, UUID]()
+    for by, record in _known((yield Statement(sql("known", schema), document))):
+        job = known[record[1]] = reader.job(record)
+        if by is None:
+            here.append(job.id)
+        elif (key := key_of(job)) is not None:
+            holders[key] = job.id
+    return known, here, holders
