@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
@@ -107,7 +106,7 @@ async def test_a_noisy_key_does_not_keep_others_from_their_turn(url: str) -> Non
         async with app.worker(concurrency=1):
             for handle in handles:
                 await handle.result(timeout=30)
-        assert Counter(ran)["noisy"] < 15, ran
+        assert max(place for place, who in enumerate(ran) if who != "noisy") < 10, ran
 
 
 async def test_a_rate_keeps_jobs_waiting_not_failing() -> None:
