@@ -55,7 +55,7 @@ def cases(ahead: int) -> list[Case]:
         Case(f"{KEYS:,} keys, one job at once of each", bound=0.5, keys=KEYS),
         Case(f"the same behind {ahead:,} jobs of a full key", base=2, bound=0.9, keys=KEYS, full=ahead),
         Case("nothing limited", base=4, size=FEW),
-        Case(f"{KEYS:,} keys", base=4, bound=0.5, size=FEW, keys=KEYS),
+        Case(f"{KEYS:,} keys", base=4, bound=0.4, size=FEW, keys=KEYS),
         Case(f"{MANY_KEYS:,} keys", base=5, bound=0.9, size=FEW, keys=MANY_KEYS),
     ]
 

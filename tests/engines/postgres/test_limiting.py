@@ -112,7 +112,7 @@ async def test_no_more_keys_are_read_than_may_be_given(lab: Lab, connect: Connec
     for free in (5, 0, 400):
         window = Window.of(Ask(n=1000, free=free, profiles=profiles), serving, {"work"})
         counts.append(len((await read(connection, schema, serving, window, lab.now)).keys))
-    assert counts == [55, 0, 450]
+    assert counts == [13, 0, 408]
 
 
 async def test_a_job_that_somebody_held_while_it_was_its_turn_is_given_later(

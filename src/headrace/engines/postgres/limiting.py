@@ -14,11 +14,12 @@ from headrace.core.limit import Dealt, deal
 from headrace.core.rule import Limits
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
+from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.postgres.turns import Stands, Table, Window, arrive, read, stand, stands, stays
+from headrace.engines.postgres.turns import NOWHERE, Stands, Table, Window, arrive, read, stand, stands, stays
 from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 
 __all__ = ["Limiting", "give", "limited_head"]
@@ -47,13 +48,17 @@ class Limiting:
 
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
+        self._head, self._gift, self._stand = limited_head(schema), give(schema), stand(schema)
 
     async def claim(self, given: Grant, ask: Ask, serving: Serving, now: datetime) -> Claimed | Dead | None:
         """What is given; None: the lines or the settings are others by now."""
-        names, tasks = _gates(serving), [group.task for group in serving.groups]
+        names = _gates(serving)
+        # Of those that are limited anyway it need not be asked whether their keys take turns.
+        others = [at for at, group in enumerate(serving.groups) if not serving.limits.task(group.task).limited]
+        where = [serving.lines[at] for at in others], [serving.groups[at].task for at in others]
         while True:
             async with self._hot.transaction() as connection:
-                gates = await connection.fetch(sql("gates", self._schema), names, serving.lines, tasks)
+                gates = await connection.fetch(sql("gates", self._schema), names, *where)
                 missing = [name for name, there in gates if not there]
                 if not missing:
                     held = {name.removeprefix(_TASK) for name, _ in gates if name.startswith(_TASK)}
@@ -67,7 +72,7 @@ class Limiting:
         self, connection: Connection, given: Grant, ask: Ask, serving: Serving, tasks: set[str], now: datetime
     ) -> Claimed | Dead | _More | None:
         # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
-        head: Any = await connection.fetchrow(limited_head(self._schema), given.worker, given.claim, serving.lines)
+        head: Any = await connection.fetchrow(self._head, given.worker, given.claim, serving.lines)
         if not head["alive"]:
             return Dead()
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
@@ -97,8 +102,8 @@ class Limiting:
             soon.append(micros(dealt.next_permit))
         if len(jobs) < len(places):  # others are at some of it: worth asking again at once
             soon = [micros(now)]
-            left = stays(table, places.keys() - {job.seq for job in jobs})
-            await connection.execute(stand(self._schema), micros(now), *left)
+            if (left := stays(table, places.keys() - {job.seq for job in jobs})) is not None:
+                await connection.execute(self._stand, micros(now), *left)
         return self._claimed(head, jobs, min(soon, default=None), full=bool(dealt.full))
 
     async def _deal(
@@ -121,12 +126,13 @@ class Limiting:
     async def _give(self, connection: Connection, given: Grant, dealt: Dealt, found: Stands) -> list[Any]:
         at = micros(given.assigned_at)
         if not dealt.taken:
-            if found[0]:
-                await connection.execute(stand(self._schema), at, *found)
+            if found is not None:
+                await connection.execute(self._stand, at, *found)
             return []
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
-        terms = (given.worker, given.claim, given.status.value, at, accepted, micros(given.act_by), *found)
-        return await connection.fetch(give(self._schema), [entry.seq for entry in dealt.taken], *terms)
+        terms = (given.worker, given.claim, given.status.value, at, accepted, micros(given.act_by), *(found or NOWHERE))
+        seqs = literal([entry.seq for entry in dealt.taken])
+        return await connection.fetch(self._gift, seqs, *terms)
 
     async def _spend(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
         if dealt.spent:

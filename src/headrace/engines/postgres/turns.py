@@ -15,27 +15,30 @@ import msgspec
 from headrace.core.claim import Ask
 from headrace.core.limit import Dealt, Entry, Turn, wanted
 from headrace.core.rule import Group
+from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.record import micros
 
-__all__ = ["FAR", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
+__all__ = ["FAR", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
 
 FAR = 100_000
 """No claim looks further down a line."""
 
 _ROWS = 20_000
 """Jobs that are read at most in one go, at first."""
-_SPARE = 50
+_SPARE = 8
 """How many keys are looked at beyond the jobs that are wanted: some may be full."""
 _GROWTH = 8
 """How many times as many are read where that was too little."""
 _ARRIVALS = 10_000
 """As many jobs that came are told to the heads at once."""
 
-Stands = tuple[list[str], list[str], list[int], list[int | None], list[int], list[int], list[bool]]
-"""Where keys stand, as ``stand.sql`` takes it."""
+Stands = list[Any] | None
+"""Where keys stand, as ``stand.sql`` takes it; None: as they were said to."""
+NOWHERE = ["{}"] * 7
 _Stand = tuple[str, str, int, int | None, int, int, bool]
+_TEXTS = frozenset({0, 1})
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -109,18 +112,17 @@ async def read(connection: Connection, schema: str, serving: Serving, window: Wi
     terms = (serving.lines, window.depths, most, reaches, widest * window.shares)
     rows: list[Any] = await connection.fetch(sql("in_line", schema), *terms)
     plain: dict[int, list[Entry]] = {}
-    keys: dict[tuple[int, str], _Key] = {}
-    moment, late = micros(now), False
+    keys: list[_Key] = []
+    moment, late, before = micros(now), False, (0, None)
+    entries = list[Entry]()
     for number, key, stands, at, of, last, seq, rank, arrived_at, losses, act_by in rows:
-        place = number - 1
-        if key is None:
-            entries = plain.setdefault(place, [])
-        elif (one := keys.get((place, key))) is not None:
-            entries = one.entries
-        else:
-            entries = list[Entry]()
-            group, line = serving.groups[place], serving.lines[place]
-            keys[place, key] = _Key(place, group.task, line, key, (stands, at, of), last, entries)
+        if (number, key) != before:  # those of one key come one after the other
+            before, place, entries = (number, key), number - 1, []
+            if key is None:
+                plain[place] = entries
+            else:
+                group, line = serving.groups[place], serving.lines[place]
+                keys.append(_Key(place, group.task, line, key, (stands, at, of), last, entries))
         if seq is not None:
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
             late = late or entry.expired
@@ -130,8 +132,8 @@ async def read(connection: Connection, schema: str, serving: Serving, window: Wi
     for place, entries in plain.items():
         cut = len(entries) == window.depths[place]
         table.groups.append((serving.groups[place], [*entries, _unread(entries[-1])] if cut else entries))
-    beyond = _beyond(keys.values(), reaches)
-    for one in keys.values():
+    beyond = _beyond(keys, reaches)
+    for one in keys:
         if beyond.get(one.place) is one:
             rank, at, seq = one.said
             table.groups.append((serving.groups[one.place], [Entry(seq, rank, at, unread=True)]))
@@ -166,29 +168,32 @@ def stands(table: Table, dealt: Dealt) -> Stands:
     found: list[_Stand] = []
     for one in table.keys:
         turned = (one.task, one.key) in dealt.turned
-        head = next((entry for entry in one.entries if entry.seq not in taken), None)
-        if head is None and not one.whole:
-            head = one.entries[-1]  # the next one stands behind it
-        if head is None:
+        left = [entry for entry in one.entries if entry.seq not in taken]
+        if not left and not one.whole:
+            left = one.entries[-1:]  # the next one stands behind it
+        if not left:
             found.append((one.task, one.key, one.line, None, 0, 0, turned))
-        elif turned or (head.rank, max(head.arrived_at, one.last), head.seq) != one.said:
+            continue
+        head = left[0]
+        if turned or (head.rank, max(head.arrived_at, one.last), head.seq) != one.said:
             found.append((one.task, one.key, one.line, head.rank, head.arrived_at, head.seq, turned))
     return _columns(found)
 
 
 def stays(table: Table, seqs: Collection[int]) -> Stands:
     """Where the keys of these jobs stand, because they were not given after all."""
+    firsts = ((one, [entry for entry in one.entries if entry.seq in seqs][:1]) for one in table.keys)
     return _columns(
-        (one.task, one.key, one.line, entry.rank, entry.arrived_at, entry.seq, False)
-        for one in table.keys
-        if (entry := next((entry for entry in one.entries if entry.seq in seqs), None)) is not None
+        [
+            (one.task, one.key, one.line, entry.rank, entry.arrived_at, entry.seq, False)
+            for one, first in firsts
+            for entry in first
+        ]
     )
 
 
-def _columns(rows: Iterable[_Stand]) -> Stands:
-    columns: Any = tuple(map(list, zip(*rows, strict=True))) or ([], [], [], [], [], [], [])
-    found: Stands = columns
-    return found
+def _columns(rows: list[_Stand]) -> Stands:
+    return columns(rows, _TEXTS) if rows else None
 
 
 def stand(schema: str, first: int = 2, now: str = "$1") -> str:

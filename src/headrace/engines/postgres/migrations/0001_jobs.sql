@@ -223,7 +223,7 @@ CREATE TABLE {schema}.heads (
   last bigint NOT NULL,   -- when the key last had its turn, in whichever line
   PRIMARY KEY (task, key, line)
 ) WITH (
-  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX heads_in_line ON {schema}.heads (line, rank, at, seq) WHERE rank IS NOT NULL;
 CREATE INDEX heads_idle ON {schema}.heads (last) WHERE rank IS NULL;

@@ -5,9 +5,10 @@ WITH came AS (
   RETURNING line, key, rank, arrived_at, seq
 ),
 first AS (
-  SELECT DISTINCT ON (c.line, c.key) t.task, c.key, c.line, c.rank, c.arrived_at, c.seq
-  FROM came c JOIN unnest($1::integer[], $2::text[]) AS t (line, task) ON t.line = c.line
-  ORDER BY c.line, c.key, c.rank, c.arrived_at, c.seq
+  -- In front of all that came of a key, if not quite where one of them stands.
+  SELECT t.task, c.key, c.line, c.rank, c.arrived_at, c.seq
+  FROM (SELECT line, key, min(rank) AS rank, min(arrived_at) AS arrived_at, min(seq) AS seq FROM came GROUP BY 1, 2) c
+    JOIN unnest($1::integer[], $2::text[]) AS t (line, task) ON t.line = c.line
 ),
 stood AS (
   INSERT INTO {schema}.heads (task, key, line, rank, at, seq, last)

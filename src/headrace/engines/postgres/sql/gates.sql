@@ -4,8 +4,8 @@ WITH meant AS MATERIALIZED (
   SELECT unnest($1::text[]) AS name
   UNION
   SELECT 'task:' || t.task FROM unnest($2::integer[], $3::text[]) AS t (line, task)
-  -- Numbers, not EXISTS: for that the planner might first find out about every line.
-  WHERE (SELECT 1 FROM {schema}.heads h WHERE h.line = t.line AND h.rank IS NOT NULL LIMIT 1) = 1
+  -- Numbers, not EXISTS: for that the planner might first find out about every line. And in order: so there is one index.
+  WHERE (SELECT 1 FROM {schema}.heads h WHERE h.line = t.line AND h.rank IS NOT NULL ORDER BY rank, at, seq LIMIT 1) = 1
     OR (SELECT 1 FROM {schema}.arrivals a WHERE a.line = t.line LIMIT 1) = 1
 ),
 held AS MATERIALIZED (
