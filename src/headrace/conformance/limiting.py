@@ -240,6 +240,28 @@ class Limiting(Part):
         [again] = await lab.claim(worker, 10)
         assert (again.id, again.concurrency_key) == (back.id, "a")
 
+    @pytest.mark.parametrize(
+        ("key", "document"),
+        [
+            ("queue:default", {"max_concurrency": 1}),
+            ("limit:work", {"max_concurrency": 1}),
+            ("limit:work", {"max_per_key": 1}),
+        ],
+        ids=str,
+    )
+    async def test_who_waits_for_a_slot_is_told_so(self, lab: Lab, key: str, document: dict[str, Any]) -> None:
+        await rule(lab, key, **document)
+        worker = await lab.worker()
+        await fill(lab, 2, concurrency_key="a")
+        [job] = await lab.claim(worker, 1)
+        claimed = await lab.ask(worker, 1)
+        assert isinstance(claimed, Claimed)
+        assert (claimed.jobs, claimed.full) == ((), True)
+        await free(lab, job)
+        claimed = await lab.ask(worker, 2)
+        assert isinstance(claimed, Claimed)
+        assert (len(claimed.jobs), claimed.full) == (1, False)
+
     # -- rates
 
     @pytest.mark.parametrize("kind", ["fixed", "sliding", "bucket"])
