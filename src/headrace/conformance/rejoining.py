@@ -15,6 +15,7 @@ from headrace.core import acts, lifecycle
 from headrace.core.job import Job
 from headrace.core.outcome import Failed, Released, Snoozed
 from headrace.core.status import Cause, Reason, Status
+from headrace.engine import Claimed
 
 __all__ = ["Rejoining"]
 
@@ -176,3 +177,25 @@ class Rejoining(Part):
         lab.later(1)
         assert keys(await lab.claim(worker, 1)) == ["a"]
         assert [job.id for job in await lab.claim(worker, 2)] == [waits.id, deferred.id]
+
+    @pytest.mark.parametrize(
+        ("key", "document"),
+        [
+            ("queue:default", {"max_concurrency": 1}),
+            ("limit:work", {"max_concurrency": 1}),
+            ("limit:work", {"max_per_key": 1}),
+        ],
+        ids=str,
+    )
+    async def test_who_waits_for_a_slot_is_told_so(self, lab: Lab, key: str, document: dict[str, Any]) -> None:
+        await rule(lab, key, **document)
+        worker = await lab.worker()
+        await fill(lab, 2, concurrency_key="a")
+        [job] = await lab.claim(worker, 1)
+        claimed = await lab.ask(worker, 1)
+        assert isinstance(claimed, Claimed)
+        assert (claimed.jobs, claimed.full) == ((), True)
+        await free(lab, job)
+        claimed = await lab.ask(worker, 2)
+        assert isinstance(claimed, Claimed)
+        assert (len(claimed.jobs), claimed.full) == (1, False)

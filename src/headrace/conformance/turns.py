@@ -268,6 +268,29 @@ class Turns(Part):
         assert (keys(first), again) == (["a", "b"], first)
         assert keys(await lab.claim(worker, 6)) == ["c", "d", "a", "b", "c", "d"]
 
+    async def test_a_key_whose_job_falls_due_is_served_by_the_claim_that_finds_it_so(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        job = await lab.put(concurrency_key="a", delay=5)
+        assert await lab.claim(worker, 10) == []
+        lab.later(5)
+        assert [one.id for one in await lab.claim(worker, 10)] == [job.id]
+
+    async def test_a_turn_that_is_still_to_come_is_forgotten_with_the_next(self, lab: Lab) -> None:
+        """A clock went back, or that of one worker is ahead."""
+        worker = await lab.worker()
+        await fill(lab, 3, concurrency_key="a")
+        await fill(lab, 1, queue="other", concurrency_key="a")
+        lab.later(3600)
+        assert keys(await lab.claim(worker, 1)) == ["a"]
+        lab.later(-3599)
+        assert keys(await lab.claim(worker, 1)) == ["a"]
+        lab.later(1)
+        await fill(lab, 2, concurrency_key="b")
+        await fill(lab, 1, queue="other", concurrency_key="b")
+        lab.later(1)
+        assert keys(await lab.claim(worker, 1, queues=("other",))) == ["a"]
+        assert keys(await lab.claim(worker, 3, queues=("default",))) == ["b", "a", "b"]
+
     # -- all of it, by chance
 
     @pytest.mark.parametrize("seed", range(6))

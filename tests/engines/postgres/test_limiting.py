@@ -9,16 +9,20 @@ import pytest
 
 from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
+from headrace.conformance.limiting import rate
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
-from headrace.engine import Engine
+from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
+from headrace.engines.postgres import turns
+from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.lines import Served
-from headrace.engines.postgres.pool import HOT, Pool
+from headrace.engines.postgres.pool import COLD, HOT, Pool
 from headrace.engines.postgres.turns import Window, arrive, read
 from headrace.engines.record import encode
+from headrace.errors import Unavailable
 from headrace.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.postgres import shared
@@ -76,13 +80,13 @@ async def test_turns_are_remembered_whatever_a_key_is_made_of(lab: Lab) -> None:
     for key in KEYS * 3:
         lab.later(1)
         await lab.put("work", concurrency_key=key)
-    turns: list[str | None] = []
+    order: list[str | None] = []
     for _ in KEYS * 3:
         lab.later(1)
         [job] = await lab.claim(worker, 1)
-        turns.append(job.concurrency_key)
+        order.append(job.concurrency_key)
         await lab.do(lab.end(job, Completed(), started_at=lab.now))
-    assert turns == KEYS * 3
+    assert order == KEYS * 3
 
 
 async def test_a_turn_is_that_of_one_task(lab: Lab) -> None:
@@ -91,12 +95,12 @@ async def test_a_turn_is_that_of_one_task(lab: Lab) -> None:
         for key in ("x", "y"):
             lab.later(1)
             await lab.put_all(*(lab.job(task, concurrency_key=key) for _ in range(3)))
-    turns: list[tuple[str, str | None]] = []
+    order: list[tuple[str, str | None]] = []
     for n in (4, 1, 1, 1, 1, 1):
         lab.later(1)
-        turns += [(job.task, job.concurrency_key) for job in await lab.claim(worker, n, tasks=("a", "b"))]
+        order += [(job.task, job.concurrency_key) for job in await lab.claim(worker, n, tasks=("a", "b"))]
     once = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "y")]
-    assert turns == once + once + [("a", "x")]
+    assert order == once + once + [("a", "x")]
 
 
 async def test_no_more_keys_are_read_than_may_be_given(lab: Lab, connect: Connect, schema: str) -> None:
@@ -138,3 +142,70 @@ async def test_what_is_not_read_while_all_is_full_is_found_when_it_is_not(lab: L
         assert taken.id == job.id
         assert await lab.claim(worker, 5) == []
         await lab.do(lab.end(taken, Completed(), started_at=lab.now))
+
+
+@pytest.mark.parametrize("keys", [1, 400, 0])
+@pytest.mark.parametrize("document", [{}, {"max_concurrency": 300}, {"rates": ["api"]}], ids=str)
+async def test_jobs_that_others_hold_locked_are_passed_over(
+    lab: Lab, connect: Connect, schema: str, keys: int, document: dict[str, object]
+) -> None:
+    """However many of the first somebody holds; and they use up nothing."""
+    await rate(lab, "api", 25, per=60, kind="fixed")
+    assert await lab.engine.put_setting("limit:work", encode(document), 0) is not None
+    lab.now = lab.now.replace(second=1)
+    key = [f"k{at % keys}" if keys else None for at in range(400)]
+    jobs = await lab.put_all(*(lab.job("work", concurrency_key=one) for one in key))
+    greedy, worker = await connect(), await lab.worker()
+    async with greedy.transaction():
+        await greedy.fetch(f"SELECT 1 FROM {schema}.jobs WHERE seq <= $1 FOR UPDATE", jobs[349].seq)
+        for at in (350, 360):
+            assert [job.id for job in await lab.claim(worker, 10)] == [job.id for job in jobs[at : at + 10]]
+    taken = await lab.claim(worker, 5)
+    assert [job.id for job in taken] == [job.id for job in jobs[:5]]
+
+
+async def test_a_job_that_is_locked_for_long_is_not_asked_about_all_the_time(
+    lab: Lab, connect: Connect, schema: str
+) -> None:
+    job, greedy, worker = await lab.put("work", concurrency_key="a"), await connect(), await lab.worker()
+    async with greedy.transaction():
+        await greedy.fetch(f"SELECT 1 FROM {schema}.jobs WHERE seq = $1 FOR UPDATE", job.seq)
+        claimed = await lab.ask(worker, 1)
+    assert isinstance(claimed, Claimed)
+    assert claimed.next_due is not None
+    assert (claimed.jobs, claimed.next_due > lab.now) == ((), True)
+
+
+async def test_who_stops_in_the_middle_of_a_claim_keeps_the_others_waiting_only_for_a_moment(
+    lab: Lab, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is paused or cut off, or a handler that blocks the loop."""
+    for settings in (HOT, COLD):
+        assert settings["idle_in_transaction_session_timeout"] != "0"
+    monkeypatch.setitem(HOT, "idle_in_transaction_session_timeout", "300ms")
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job("work", concurrency_key="a") for _ in range(2)))
+    assert len(await lab.claim(worker, 1)) == 1
+    stopped = Pool(shared().url(), size=1, settings=HOT, pgbouncer=False)
+    await stopped.open()
+    with pytest.raises(Unavailable):  # noqa: PT012
+        async with stopped.transaction() as connection:
+            [gate] = await connection.fetch(sql("gates", schema), ["task:work"], [], [])
+            assert tuple(gate) == ("task:work", True)
+            assert len(await lab.claim(worker, 1)) == 1
+    await stopped.close()
+
+
+async def test_behind_more_keys_than_are_ever_read_others_are_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "FAR", 100)
+    await rate(lab, "api", 1, per=3600, keyed=True)
+    assert await lab.engine.put_setting("limit:work", encode({"rates": ["api"]}), 0) is not None
+    worker = await lab.worker()
+    await lab.put_all(*(lab.job("work", concurrency_key=f"k{at % 150}") for at in range(300)))
+    given = 0
+    while taken := await lab.claim(worker, 10):
+        given += len(taken)
+    lab.later(1)
+    other = await lab.put("other")
+    assert [job.id for job in await lab.claim(worker, 10)] == [other.id]
+    assert given >= 100

@@ -154,7 +154,10 @@ async def test_the_settings_of_the_hot_path_hold_for_each_statement_and_stay_beh
     engine = PostgresEngine(bouncer.url(shared().create_database()), rules=Rules(), host=Host(), pgbouncer=True)
     await engine.open()
     shown = await engine._hot.fetch("SELECT name, setting FROM pg_settings WHERE name = ANY ($1)", sorted(HOT))
-    assert {row[0]: row[1] for row in shown} == HOT | {"lock_timeout": "1000"}
+    assert {row[0]: row[1] for row in shown} == HOT | {
+        "lock_timeout": "1000",
+        "idle_in_transaction_session_timeout": "5000",
+    }
     after = await asyncpg.connect(bouncer.url(), statement_cache_size=0)
     assert await after.fetchval("SHOW enable_seqscan") == "on"
     await after.close()

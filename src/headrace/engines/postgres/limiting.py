@@ -4,7 +4,7 @@ core, and written, all in one transaction."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum, auto
 from typing import Any
 
@@ -26,11 +26,23 @@ __all__ = ["Limiting", "give", "limited_head"]
 
 _TASK = "task:"
 
+_ROUNDS = 5
+"""How often a claim deals once more without the jobs that others hold, before it is content with less."""
+_MOMENT = timedelta(seconds=0.1)
+"""After which a job that another transaction held is worth another look."""
+
 
 class _More(Enum):
     """Why a claim goes once more about it, in another transaction."""
 
     CAME = auto()
+
+
+class _Taken(Exception):
+    """Others hold some of the jobs that were dealt: nothing is to be written."""
+
+    def __init__(self, seqs: set[int]) -> None:
+        self.seqs = seqs
 
 
 def limited_head(schema: str) -> str:
@@ -56,20 +68,35 @@ class Limiting:
         # Of those that are limited anyway it need not be asked whether their keys take turns.
         others = [at for at, group in enumerate(serving.groups) if not serving.limits.task(group.task).limited]
         where = [serving.lines[at] for at in others], [serving.groups[at].task for at in others]
+        passed, rounds = set[int](), _ROUNDS
         while True:
-            async with self._hot.transaction() as connection:
-                gates = await connection.fetch(sql("gates", self._schema), names, *where)
-                missing = [name for name, there in gates if not there]
-                if not missing:
-                    held = {name.removeprefix(_TASK) for name, _ in gates if name.startswith(_TASK)}
-                    answer = await self._claim(connection, given, ask, serving, held, now)
-                    if answer is not _More.CAME:
-                        return answer
+            missing = list[str]()
+            try:
+                async with self._hot.transaction() as connection:
+                    gates = await connection.fetch(sql("gates", self._schema), names, *where)
+                    missing = [name for name, there in gates if not there]
+                    if not missing:
+                        held = {name.removeprefix(_TASK) for name, _ in gates if name.startswith(_TASK)}
+                        answer = await self._claim(connection, given, ask, serving, held, now, passed, last=not rounds)
+                        if answer is not _More.CAME:
+                            return answer
+            except _Taken as taken:
+                # As if they were not in line: what they would have used is for those behind them.
+                passed, rounds = passed | taken.seqs, rounds - 1
             if missing:
-                await self._hot.fetch(sql("add_gates", self._schema), missing)
+                await self._hot.fetch(sql("add_gates", self._schema), sorted(missing))
 
     async def _claim(
-        self, connection: Connection, given: Grant, ask: Ask, serving: Serving, tasks: set[str], now: datetime
+        self,
+        connection: Connection,
+        given: Grant,
+        ask: Ask,
+        serving: Serving,
+        tasks: set[str],
+        now: datetime,
+        passed: set[int],
+        *,
+        last: bool,
     ) -> Claimed | Dead | _More | None:
         # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
         head: Any = await connection.fetchrow(self._head, given.worker, given.claim, serving.lines)
@@ -91,37 +118,54 @@ class Limiting:
         if head["came"] and not await arrive(connection, self._schema, serving, tasks):
             return _More.CAME
         held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
-        dealt, table = await self._deal(connection, ask, serving, tasks, held, now)
+        dealt, table = await self._deal(connection, ask, serving, tasks, held, now, passed)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()
         jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, stands(table, dealt))]
+        if len(jobs) < len(places) and not last:
+            raise _Taken(await self._taken_of(connection, table, {job.seq for job in jobs}, {*places}))
         jobs.sort(key=lambda job: places[job.seq])
         await self._spend(connection, dealt, now)
         soon: list[int] = [] if due is None else [due]
         if dealt.next_permit is not None:
             soon.append(micros(dealt.next_permit))
-        if len(jobs) < len(places):  # others are at some of it: worth asking again at once
-            soon = [micros(now)]
-            if (left := stays(table, places.keys() - {job.seq for job in jobs})) is not None:
-                await connection.execute(self._stand, micros(now), *left)
+        if passed and len(jobs) < ask.n:
+            soon.append(micros(now + _MOMENT))
+        left = stays(table, places.keys() - {job.seq for job in jobs}) if len(jobs) < len(places) else None
+        if left is not None:  # others are at some of it
+            await connection.execute(self._stand, micros(now), *left)
         return self._claimed(head, jobs, min(soon, default=None), full=bool(dealt.full))
 
     async def _deal(
-        self, connection: Connection, ask: Ask, serving: Serving, tasks: set[str], held: Sequence[Any], now: datetime
+        self,
+        connection: Connection,
+        ask: Ask,
+        serving: Serving,
+        tasks: set[str],
+        held: Sequence[Any],
+        now: datetime,
+        passed: set[int],
     ) -> tuple[Dealt, Table]:
         limits, window = serving.limits, Window.of(ask, serving, tasks)
         while True:
-            table = await read(connection, self._schema, serving, window, now)
+            table, wider = await read(connection, self._schema, serving, window, now, passed), window.wider
             bounds = limits.paces(group for group, _ in table.groups) if limits.rates else ()
             paced = [encode(bound) for bound in bounds]
             spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
             usage = usage_of(held, spent)
             usage.last = table.last
-            dealt = deal(table.groups, ask, now, self._rules, limits, usage)
-            wider = window.wider if dealt.cut else None
-            if wider is None:
+            # What is never read keeps nobody else waiting.
+            groups = table.groups if wider is not None else table.all_read
+            dealt = deal(groups, ask, now, self._rules, limits, usage)
+            if wider is None or not dealt.cut:
                 return dealt, table
             window = wider
+
+    async def _taken_of(self, connection: Connection, table: Table, given: set[int], wanted: set[int]) -> set[int]:
+        """Of what was read, the jobs that others hold: all at once, for they may hold many."""
+        seqs = [entry.seq for _, entries in table.groups for entry in entries if entry.seq not in given]
+        free = {seq for (seq,) in await connection.fetch(sql("unlocked", self._schema), seqs)}
+        return {*seqs} - free | (wanted - given)
 
     async def _give(self, connection: Connection, given: Grant, dealt: Dealt, found: Stands) -> list[Any]:
         at = micros(given.assigned_at)

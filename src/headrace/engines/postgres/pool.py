@@ -20,6 +20,11 @@ _OUR_TRANSACTIONS = {
     "default_transaction_read_only": "off",
 }
 
+_NOT_FOR_LONG = {
+    # A claim holds the gates of its tasks, an insert keys: whoever is stopped or cut off halfway must not keep them.
+    "idle_in_transaction_session_timeout": "5s",
+}
+
 _DOWN_THE_INDEX = {
     # The few statements of the hot path have one sensible plan each: down the index, row by row, whatever the planner
     # believes of a table it last looked at while it was empty.
@@ -32,12 +37,12 @@ _DOWN_THE_INDEX = {
     # A job that a transaction of the user's holds must not hold up all the others for long.
     "lock_timeout": "1s",
 }
-HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX, **_OUR_TRANSACTIONS}
+HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX, **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
 """For statements that leave the planner no choice: planned once, and kept."""
 WARM = HOT
 """For joins with a table that changes: for an empty one every order of joining costs the same, so these are planned
 anew every second (``replan``), for the table as it is by then."""
-COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_OUR_TRANSACTIONS}
+COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
 """For all the others."""
 
 _PATIENCE = 30.0

@@ -92,6 +92,11 @@ class Table(msgspec.Struct):
     last: dict[Turn, int]
     """When the keys last had their turn."""
 
+    @property
+    def all_read(self) -> list[tuple[Group, list[Entry]]]:
+        """The groups, as if nobody were behind what was read."""
+        return [(group, [entry for entry in entries if not entry.unread]) for group, entries in self.groups]
+
 
 async def arrive(connection: Connection, schema: str, serving: Serving, tasks: Collection[str]) -> bool:
     """Put the keys of jobs that came into line in theirs, of tasks whose gates are held; whether that was all."""
@@ -103,8 +108,15 @@ async def arrive(connection: Connection, schema: str, serving: Serving, tasks: C
     return came < _ARRIVALS
 
 
-async def read(connection: Connection, schema: str, serving: Serving, window: Window, now: datetime) -> Table:
-    """What is in line: the first jobs of each line, and of its first keys."""
+async def read(
+    connection: Connection,
+    schema: str,
+    serving: Serving,
+    window: Window,
+    now: datetime,
+    passed: Collection[int] = (),
+) -> Table:
+    """What is in line: the first jobs of each line, and of its first keys; without those that are ``passed`` over."""
     slots = [serving.limits.task(group.task).max_per_key or FAR for group in serving.groups]
     most = [min(one * window.shares, depth) for one, depth in zip(slots, window.depths, strict=True)]
     reaches = [n and n + 1 for n in window.reaches]
@@ -131,7 +143,8 @@ async def read(connection: Connection, schema: str, serving: Serving, window: Wi
     table = Table([], [], {})
     for place, entries in plain.items():
         cut = len(entries) == window.depths[place]
-        table.groups.append((serving.groups[place], [*entries, _unread(entries[-1])] if cut else entries))
+        left = _without(entries, passed)
+        table.groups.append((serving.groups[place], [*left, _unread(entries[-1])] if cut else left))
     beyond = _beyond(keys, reaches)
     for one in keys:
         if beyond.get(one.place) is one:
@@ -144,9 +157,15 @@ async def read(connection: Connection, schema: str, serving: Serving, window: Wi
         table.last[one.task, one.key] = one.last
         # Of a key that has no more slots, no more is wanted; but those that expired take none.
         cut = not one.whole and (asked < slots[one.place] or late)
-        entries = [*one.entries, _unread(one.entries[-1])] if cut else one.entries
+        left = _without(one.entries, passed)
+        cut = cut or (not one.whole and len(left) < len(one.entries))
+        entries = [*left, _unread(one.entries[-1])] if cut else left
         table.groups.append((Group(group.queue, group.task, one.key), entries))
     return table
+
+
+def _without(entries: list[Entry], passed: Collection[int]) -> list[Entry]:
+    return [entry for entry in entries if entry.seq not in passed] if passed else entries
 
 
 def _unread(last: Entry) -> Entry:

@@ -15,7 +15,7 @@ from headrace.engine import Claimed, Dead
 from headrace.engines.record import micros, moment
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.limiting import Limiting
+from headrace.engines.sqlite.limiting import PROMOTED, Limiting
 from headrace.engines.sqlite.lines import Served
 from headrace.engines.sqlite.rows import jobs_of
 
@@ -40,7 +40,6 @@ SELECT json_array(
   EXISTS (SELECT 1 FROM workers WHERE id = ? AND alive), lines_rev, profiles_rev, settings_rev,
   (SELECT min(available_at) FROM jobs WHERE stage = 1))
 FROM books"""
-_PROMOTED = 10_000
 
 
 class Claiming:
@@ -60,7 +59,7 @@ class Claiming:
         def write(connection: apsw.Connection) -> tuple[_Head, str]:
             number, rev = self._served.of(connection, ask)
             while True:
-                limits = self._limiting.of(connection, number, rev)
+                limits = self._limiting.of(connection, number, rev, times[0])
                 if limits is None:
                     args = (worker.bytes, request, number, rev, *terms, *times)
                     top, jobs = connection.execute(statement("claim"), args).get
@@ -93,7 +92,7 @@ class Claiming:
         # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
         if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
             if head.next_due is not None and head.next_due <= micros(now):
-                connection.execute(statement("promote"), (micros(now), _PROMOTED))
+                connection.execute(statement("promote"), (micros(now), PROMOTED))
                 head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
             jobs, dealt = self._limiting.claim(connection, number, ask, given, now, limits)
         connection.execute("COMMIT")

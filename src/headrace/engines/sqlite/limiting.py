@@ -16,7 +16,7 @@ from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.rulebook import Rulebook
 
-__all__ = ["Limiting", "usage"]
+__all__ = ["PROMOTED", "Limiting", "usage"]
 
 # A bare parameter beside a column has a statement compiled anew whenever it is bound: hence the plus.
 _IN_LINE = """
@@ -63,6 +63,13 @@ UPDATE heads SET last = ?2, (rank, arrived_at, seq) = (
   SELECT rank, arrived_at, seq FROM jobs WHERE stage = -1 AND line = heads.line AND turn_key = heads.key
   ORDER BY rank, arrived_at, seq LIMIT 1)
 WHERE (task, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))"""
+_KEYED = """
+SELECT EXISTS (SELECT 1 FROM jobs WHERE stage = -1) OR EXISTS (
+  SELECT 1 FROM (
+    SELECT turn_key FROM jobs WHERE stage = 1 AND available_at <= +?1 ORDER BY available_at LIMIT ?2 + 0)
+  WHERE turn_key IS NOT NULL)"""
+PROMOTED = 10_000
+"""How many that are due a claim puts in line."""
 _GROWTH = 8
 """How many times as many keys are looked at where those in front were not enough."""
 
@@ -81,8 +88,8 @@ class Limiting:
         """Of the settings that the limits were read from."""
         return self._rulebook.rev
 
-    def of(self, connection: apsw.Connection, number: int, lines_rev: int) -> Limits | None:
-        """The limits, if any may matter to this ask."""
+    def of(self, connection: apsw.Connection, number: int, lines_rev: int, now: int) -> Limits | None:
+        """The limits, if any may matter to this ask, or jobs with keys are in line, or will be when what is due is."""
         rev: int = connection.execute("SELECT settings_rev FROM books").get
         if rev != self._rulebook.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
@@ -94,7 +101,7 @@ class Limiting:
             lines: list[Any] = connection.execute(_SERVED, (number,)).fetchall()
             bounded = any(limits.bounded(queue, task) for _, queue, task in lines)
             self._bounded[number, lines_rev] = bounded
-        if bounded or connection.execute("SELECT EXISTS (SELECT 1 FROM jobs WHERE stage = -1)").get:
+        if bounded or connection.execute(_KEYED, (now, PROMOTED)).get:
             return limits
         return None
 
@@ -155,12 +162,15 @@ class _Table:
         return found
 
     def _of_keys(self, line: int, queue: str, task: str, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
-        slots, used = self._limits.task(task).max_per_key, self._used
+        slots, used, told = self._limits.task(task).max_per_key, self._used, False
         for key, last, at, *row in self._rows(_HEADS, line):
             free = None if slots is None else slots - used.held.get(("key", task, key), 0)
-            if free is not None and free < 1:
-                continue
             entry = self._entry(*row)
+            if free is not None and free < 1:
+                if not told:  # one that waits is enough to say that a limit keeps somebody waiting
+                    yield Group(queue, task, key), iter((entry,))
+                told = True
+                continue
             if most == 0:
                 yield Group(queue, task), iter((Entry(entry.seq, entry.rank, at, unread=True),))
                 break

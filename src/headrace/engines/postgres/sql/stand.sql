@@ -1,7 +1,11 @@
 UPDATE {schema}.heads h
-SET last = CASE WHEN t.turned THEN greatest(h.last, {now}) ELSE h.last END,
+SET last = CASE WHEN t.turned THEN {now} ELSE h.last END,
   rank = CASE WHEN h.line = t.line THEN t.rank ELSE h.rank END,
-  at = greatest(CASE WHEN h.line = t.line THEN t.at ELSE h.at END, h.last, CASE WHEN t.turned THEN {now} END),
+  at = CASE
+    WHEN h.line = t.line THEN greatest(t.at, CASE WHEN t.turned THEN {now} ELSE h.last END)
+    -- A clock went back: a turn that is still to come keeps nobody behind for as long. It stands there, or further back.
+    WHEN h.last > {now} THEN {now}
+    ELSE greatest(h.at, {now}) END,
   seq = CASE WHEN h.line = t.line THEN t.seq ELSE h.seq END
 FROM unnest({tasks}::text::text[], {keys}::text::text[], {lines}::text::integer[], {ranks}::text::smallint[],
   {ats}::text::bigint[], {seqs}::text::bigint[], {turned}::text::boolean[])
