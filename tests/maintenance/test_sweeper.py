@@ -66,6 +66,20 @@ async def test_what_the_dead_held_of_limits_is_told_to_be_free() -> None:
         assert heard == [Hint(Topic.READY)]
 
 
+async def test_a_slot_of_the_dead_is_free_after_a_lease_and_one_sweep() -> None:
+    async with world() as w:
+        s, dead, other = sweeper(w), await w.worker(), await w.worker()
+        assert await w.engine.put_setting("limit:work", '{"max_concurrency": 1}', 0) is not None
+        held = await w.submit()
+        await dead.run()
+        waits = await w.submit()
+        assert held.task == waits.task == "work"
+        await watch(w, s, 30, other)
+        assert await other.claim() == []
+        await watch(w, s, 2.5, other)
+        assert [job.id for job in await other.claim()] == [waits.id]
+
+
 async def test_a_beating_worker_keeps_its_jobs() -> None:
     async with world() as w:
         s, player = sweeper(w), await w.worker()
