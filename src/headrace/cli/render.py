@@ -56,7 +56,7 @@ def fitted(made: Table) -> Table:
     """The table with only its last column giving way when the terminal is narrow."""
     for column in made.columns[:-1]:
         cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in column.cells]
-        column.min_width = max(cell.cell_len for cell in cells)
+        column.min_width = max((cell.cell_len for cell in cells), default=0)
     return made
 
 
