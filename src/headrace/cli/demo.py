@@ -76,7 +76,7 @@ async def _play(app: App, state: State, url: str, once: bool) -> int:
     where = "from another terminal" + (", in this folder:" if is_relative() else ":")
     hints = f"look {where}", hint("jobs", "--url", store)
     if not state.json and not is_terminal():
-        say("\n".join(hints))
+        click.echo("\n".join(hints), err=True)
     stop, rounds = asyncio.Event(), list["Scenario"]()
     async with app:
         with on_signals(stop.set, stop.set):
@@ -138,11 +138,10 @@ async def _say_where(app: App, store: str) -> None:
     """Say how to look at what is there now."""
     from headrace.core.status import Status
 
-    say("look at the jobs, or at one, as long as you like:")
-    say(hint("jobs", "--url", store))
     found = await app.jobs(status=[Status.FAILED], limit=1)
-    for job in found.items:
-        say(hint("show", short(job.id), "--url", store))
+    hints = [hint("jobs", "--url", store), *(hint("show", short(job.id), "--url", store) for job in found.items)]
+    # Not wrapped between words: the terminal breaks what is too long so that it can still be copied.
+    click.echo("\n".join(["look at the jobs, or at one, as long as you like:", *hints]), err=True)
 
 
 async def _judged(scenario: Scenario, state: State) -> int:
