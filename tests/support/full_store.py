@@ -111,6 +111,7 @@ async def fill(url: str) -> dict[str, str]:
             running = [await endless.submit() for _ in range(3)]
             await _until(running[0].refresh, "running")
             await _until(running[2].refresh, "assigned", "accepted")
+            await app.schedule("monthly", Cron("0 6 1 * *"), resize.draft("calendar.png"))
             await app.pause_queue("images", by="ada on build-7")
             ids = {name: str(handle.id) for name, handle in found.items()}
             ids |= {"running": str(running[0].id), "batch": str(batch.id), "pending": str(pending.id)}

@@ -168,7 +168,9 @@ def look_at_fork(
         fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
         for stream in range(3):
             os.dup2(slave, stream)
-        os.environ.update(_environment())
+        kept = _environment()
+        os.environ.clear()
+        os.environ.update(kept)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             work()

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NoReturn
@@ -32,7 +33,7 @@ def type_all(
     store: Path,
     press: Mapping[str, Sequence[tuple[str, str]]] | None = None,
 ) -> dict[str, Seen]:
-    """What each command shows on a terminal of this size, by its name; ``{url}`` in it is that of a copy of the store."""
+    """What each command shows on a terminal of this size, by its name; ``{url}`` is that of its copy of the store."""
     work = {"commands": commands, "size": size, "store": str(store), "press": press or {}}
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.typist"],
@@ -52,7 +53,17 @@ def main() -> None:
 
     for module, _ in COMMANDS.values():
         importlib.import_module(f"headrace.cli.{module}")
-    for module in ("demo_app", "demo_play", "demo_view", "follow", "overview", "render", "serve", "batch_view", "family"):
+    for module in (
+        "demo_app",
+        "demo_play",
+        "demo_view",
+        "follow",
+        "overview",
+        "render",
+        "serve",
+        "batch_view",
+        "family",
+    ):
         importlib.import_module(f"headrace.cli.{module}")
     work = json.loads(sys.stdin.read())
     found = {}
@@ -63,7 +74,7 @@ def main() -> None:
             url = f"sqlite:///{folder}/{Path(work['store']).name}"
             typed = [word.replace("{url}", url) for word in words]
             press = [(pattern, key) for pattern, key in work["press"].get(name, ())]
-            found[name] = look_at_fork(lambda typed=typed: _headrace(typed), size=tuple(work["size"]), press=press)
+            found[name] = look_at_fork(partial(_headrace, typed), size=tuple(work["size"]), press=press)
     sys.stdout.write(json.dumps({name: dataclasses.asdict(seen) for name, seen in found.items()}))
 
 
@@ -72,7 +83,7 @@ def _headrace(words: Sequence[str]) -> NoReturn:
 
     sys.argv = ["headrace", *words]
     # The streams of the process were pipes when it started; rich and click ask the objects, not the descriptors.
-    sys.stdin, sys.stdout, sys.stderr = (open(number, mode) for number, mode in ((0, "r"), (1, "w"), (2, "w")))  # noqa: PTH123, SIM115
+    sys.stdin, sys.stdout, sys.stderr = (open(number, mode) for number, mode in ((0, "r"), (1, "w"), (2, "w")))  # noqa: SIM115
     main()
     os._exit(0)
 

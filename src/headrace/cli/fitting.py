@@ -37,11 +37,11 @@ class Fitted:
 
     def at(self, width: int) -> Table:
         """The table for a terminal of so many columns."""
-        columns = [copy(column) for column in self._table.columns]
-        empty = [column for column in columns[:-1] if column.header and not any(map(_long, column.cells))]
+        columns = list(self._table.columns)
+        empty = [column for column in columns if column.header and not any(map(_long, column.cells))]
         named = {str(column.header): column for column in columns}
         for column in (*empty, *(named[name] for name in self._spare)):
-            if _needed(columns, self._last) <= width:
+            if len(columns) == 2 or _needed(columns, self._last) <= width:
                 break
             columns = [one for one in columns if one is not column]
         wide = [_wide(column) for column in columns]
@@ -49,11 +49,19 @@ class Fitted:
         wide[-1] = min(wide[-1], max(room - sum(wide[:-1]), LAST))
         while sum(wide) > room and max(wide) > LEAST:
             wide[wide.index(max(wide))] -= 1
-        for column, cells in zip(columns, wide, strict=True):
-            column.width = cells  # every width is said: rich would take from all of them
-        shown = copy(self._table)
-        shown.columns = columns
-        return shown
+        return _laid_out(self._table, columns, wide)
+
+
+def _laid_out(table: Table, columns: Sequence[Column], wide: Sequence[int]) -> Table:
+    """A table of these columns, with every width said: of those left open rich would take from all."""
+    made = copy(table)
+    made.columns, made.rows = [], []
+    for column, width in zip(columns, wide, strict=True):
+        shared = {name: getattr(column, name) for name in ("justify", "overflow", "no_wrap", "style", "header_style")}
+        made.add_column(column.header, width=width, **shared)
+    for cells in zip(*(column.cells for column in columns), strict=True):
+        made.add_row(*cells)
+    return made
 
 
 def _long(cell: RenderableType) -> int:

@@ -181,4 +181,4 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             ago(row.beat_at, now),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
         )
-    return Fitted(made, ("done", "up", "holds", "pid", "queues"))
+    return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)
