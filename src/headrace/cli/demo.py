@@ -48,7 +48,7 @@ def demo(state: State, once: bool) -> int:
     look at; a later demo removes it when it is a day old. With --once the exit code is 0 only if every job went the way
     it should.
     """
-    url = state.url or _new_store()
+    url = state.url or new_store()
     from headrace.cli.demo_app import app
 
     with plain_warnings(), app.override(url=url):
@@ -58,7 +58,7 @@ def demo(state: State, once: bool) -> int:
             return INTERRUPTED if once else DONE
 
 
-def _new_store() -> str:
+def new_store() -> str:
     """A file of its own, under a name short enough for a hint to fit one line."""
     mine = os.getuid() if hasattr(os, "getuid") else None
     for file in Path(tempfile.gettempdir()).glob("headrace-*/demo"):
