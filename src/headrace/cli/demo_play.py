@@ -60,6 +60,8 @@ class Scenario:
             pass  # the findings tell what did not end
 
     async def _submit(self) -> None:
+        # The many come first, so that a list of the newest jobs shows the others.
+        self._sums = await tasks.add.map([(number, number) for number in range(SUMS)])
         self._images = await tasks.thumbnail.map([(name,) for name in IMAGES])
         self._single = {
             "later": await tasks.later.options(delay=2.0).submit(),
@@ -70,7 +72,6 @@ class Scenario:
         }
         again = await tasks.patient.options(dedup="only-one").submit()
         self._duplicate = again.duplicate and again.id == self._single["patient"].id
-        self._sums = await tasks.add.map([(number, number) for number in range(SUMS)])
 
     async def _cancel(self, handle: JobHandle[Any]) -> None:
         async for job in handle.watch():
