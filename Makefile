@@ -44,8 +44,9 @@ fix: $(VENV)/.dev ## format, and repair what lint can repair
 bench: $(VENV)/.dev ## run the benchmarks; options in ARGS
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(VENV)/.dev ## write docs/reference anew from the code
+docs: $(VENV)/.dev ## write docs/reference anew from the code; pictures too, if out of date or ARGS=--again
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/pictures.py $(ARGS)
 
 clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -46,10 +46,12 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
     ID is that of the batch, or of one of its jobs, which may be cut to its first or last digits.
 
     With --wait the exit code is 0 if all of its jobs completed, and 1 if not, if it did not end in time, if it was
-    cancelled, or if its submitter fell silent before all of its jobs were there.
+    cancelled, or if its submitter fell silent before all of its jobs were there. Ctrl-C ends the waiting, not the
+    batch: 0 on a terminal, 130 in a script.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to --wait")
+    seen: list[Batch] = []
 
     async def work(app: App) -> int:
         handle = app.batch_handle(await resolve_batch(app, id))
@@ -61,7 +63,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
         elif cancel:
             say("nothing to cancel: all of its jobs have ended")
         if wait:
-            return await _follow(app, handle, state, timeout)
+            return await _follow(app, handle, state, seen, timeout)
         if state.json:
             document(record)
         else:
@@ -72,7 +74,16 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
             console().print(batch_view(record, follow, app.host.clock.now()))
         return DONE
 
-    return with_app(state, work)
+    if not wait:
+        return with_app(state, work)
+    from headrace.cli.follow import until_left
+
+    def last() -> str:
+        from headrace.cli.batch_view import sentence
+
+        return "\n".join(f"{sentence(record)}; it goes on unwatched" for record in seen) or "nothing seen yet"
+
+    return until_left(state, lambda: with_app(state, work), last)
 
 
 @click.command()
@@ -99,10 +110,9 @@ def batches(state: State, limit: int, cursor: str | None) -> None:
     with_app(state, work)
 
 
-async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | None) -> int:
-    """Show the batch whenever it has changed, until it has ended; the exit code that deserves."""
+async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch], timeout: float | None) -> int:
+    """Show the batch whenever it has changed, until it has ended, and keep the last in ``seen``; the exit code."""
     waiting = asyncio.create_task(handle.wait(timeout=timeout))
-    seen: Batch | None = None
     try:
         with _viewer(app, state) as see:
             while True:
@@ -111,9 +121,9 @@ async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | 
                     with suppress(Unavailable):  # the store comes back, or the time is up
                         await handle.refresh()
                 record = waiting.result() if done else handle.last
-                if record is not None and record != seen:
+                if record is not None and [record] != seen:
                     see(record)
-                    seen = record
+                    seen[:] = [record]
                 if done:
                     break
     finally:

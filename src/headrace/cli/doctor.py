@@ -137,13 +137,16 @@ async def _ask(app: App) -> list[Check]:
 
 
 def _print(found: list[Check]) -> None:
+    from rich.table import Table
     from rich.text import Text
 
     signs = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
-    width = max(len(check.name) for check in found)
-    out = console()
+    made = Table.grid(padding=(0, 2))
     for check in found:
         sign, style = signs[check.level]
-        out.print(Text.assemble((sign, style), f" {check.name:<{width}}  {check.message}"), soft_wrap=True)
+        made.add_row(Text.assemble((sign, style), f" {check.name}"), Text(check.message))
         if check.remedy and check.level != "ok":
-            out.print(Text(f"  {'':<{width}}  → {check.remedy}", "bold"), soft_wrap=True)
+            made.add_row("", Text(f"→ {check.remedy}", "bold"))
+    made.columns[0].no_wrap = True
+    out = console()
+    out.print(made, soft_wrap=not out.is_terminal)

@@ -8,6 +8,7 @@ import traceback
 import click
 
 from headrace import errors
+from headrace.cli.output import wrapped
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "NOT_FOUND", "REFUSED", "UNREACHABLE", "USAGE", "code_of", "report"]
 
@@ -69,5 +70,6 @@ def report(error: BaseException, debug: bool) -> int:
         if debug:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         colour = False if os.environ.get("NO_COLOR") else None
-        click.echo(click.style("error: ", fg="red") + sentence(error), err=True, color=colour)
+        text = wrapped(f"error: {sentence(error)}", stderr=True).removeprefix("error: ")
+        click.echo(click.style("error: ", fg="red") + text, err=True, color=colour)
     return code_of(error)

@@ -81,7 +81,8 @@ def filters(fn: F) -> F:
             "--status",
             multiple=True,
             type=click.Choice([status.value for status in Status]),
-            help="Jobs in this status; may be given several times.",
+            metavar="STATUS",
+            help=f"Jobs in this status ({', '.join(Status)}); may be given several times.",
         ),
     ):
         fn = option(fn)

@@ -10,7 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.render import STYLES, counts_text, fitted, grid, table
+from headrace.cli.fitting import Fitted
+from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.words import ago, compact, moment, short, span
 from headrace.core.schedule import Continuous
 from headrace.core.status import Status
@@ -54,7 +55,7 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
     return Group(head, Text(), facts)
 
 
-def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
+def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
     """Queues in the order workers serve them."""
     made = table("queue", "priority", "at once", "rates", "state", "oldest", "jobs", right=("priority", "at once"))
     for queue in queues:
@@ -64,32 +65,32 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
         most, rates = _count(queue.max_concurrency), Text(", ".join(queue.rates) or "–")
         jobs = counts_text(queue.counts) or Text("empty", "dim")
         made.add_row(Text(queue.name), str(queue.priority), most, rates, state, oldest, jobs)
-    return fitted(made)
+    return Fitted(made, ("rates", "at once", "priority", "oldest"), wrap=True)
 
 
-def limits_view(limits: Sequence[LimitInfo]) -> Table:
+def limits_view(limits: Sequence[LimitInfo]) -> Fitted:
     """Tasks with their limits, and who said so."""
     made = table("task", "at once", "per key", "rates", "set", right=("at once", "per key"))
     for one in limits:
         counts = (_count(one.max_concurrency), _count(one.max_per_key))
         made.add_row(Text(one.task), *counts, Text(", ".join(one.rates) or "–"), "live" if one.live else "in code")
-    return fitted(made)
+    return Fitted(made)
 
 
 def _count(most: int | None) -> str:
     return "–" if most is None else str(most)
 
 
-def rates_view(rates: Mapping[str, Rate]) -> Table:
+def rates_view(rates: Mapping[str, Rate]) -> Fitted:
     """Rates by name."""
     made = table("rate", "limit", "per", "kind", right=("limit",))
     for name, rate in rates.items():
         kind = f"{rate.kind}, by key" if rate.keyed else rate.kind
         made.add_row(Text(name), str(rate.limit), span(rate.per), kind)
-    return fitted(made)
+    return Fitted(made)
 
 
-def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
+def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Fitted:
     """Schedules with how they stand, and their last and next fire."""
     made = table("schedule", "rule", "task", "state", "next", "last", "skipped", "from", right=("skipped",))
     for one in schedules:
@@ -103,7 +104,7 @@ def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
             str(one.skipped) if one.skipped else "",
             Text(one.source),
         )
-    return fitted(made)
+    return Fitted(made, ("skipped", "from", "task", "last"))
 
 
 def _schedule_state(one: ScheduleInfo) -> Text:
@@ -145,7 +146,7 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
     return made
 
 
-def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
+def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
     """Tasks with their policy and parameters."""
     made = table("task", "queue", "priority", "timeout", "here", "parameters", right=("priority",))
     for task in tasks:
@@ -155,10 +156,10 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
         timeout = span(task.timeout) if task.timeout is not None else "none"
         here = Text("✓", "green") if task.here else Text("")
         made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
-    return fitted(made)
+    return Fitted(made, ("timeout", "priority"))
 
 
-def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
+def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
     """Workers with what they hold and when they were last heard."""
     columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "last beat", "queues")
     made = table(*columns, right=("pid", "busy", "holds", "done"))
@@ -180,4 +181,4 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
             ago(row.beat_at, now),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
         )
-    return fitted(made)
+    return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)

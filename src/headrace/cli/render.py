@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import timeline
+from headrace.cli.fitting import Fitted
 from headrace.cli.words import ago, clock, compact, counted, cut, moment, short, span
 from headrace.core.job import History, Job
 from headrace.core.status import Status
@@ -18,7 +19,6 @@ from headrace.core.status import Status
 __all__ = [
     "STYLES",
     "counts_text",
-    "fitted",
     "grid",
     "id_text",
     "job_table",
@@ -49,14 +49,6 @@ def table(*columns: str, right: Sequence[str] = (), title: str | None = None) ->
     made = Table(box=None, header_style="bold dim", pad_edge=False, title=title, title_justify="left")
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="ellipsis", no_wrap=True)
-    return made
-
-
-def fitted(made: Table) -> Table:
-    """The table with only its last column giving way when the terminal is narrow."""
-    for column in made.columns[:-1]:
-        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in column.cells]
-        column.min_width = max(cell.cell_len for cell in cells)
     return made
 
 
@@ -117,14 +109,14 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
     return Text(cut(job.payload_text, limit), "dim")
 
 
-def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Table:
+def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
     """Many jobs, a line each."""
     made = table("id", "task", "queue", "status", "attempt", "age", "", right=("attempt", "age"))
     for job in jobs:
         age = span((now - job.created_at).total_seconds())
         row = [id_text(job, console), Text(job.task), Text(job.queue), status_text(job)]
         made.add_row(*row, f"{job.attempt}", age, remark(job, now))
-    return fitted(made)
+    return Fitted(made, ("attempt", "queue", "age"))
 
 
 def job_view(job: Job, history: History, now: datetime, console: Console) -> RenderableType:
