@@ -69,7 +69,7 @@ def test_every_command_line_of_a_page_can_be_typed(page: Path) -> None:
 
 
 def test_a_command_line_that_cannot_be_typed_is_found() -> None:
-    text = "`headrace hub --port 1`\n```console\n$ headrace jobs --colour red --limit 3\n$ headrace queues pause mail\n```\n"
+    text = "`headrace hub`\n```console\n$ headrace jobs --colour red --limit 3\n$ headrace queues pause mail\n```\n"
     assert [unknown(line) for line in commands(text)] == [["hub"], ["--colour"], []]
 
 
