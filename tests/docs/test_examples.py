@@ -1,7 +1,7 @@
 """What the pages show is tried: blocks marked ``run`` are executed, page by page, in a directory of their own.
 
 ``python run`` is a program of its own. ``console run`` is a list of commands after ``$``, each of which must succeed.
-``file=NAME`` keeps a block for those after it. A page that reads ``DATABASE_URL`` gets an empty PostgreSQL database by it.
+``file=NAME`` keeps a block for those after it. A page that reads ``DATABASE_URL`` gets an empty PostgreSQL database.
 """
 
 from __future__ import annotations
