@@ -33,21 +33,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     url: str = "sqlite:///headrace.db"
-    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or ``memory://``."""
+    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user@host/database`` or
+    ``memory://``."""
     app: str | None = None
     """The App that commands use when none is named: ``MODULE:APP`` or ``MODULE``."""
     namespace: str = "headrace"
-    """Keeps several systems on one database server apart; letters, digits, ``_`` and ``-``."""
+    """The schema on PostgreSQL, one for each store in the database; letters, digits, ``_`` and ``-``."""
     imports: tuple[str, ...] = ()
     """Modules a worker imports at its start, so that their tasks are registered."""
     beat: float = Rules().beat
-    """Seconds between two signs of life of a worker."""
+    """Seconds between two heartbeats of a worker."""
     lease: float = Rules().lease
-    """Seconds of silence after which a worker is taken for dead and its jobs are given to others."""
+    """Seconds without a heartbeat after which a worker counts as dead and its jobs go to others."""
     accept: float = Rules().accept
-    """Seconds a worker has to accept a job it was offered."""
+    """Reserved: jobs are not offered in this version, workers claim them."""
     start: float = Rules().start
-    """Seconds a worker has to start a job it accepted."""
+    """Seconds a worker has to start a job after it claimed it; then the job goes back."""
     cancel_grace: float = Rules().cancel_grace
     """Seconds a running handler has to stop after a cancel."""
     retention_completed: float = Retention().completed

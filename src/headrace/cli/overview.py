@@ -45,7 +45,7 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
             made.add_row(Text(status.value, STYLES[status]), str(count), Text(bar, STYLES[status]))
     books = stats.ledger
     facts = grid()
-    facts.add_row("accepted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
+    facts.add_row("submitted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
     if books.unaccounted:
         facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
     facts.add_row("workers", f"{stats.workers_alive} alive")

@@ -136,7 +136,7 @@ class MemoryEngine:
             Check(
                 "store", "warn", "jobs are kept in memory and end with this process", "use sqlite:// or another engine"
             ),
-            Check("ledger", "ok", f"{ledger.accepted} accepted, all accounted for"),
+            Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for"),
         ]
 
     def twin(self) -> Engine:
