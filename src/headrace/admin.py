@@ -30,30 +30,30 @@ __all__ = [
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """The whole store in numbers."""
+    """Counts of the whole store."""
 
     statuses: dict[Status, int]
     ledger: Ledger
     workers_alive: int
     oldest_queued: datetime | None
-    """Since when the job that waits longest has been claimable."""
+    """When the job that has waited longest became ``queued``."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue: its settings, and how many jobs of it are where."""
+    """A queue: its settings, and its jobs counted by status."""
 
     name: str
     priority: int
     paused: bool
     counts: dict[Status, int]
     oldest: datetime | None
-    """Since when its first claimable job waits."""
+    """When its oldest queued job became ``queued``."""
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
     paused_at: datetime | None = None
     unreadable: str | None = None
-    """Why this version cannot read its setting, if so: its workers are given nothing of the queue then."""
+    """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True):

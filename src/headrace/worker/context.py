@@ -128,7 +128,7 @@ _SILENT = Voice()
 
 
 class Context:
-    """The run a handler is in."""
+    """The current run of a job, for its handler: progress, steps, results, stop requests."""
 
     __headrace_context__ = True
     __slots__ = ("_places", "attempt", "job", "started_at", "stopping", "voice")
@@ -172,7 +172,7 @@ class Context:
 
     @property
     def epoch(self) -> int:
-        """The fence: grows whenever the job changes hands."""
+        """Grows whenever the job gains or loses an owner."""
         return self.job.epoch
 
     @property
