@@ -138,7 +138,7 @@ class JobHandle(Generic[R_co]):
         return msgspec.json.decode(text) if handler is None else handler.decode_item(text)
 
     def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncIterator[LogLine]:
-        """What its handler said to ``logging``, oldest first; ``follow``: also what it will say, until the job ends."""
+        """The log lines of its handler, oldest first; ``follow``: also new ones, until the job has ended."""
         return self._app.logs(self.id, follow=follow, attempt=attempt)
 
     async def cancel(self, *, by: str | None = None) -> Job:

@@ -158,7 +158,7 @@ def forget_rate(state: State, name: str) -> None:
 
     async def work(app: App) -> None:
         await app.forget_rate(name)
-        document({"forgotten": name}) if state.json else say(f"rate {name} is no more; {REWRITTEN}")
+        document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
         await note_undefined(app, [name])
 
     with_app(state, work)

@@ -46,7 +46,7 @@ def logs(state: State, id: str, follow: bool, attempt: int | None) -> None:
         if state.json and not follow:
             document({"id": str(wanted), "items": found})
         elif empty and not state.json:
-            say("nothing was said: a handler's logging shows here from the level that the logger lets through")
+            say("no log lines: a handler's lines are kept from the level of its logger on (Python's default: WARNING)")
 
     with_app(state, work)
 

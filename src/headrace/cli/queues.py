@@ -33,7 +33,7 @@ async def _list(app: App, state: State) -> None:
     if state.json:
         document(found)
     elif not found:
-        say("no queues yet: a queue is there as soon as a job stands in it")
+        say("no queues yet: the first job of a queue makes it")
     else:
         from headrace.cli.overview import queues_view
 
@@ -130,7 +130,7 @@ def forget(state: State, name: str) -> None:
     async def work(app: App) -> None:
         await app.forget_queue(name)
         document({"forgotten": name}) if state.json else say(
-            f"queue {name} is as if nothing was said of it; {REWRITTEN}"
+            f"queue {name} has no stored settings any more; {REWRITTEN}"
         )
 
     with_app(state, work)
