@@ -30,17 +30,17 @@ __all__ = [
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Counts of the whole store."""
+    """The whole store in numbers."""
 
     statuses: dict[Status, int]
     ledger: Ledger
     workers_alive: int
     oldest_queued: datetime | None
-    """When the job that has waited longest became ``queued``."""
+    """Since when the job that waits longest has been claimable."""
 
 
 class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue: its settings, and its jobs counted by status."""
+    """A queue: its settings, and how many jobs of it are where."""
 
     name: str
     priority: int

@@ -22,7 +22,7 @@ _NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"
 
 
 class LimitInfo(msgspec.Struct, frozen=True):
-    """The limits of a task, and where they were set."""
+    """What limits a task, and where that was said."""
 
     task: str
     max_concurrency: int | None

@@ -26,7 +26,7 @@ __all__ = ["logs"]
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the lines of this attempt.")
 @common
 def logs(state: State, id: str, follow: bool, attempt: int | None) -> None:
-    """Show the log lines of a job's handler.
+    """Show what a job's handler said to logging.
 
     Each line: the time, the number of the attempt, the level, the logger, and the message.
     """
@@ -46,7 +46,7 @@ def logs(state: State, id: str, follow: bool, attempt: int | None) -> None:
         if state.json and not follow:
             document({"id": str(wanted), "items": found})
         elif empty and not state.json:
-            say("no log lines: a handler's lines are kept from the level of its logger on (Python's default: WARNING)")
+            say("nothing was said: a handler's logging shows here from the level that the logger lets through")
 
     with_app(state, work)
 

@@ -53,7 +53,7 @@ class Count(msgspec.Struct, frozen=True):
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """The ledger: every job ever submitted (``accepted``) is live, ended or pruned."""
+    """The books: what was accepted is live, ended or pruned, nothing else."""
 
     accepted: int
     live: int

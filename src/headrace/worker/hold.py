@@ -192,9 +192,7 @@ class Hold:
                 self.job = verdict.job
             else:
                 self.kept = False
-                _log.info(
-                    "job %s belongs to another worker now: the result of this one was dropped (stale)", self.job.id
-                )
+                _log.info("job %s has another owner: what this worker had to say was stale", self.job.id)
             if then is not None:
                 then(self.kept)
         self._next()
