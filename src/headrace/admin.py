@@ -47,13 +47,13 @@ class QueueInfo(msgspec.Struct, frozen=True):
     paused: bool
     counts: dict[Status, int]
     oldest: datetime | None
-    """Since when its first claimable job waits."""
+    """When its oldest queued job became ``queued``."""
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
     paused_at: datetime | None = None
     unreadable: str | None = None
-    """Why this version cannot read its setting, if so: its workers are given nothing of the queue then."""
+    """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
 
 
 class TaskInfo(msgspec.Struct, frozen=True):

@@ -67,7 +67,7 @@ class App(Hooked, Scheduling, Limited):
             raise ConfigError(f"imports must be a sequence of module names, not {imports!r}")
         super().__init__({"url": url, "namespace": namespace, "imports": tuple(imports) or None}, clock)
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
-        """What holds for every job unless a task or a submit says otherwise."""
+        """Options of every job, unless a task or a submit sets others."""
         self._register = Register()
         self._hooks = self._register.hooks
         self._declared = {}
@@ -93,7 +93,7 @@ class App(Hooked, Scheduling, Limited):
         return self._tasks.bulk(size=size, wait=wait, **options)
 
     def include(self, tasks: Tasks) -> None:
-        """Take in a collection of tasks, with what is in it and what is still to come.
+        """Add a collection of tasks, including those that are registered in it later.
 
         :raises DuplicateTask: a name is taken
         :raises ConfigError: the collection belongs to another App
@@ -267,14 +267,14 @@ class App(Hooked, Scheduling, Limited):
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None
     ) -> AsyncGenerator[LogLine, None]:
-        """What the job's handler said to ``logging``, oldest first; ``follow``: also what it will say, until it ended.
+        """The log lines of the job's handler, oldest first; ``follow``: also new ones, until the job has ended.
 
         :raises JobNotFound:
         """
         return jobs.logs(self.session, as_id(id), follow, attempt)
 
     async def explain(self, id: UUID | str) -> Explanation:
-        """Why the job stands where it stands: text, with its ``facts`` as data; :raises JobNotFound:"""
+        """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
 
     async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
@@ -282,11 +282,11 @@ class App(Hooked, Scheduling, Limited):
         return await jobs.act(self.session, as_id(id), "cancel", by)
 
     async def retry(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """Give an ended job a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
+        """Retry a failed or cancelled job, with a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
         return await jobs.act(self.session, as_id(id), "retry", by)
 
     async def discard(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """Put an ended job away; :raises JobNotFound, TransitionRefused:"""
+        """End a completed or failed job as ``cancelled (discarded)``; :raises JobNotFound, TransitionRefused:"""
         return await jobs.act(self.session, as_id(id), "discard", by)
 
     async def rerun(self, id: UUID | str) -> JobHandle[Any]:
@@ -302,7 +302,7 @@ class App(Hooked, Scheduling, Limited):
     # -- everything else
 
     async def stats(self) -> Stats:
-        """The whole store in numbers."""
+        """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
         return await admin.stats(self.session)
 
     async def queues(self) -> list[QueueInfo]:
@@ -326,5 +326,5 @@ class App(Hooked, Scheduling, Limited):
         return await self.new_engine().migrate(plan=plan)
 
     async def doctor(self) -> list[Check]:
-        """Look for what is wrong, each finding with its remedy."""
+        """Check the store, the workers and the settings; each finding has a remedy."""
         return await admin.doctor(self.session)

@@ -177,7 +177,7 @@ class BatchHandle:
                 return
 
     async def refresh(self) -> Batch:
-        """The record as it stands: its tally, whether it is sealed, when it ended.
+        """The record now: its tally, whether it is sealed, when it ended.
 
         :raises JobNotFound: there is no such batch
         """
@@ -228,7 +228,7 @@ class BatchHandle:
         return results
 
     async def as_completed(self) -> AsyncIterator[JobHandle[Any]]:
-        """Its jobs as they end, each once, in the order that is seen; those that failed, too: ``handle.last`` tells."""
+        """Each of its jobs once, as they end, failed ones too: see ``handle.last``."""
         waiting = {handle.id: handle for handle in await self.jobs()}
         hinted: set[UUID] = set()
 

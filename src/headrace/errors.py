@@ -93,11 +93,11 @@ class MissingExtra(ConfigError):
 
 
 class NotSupported(ConfigError):
-    """The engine declared that it cannot do what was asked."""
+    """The engine, or this kind of handler, cannot do that."""
 
 
 class NotOpen(HeadraceError, RuntimeError):
-    """A verb was called on an App that is not open."""
+    """The App is not open on this event loop."""
 
 
 class SyncInAsync(HeadraceError, RuntimeError):
@@ -248,7 +248,7 @@ class TransitionRefused(HeadraceError):
 
 
 class Stale(HeadraceError):
-    """The job has another owner now; what this worker had to say was dropped."""
+    """Another worker owns the job now; the result of this one was dropped."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"job {job.id} is no longer held here (epoch {job.epoch}, {job.status})")
@@ -264,7 +264,7 @@ class Stopped(HeadraceError):
 
 
 class HandlerFailed(HeadraceError):
-    """What a middleware sees when a handler in a child process failed; ``error`` is what the child said of it."""
+    """A middleware gets this when a handler in a child process failed; ``error`` is the error of the child."""
 
     def __init__(self, ending: Failed, error: ErrorInfo | None) -> None:
         super().__init__(f"{error.type}: {error.message}" if error else "the handler failed")
@@ -286,7 +286,7 @@ class Unavailable(EngineError, ConnectionError):
 
 
 class Overloaded(EngineError):
-    """The submit lane stayed full for as long as the caller was willing to wait; nothing was stored."""
+    """Too many submits waited for the store, for 30 s; nothing was stored."""
 
 
 class Unstorable(EngineError):
@@ -317,7 +317,7 @@ def _seconds(delay: float | timedelta) -> float:
 
 
 class Snooze(Directive):
-    """Run me again after ``delay``; this attempt is not charged."""
+    """Run the job again after ``delay``; this attempt is not charged."""
 
     def __init__(self, delay: float | timedelta) -> None:
         self.delay = _seconds(delay)
@@ -325,7 +325,7 @@ class Snooze(Directive):
 
 
 class RetryLater(Directive):
-    """This attempt failed; make the next one after ``delay``, whatever the backoff says."""
+    """Fail this attempt, charged; the next one comes after ``delay`` instead of the backoff."""
 
     def __init__(self, delay: float | timedelta, message: str = "retry later") -> None:
         self.delay = _seconds(delay)
@@ -333,7 +333,7 @@ class RetryLater(Directive):
 
 
 class GiveUp(Directive):
-    """This job cannot succeed; end it ``failed`` without further attempts."""
+    """End the job ``failed`` now, without further attempts."""
 
     def __init__(self, message: str = "gave up", **details: Any) -> None:
         super().__init__(message)

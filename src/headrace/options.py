@@ -40,22 +40,22 @@ class HasId(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """What can be said about a job at submit, in ``task.options(...)``, and as a default of a task or an App."""
+    """The options of a job: at submit, in ``task.options(...)``, and as a default of a task or an App."""
 
     queue: str
-    """The line it stands in; ``default`` if nothing is said."""
+    """The queue of the job; ``default`` if left out."""
     priority: int
-    """0 to 100, higher first; 50 if nothing is said."""
+    """0 to 100, higher first; 50 if left out."""
     retry: Retry
-    """How often and when it is tried again; replaced whole."""
+    """The retry policy; replaced as a whole."""
     timeout: Seconds | None
-    """How long one attempt may take; 30 minutes if nothing is said, None for ever."""
+    """How long one attempt may take; 30 minutes if left out, None: no limit."""
     delay: Seconds
-    """Not before so much time has passed since the submit; excludes ``not_before``."""
+    """Start no sooner than this long after the submit; excludes ``not_before``."""
     not_before: datetime | None
-    """Not before this moment; excludes ``delay``."""
+    """Start no sooner than this moment; excludes ``delay``."""
     not_after: datetime | None
-    """Cancelled as expired if it has not begun by then."""
+    """Cancelled as ``expired`` if it has not started by this moment."""
     dedup: str | None
     """At most one live job of the task holds this key. As an option of the task, a template of its parameters."""
     on_duplicate: Literal["return", "raise"]
@@ -65,50 +65,48 @@ class JobOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
     """JSON values kept with the job, for people and programs to read."""
     requires: Mapping[str, Any]
-    """What a worker must offer to be given the job."""
+    """Reserved; leave it out: no worker takes a job that requires something."""
     customer: str | None
     """On whose behalf it runs."""
     concurrency_key: str | None
-    """Jobs of a task with the same key take turns with those of others, and at most ``max_per_key`` of them are held at
-    once. As an option of the task, a template of its parameters."""
+    """At most ``max_per_key`` jobs of the task with the same key are held at once, and keys take turns. As an option of
+    the task, a template of its parameters."""
     after: Sequence[HasId | UUID | str]
-    """Jobs to wait for: drafts, handles or ids, at most 1,000. Drafts are submitted before it, or together with it."""
+    """The jobs to wait for: drafts, handles or ids, at most 1,000. Submit drafts before it, or together with it."""
     after_when: AfterWhen
-    """``succeeded`` (default): it runs when all of them completed. ``ended``: when all have ended, however they did."""
+    """``succeeded`` (default): run when all of them completed. ``ended``: run when all of them ended, however."""
     on_parent_failure: OnParentFailure
-    """What becomes of it when one that had to succeed did not: ``cancel`` (default) or ``fail``."""
+    """When one that had to succeed did not: ``cancel`` the job (default), or ``fail`` it."""
     derived_id: bool
-    """Whether the id of a job that a handler submits derives from the job that submits it and from the call (its task,
-    its arguments, and its number among equal ones), so that a later attempt finds it instead of submitting it again;
-    True if nothing is said."""
+    """For jobs that a handler submits. True (default): the id is computed from the handler's job and the call (task,
+    arguments, number among equal calls), so that a later attempt finds the job and does not submit it again."""
     trace: Mapping[str, str]
-    """The trace it is part of, as W3C headers such as ``traceparent``; that of the job that submits it if nothing is
-    said."""
+    """The trace of the job, as W3C headers such as ``traceparent``; if left out, that of the job that submits it."""
     connection: Any
-    """A connection with a transaction of the caller's: the job exists if and only if that is committed."""
+    """A connection with an open transaction: the job exists only if that transaction is committed."""
 
 
 class TaskOptions(JobOptions, total=False):
-    """What can be said about a task at its decoration."""
+    """The options of ``@app.task``, besides those of a job."""
 
     name: str
-    """The task's name; the function's own if nothing is said."""
+    """The task's name; the function's own if left out."""
     aliases: Sequence[str]
     """Earlier names, under which stored jobs may still wait."""
     run_in: Literal["process"]
     """Run the plain function in a process of its own instead of a thread."""
     schedule: Cron | Every
-    """When the task submits itself."""
+    """The schedule that submits jobs of the task."""
     max_concurrency: int
-    """At most so many of its jobs are held at once, by all workers together."""
+    """Concurrency limit: how many of its jobs all workers together hold at once."""
     max_per_key: int
-    """At most so many of its jobs with the same concurrency key; 1 if there is a key and nothing is said."""
+    """Concurrency limit of each ``concurrency_key``; 1 if there is a key and this is left out."""
     rates: Sequence[str]
-    """The rates that it keeps to, by name: see ``app.rate``."""
+    """Its rate limits, by name: see ``app.rate``."""
     continuous: Continuous
-    """Run it all the time: each run is followed by another, so many at once across the cluster."""
+    """Run it all the time: when a run ends, the next begins, with this many instances in all workers together."""
     middleware: Sequence[Middleware]
-    """What is called around its runs, inside what ``@app.middleware`` has; the first is the outermost."""
+    """Called around its runs, inside those of ``@app.middleware``; the first is the outermost."""
     on_success: Callback | Sequence[Callback]
     """Called with the job when it completed."""
     on_retry: Callback | Sequence[Callback]

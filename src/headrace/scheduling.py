@@ -34,10 +34,10 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule
     task: str
     state: State
-    """``active``; ``paused`` by a person; ``retired``, the code asks for it no more; ``unserved``, no live worker has
-    the code that asks for it; ``ended``, its last fire has been."""
+    """``active``; ``paused`` by a person; ``retired``: the code no longer has it; ``unserved``: no live worker has its
+    task; ``ended``: its last fire is over."""
     next_fire: datetime | None
-    """None while it rests, when it has ended, and for what is continuous."""
+    """None if it is paused, retired, ended or continuous."""
     last_fire: datetime | None
     """The newest fire that made a job."""
     last_job: UUID | None
@@ -45,7 +45,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     """Fires that made no job because one of an earlier fire was live."""
     waiting: datetime | None
-    """The fire that makes its job when the live one has ended."""
+    """The fire that waits for the live job to end (``overlap="wait"``)."""
     paused: bool
     source: Literal["code", "dynamic"]
     queue: str
@@ -89,9 +89,9 @@ class Scheduling(Lifetime):
         return await self._told(await schedules.find_schedule(self.engine, name))
 
     async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
-        """Submit the draft's work whenever the rule fires, until the schedule is deleted.
+        """Make a schedule that submits the draft's task and payload whenever the rule fires.
 
-        One of this name is changed, and stays paused if it is: ``resume_schedule`` ends that.
+        A schedule of this name is changed; if it is paused, it stays paused until ``resume_schedule``.
 
         :raises ConfigError: the rule never fires from now on, or code defines a schedule of this name
         """
@@ -105,7 +105,7 @@ class Scheduling(Lifetime):
         return await self._told(await schedules.create_schedule(self.engine, doc))
 
     async def next_fires(self, schedule: str | Cron | Every, n: int = 5) -> list[datetime]:
-        """The next ``n`` fires, in UTC, of a schedule by its name (as if it did not rest) or of a rule that begins now.
+        """The next ``n`` fires, in UTC, of a schedule by its name (as if it were not paused) or of a rule from now on.
 
         :raises UnknownSchedule:
         :raises ConfigError: it is continuous, and so has no fires
@@ -123,15 +123,15 @@ class Scheduling(Lifetime):
         return preview(doc.rule, max(now, doc.cursor), doc.anchor, n)
 
     async def pause_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule rest; runs of a continuous one end and are not followed by others; :raises UnknownSchedule:"""
+        """Pause a schedule; current runs of a continuous one finish and are not followed; :raises UnknownSchedule:"""
         return await self._told(await schedules.pause_schedule(self.engine, name))
 
     async def resume_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule go on; what it missed is not made good; :raises UnknownSchedule:"""
+        """Resume a paused schedule; missed fires are not made up for; :raises UnknownSchedule:"""
         return await self._told(await schedules.resume_schedule(self.engine, name, self.host.clock.now()))
 
     async def trigger_schedule(self, name: str) -> JobHandle[Any]:
-        """Submit a schedule's job now, beside its fires; :raises UnknownSchedule:"""
+        """Submit a schedule's job now, besides its fires; :raises UnknownSchedule:"""
         job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name)
         return JobHandle(cast("App", self), job.id, last=job)
 

@@ -53,7 +53,7 @@ def chooser(fn: F) -> F:
 @chooser
 @common
 def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Cancel jobs: at once if they wait, by asking their worker if they run."""
+    """Cancel jobs: waiting ones end at once, running ones are asked to stop."""
     return _act(state, Verb.CANCEL, ids, yes, chosen)
 
 
@@ -61,7 +61,7 @@ def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @chooser
 @common
 def retry(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Give failed or cancelled jobs another go: the same job, with a fresh budget."""
+    """Retry failed or cancelled jobs: the same jobs, with a new budget."""
     return _act(state, Verb.RETRY, ids, yes, chosen)
 
 
@@ -69,7 +69,7 @@ def retry(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @chooser
 @common
 def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Submit ended jobs once more as new jobs, and print the new ids."""
+    """Submit ended jobs again as new jobs, and print the new ids."""
     return _act(state, Verb.RERUN, ids, yes, chosen)
 
 
@@ -77,7 +77,7 @@ def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @chooser
 @common
 def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Take completed or failed jobs off the books: they end cancelled (discarded)."""
+    """Discard completed or failed jobs: they end cancelled (discarded) and can only be rerun."""
     return _act(state, Verb.DISCARD, ids, yes, chosen)
 
 

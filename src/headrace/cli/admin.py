@@ -21,7 +21,7 @@ __all__ = ["migrate", "prune", "stats", "tasks", "workers"]
 @click.command()
 @common
 def stats(state: State) -> None:
-    """Count jobs by status, and balance the books."""
+    """Count jobs by status, and check the ledger: submitted = live + ended + pruned."""
 
     async def work(app: App) -> None:
         found = await app.stats()

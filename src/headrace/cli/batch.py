@@ -37,11 +37,11 @@ Viewer: TypeAlias = "Callable[[Batch], None]"
 @click.argument("id")
 @click.option("--wait", is_flag=True, help="Follow it until it has ended; exit code 0 if all of its jobs completed.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer than this; the batch goes on.")
-@click.option("--cancel", is_flag=True, help="Cancel those of its jobs that have not ended; it takes no more.")
+@click.option("--cancel", is_flag=True, help="Cancel its jobs that have not ended; it takes no more jobs.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before the cancel.")
 @common
 def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool, yes: bool) -> int:
-    """Show how a batch stands, wait for it, or cancel it.
+    """Show a batch, wait for it, or cancel it.
 
     ID is that of the batch, or of one of its jobs, which may be cut to its first or last digits.
 

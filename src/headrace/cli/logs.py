@@ -23,8 +23,8 @@ __all__ = ["logs"]
 
 @click.command()
 @click.argument("id")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is said from now on, until the job has ended.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only what was said in this attempt.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with new lines until the job has ended.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the lines of this attempt.")
 @common
 def logs(state: State, id: str, follow: bool, attempt: int | None) -> int:
     """Show what a job's handler said to logging.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["REWRITTEN", "note_strange", "note_undefined", "note_unreadable"]
 
-REWRITTEN = "a worker whose code still says it writes it again when it starts"
+REWRITTEN = "a worker whose code still has it stores it again when it starts"
 """What a person should know who has forgotten something."""
 
 

@@ -53,9 +53,9 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.argument("task")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--cron", metavar="EXPR", help="When to fire, as in '0 2 * * *'.")
-@click.option("--every", type=duration, metavar="DURATION", help="Fire again and again after this long.")
-@click.option("--continuous", type=int, metavar="N", help="Run all the time, N at once.")
-@click.option("--cool-down", type=duration, metavar="DURATION", help="How long --continuous rests after a failure.")
+@click.option("--every", type=duration, metavar="DURATION", help="Fire at this interval.")
+@click.option("--continuous", type=int, metavar="N", help="Run all the time, N instances at once.")
+@click.option("--cool-down", type=duration, metavar="DURATION", help="How long --continuous waits after a failure.")
 @click.option("--tz", metavar="ZONE", help="The time zone of --cron (default UTC).")
 @click.option("--start", type=moment, metavar="TIME", help="No fire before this moment; --every counts from it.")
 @click.option("--end", type=moment, metavar="TIME", help="No fire after this moment.")
@@ -68,11 +68,11 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.option(
     "--catch-up",
     type=click.Choice(["once", "skip", "all"]),
-    help="Which missed fires are made good (default once: the newest).",
+    help="Which missed fires are made up for (default once: the newest).",
 )
-@click.option("--cap", type=int, metavar="N", help="How many --catch-up all makes good at most (default 100).")
+@click.option("--cap", type=int, metavar="N", help="How many fires --catch-up all makes up for at most (default 100).")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it.")
-@click.option("--queue", metavar="QUEUE", help="The queue its jobs stand in.")
+@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
 @click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="The priority of its jobs.")
 @common
 def create(

@@ -50,8 +50,8 @@ class Options:
 @click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
 @click.option("--concurrency", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
 @click.option("--processes", "-p", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option("--burst", is_flag=True, help="End when no job is left that could be run now.")
-@click.option("--reload", is_flag=True, help="Renew the workers when a Python file in this directory changes.")
+@click.option("--burst", is_flag=True, help="End when no job is left that can run now.")
+@click.option("--reload", is_flag=True, help="Restart the workers when a Python file below this directory changes.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this too; it may define tasks.")
 @click.option(
     "--health",
@@ -65,7 +65,7 @@ class Options:
     default=15.0,
     show_default=True,
     metavar="DURATION",
-    help="On stop, how long running jobs may take to finish; then they are handed back.",
+    help="On stop, how long running jobs may take to finish; then they are released.",
 )
 @click.option("--parent-fd", type=int, hidden=True)
 @common
@@ -84,8 +84,8 @@ def worker(
 ) -> int:
     """Run the tasks of an App until stopped.
 
-    The first SIGINT or SIGTERM stops it in good order: running jobs get the grace to finish, the rest is handed back
-    without charge. The second hands everything back at once, the third does not even do that.
+    The first SIGINT or SIGTERM stops it gracefully: running jobs may finish within the grace, then they are released,
+    not charged. The second releases everything at once. The third exits without releasing.
     """
     names = tuple(name for words in queues for name in words.split(",") if name)
     state.app = where or state.app

@@ -83,7 +83,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     """Whether all of its jobs are there; until then it does not end."""
     abandoned: bool = False
-    """Whether it was sealed because its submitter fell silent: there may be jobs that were never added."""
+    """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
     tally: Tally = Tally()
     ended_at: datetime | None = None
     """When it was first seen that all of its jobs had ended; stays when one is retried."""

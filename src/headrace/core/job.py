@@ -113,7 +113,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def queue(self) -> str:
-        """The line it stands in."""
+        """Its queue."""
         return self.spec.queue
 
     @property
@@ -133,7 +133,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def requires(self) -> dict[str, Any]:
-        """What a worker must offer to take it."""
+        """Reserved."""
         return self.spec.requires
 
     @property
@@ -143,7 +143,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def retry(self) -> Retry:
-        """When and how often it is tried again."""
+        """Its retry policy."""
         return self.spec.retry
 
     @property
@@ -153,27 +153,27 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def headers(self) -> dict[str, str] | None:
-        """The headers of the request it came from."""
+        """Reserved."""
         return self.spec.headers
 
     @property
     def route(self) -> dict[str, Any] | None:
-        """The route parameters of the request it came from."""
+        """Reserved."""
         return self.spec.route
 
     @property
     def query(self) -> dict[str, Any] | None:
-        """The query parameters of the request it came from."""
+        """Reserved."""
         return self.spec.query
 
     @property
     def request_key(self) -> str | None:
-        """The key under which the request may be repeated."""
+        """Reserved."""
         return self.spec.request_key
 
     @property
     def concurrency_key(self) -> str | None:
-        """What it shares a limit with."""
+        """Jobs of the task with the same key share a concurrency limit."""
         return self.spec.concurrency_key
 
     @property
@@ -183,7 +183,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def root(self) -> UUID | None:
-        """The job its family began with."""
+        """The first job of its family."""
         return self.spec.root
 
     @property
@@ -208,12 +208,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def fire_at(self) -> datetime | None:
-        """The fire of the schedule it stands for."""
+        """The fire of the schedule that made it."""
         return self.spec.fire_at
 
     @property
     def webhook(self) -> dict[str, Any] | None:
-        """Whom to tell how it goes."""
+        """Reserved."""
         return self.spec.webhook
 
     @property
@@ -228,7 +228,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds one attempt may run; None is for ever."""
+        """Seconds that one attempt may run; None: no limit."""
         return self.spec.timeout
 
     @property

@@ -22,14 +22,16 @@ _GRAINS = 60
 
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most so many begun in so much time. ``fixed``: in each span counted from 1970 in UTC; ``sliding``: in any such
-    span; ``bucket``: evenly, with as many at once as were saved up."""
+    """A rate limit: at most ``limit`` jobs start in ``per`` seconds.
+
+    ``fixed``: in each span, counted from 1970-01-01 UTC. ``sliding``: in any span. ``bucket``: a token bucket.
+    """
 
     limit: int
     per: float
     kind: Literal["fixed", "sliding", "bucket"]
     keyed: bool
-    """Counted for each concurrency key by itself."""
+    """Whether each concurrency key has a rate of its own."""
 
     def __init__(
         self,

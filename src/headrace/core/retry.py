@@ -49,7 +49,7 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
 
 @dataclass(frozen=True, init=False, slots=True)
 class Retry:
-    """How often, after which errors and with which delays a job is tried again."""
+    """A retry policy: how often a job is retried, after which errors, and with which delays (backoff)."""
 
     max_retries: int
     backoff: Literal["exponential", "fixed"] | tuple[float, ...]
@@ -101,9 +101,9 @@ class Retry:
         return self.max_retries + 1
 
     def delay(self, n: int, chance: float) -> float:
-        """Seconds before retry ``n`` (from 0); ``chance`` in [0, 1) spreads it over 0.5 to 1.0 of the whole.
+        """Seconds before retry ``n`` (from 0). With jitter, ``chance`` in [0, 1) makes it 50 to 100 % of the whole.
 
-        The cap ends exponential growth; delays given one by one are taken as given, the last for all that follow.
+        ``cap`` bounds exponential delays only. A list of delays is used as it is; its last delay repeats.
         """
         if isinstance(self.backoff, tuple):
             whole = self.backoff[min(n, len(self.backoff) - 1)]
@@ -117,7 +117,7 @@ class Retry:
         return whole * (0.5 + chance / 2) if self.jitter else whole
 
     def allows(self, names: Sequence[str]) -> bool:
-        """Whether an error that answers to ``names`` may be retried; deny wins."""
+        """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
         if any(name in self.give_up_on for name in names):
             return False
         return not self.retry_on or any(name in self.retry_on for name in names)

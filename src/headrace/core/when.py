@@ -75,13 +75,13 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """What can be said about every rule that fires at moments."""
 
     catch_up: CatchUp = "once"
-    """What is made good of fires that nobody was there for: the newest, none, or all of them."""
+    """Which missed fires are made up for: ``once`` the newest, ``skip`` none, ``all`` all of them."""
     cap: int = CATCH_UP_CAP
-    """How many ``catch_up="all"`` makes good at most; the newest are kept."""
+    """How many missed fires ``catch_up="all"`` makes up for at most: the newest."""
     overlap: Overlap = "allow"
-    """What a fire does while a job of an earlier fire is live: submit beside it, submit nothing, or wait for it."""
+    """What a fire does while a job of an earlier fire is live: ``allow`` submits, ``skip`` does not, ``wait`` waits."""
     jitter: Seconds = 0.0
-    """Each fire's job starts up to so much later; how much is derived from the fire, so it is always the same."""
+    """Each job starts up to this much after its fire; the delay is computed from the fire, the same everywhere."""
     start: datetime | None = None
     """No fire before this moment; ``Every`` counts from it, and fires at it."""
     end: datetime | None = None
@@ -182,12 +182,12 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
 
 
 class Continuous(msgspec.Struct, frozen=True, tag="continuous", tag_field="kind"):
-    """Runs again as soon as a run has ended: so many instances across the cluster, each after a rest if it failed."""
+    """Runs all the time: when a run ends, the next begins; after a failure, when the cool-down is over."""
 
     instances: int = 1
-    """How many runs there are at once, in all workers together."""
+    """How many runs at once, in all workers together."""
     cool_down: Seconds = 5.0
-    """How long an instance rests after a failure."""
+    """Seconds between a failed run and the next."""
 
     def __post_init__(self) -> None:
         _count(self.instances, "instances")

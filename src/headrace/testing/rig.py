@@ -39,7 +39,7 @@ def harness(app: App, *, now: datetime | None = None, inline: bool = False) -> H
 
 
 class Harness:
-    """What a test does with an app: see what was submitted, run it, let time pass."""
+    """An App under test: see what was submitted, run jobs, move the clock."""
 
     def __init__(self, app: App, clock: FakeClock, *, inline: bool = False) -> None:
         self.app, self.clock = app, clock
@@ -152,11 +152,11 @@ class Harness:
     # -- letting things happen
 
     async def drain(self) -> int:
-        """Run everything that is due now, and whatever that submits; how many runs."""
+        """Run everything that is due now, and the jobs that those submit; the number of runs."""
         return await self._runner.drain()
 
     async def advance(self, seconds: float = 0.0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> int:
-        """Let time pass: the clock goes from one due moment to the next, and what falls due is run; how many runs."""
+        """Move the clock from one due moment to the next, and run what is due; the number of runs."""
         passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         if passed < timedelta(0):
             raise ValueError(f"time passes in one direction, not by {passed}")

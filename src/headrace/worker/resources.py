@@ -31,7 +31,7 @@ Maker = Callable[
 
 
 class Resource(Generic[T_co]):
-    """Something with a beginning and an end that handlers share; made by ``@app.resource``."""
+    """Something that the handlers of a worker share, open while it runs; made by ``@app.resource``."""
 
     def __init__(self, fn: Maker[T_co]) -> None:
         """

@@ -97,7 +97,7 @@ class Worker(Service):
         self.stopping.set()
 
     async def start(self) -> None:
-        """Begin; what has stopped may begin again, as somebody else."""
+        """Start; a worker that has stopped may start again, under a new id."""
         if self._state == "stopped":
             self.id, self._floor, self._hurry = self._new_id(), self._new_floor(), asyncio.Event()
             self._state, self.exhausted = "starting", False
