@@ -23,7 +23,7 @@ from headrace.core.lifecycle import finish, release, start
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Beat, Dead, Engine
-from headrace.errors import EngineError, TransitionRefused
+from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.host import Host
 from headrace.worker.hold import Hold
 
@@ -131,7 +131,8 @@ class Heartbeat:
                         next_beat = self._host.clock.monotonic() + self._rules.beat
                 except EngineError as error:
                     if not self._outage:
-                        _log.warning("no beat could be sent, trying on: %s", error)
+                        trying = "" if isinstance(error, StoreLost) else ", trying on"
+                        _log.warning("no beat could be sent%s: %s", trying, error)
                     self._outage = True
                 except Exception:
                     _log.exception("the heartbeat stumbled; it goes on")

@@ -13,7 +13,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
-from headrace.errors import EngineError, TransitionRefused
+from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -71,8 +71,7 @@ class Worker(Service):
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
-        self._fetchers: list[Fetcher] = []
-        self._idle = set[object]()
+        self._fetchers, self._idle = list[Fetcher](), set[object]()
 
     # -- from outside
 
@@ -233,7 +232,8 @@ class Worker(Service):
         try:
             await self.engine.retire(self.id)
         except EngineError as error:
-            _log.warning("the store did not hear that the worker left; its lease will run out: %s", error)
+            level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
+            _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
         self._state = "stopped"
 
     async def _died(self, worker: UUID) -> None:
