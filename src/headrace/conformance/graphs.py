@@ -265,3 +265,9 @@ class Graphs(Part):
         before = dict.fromkeys(ENDED, lab.now)
         assert [await lab.engine.delete(before, 3) for _ in range(3)] == [3, 2, 0], "the older ones are waited for"
         assert [await lab.gone(job) for job in (*others, *parents)] == [True] * 5 + [False] * 7
+
+    async def test_a_key_that_a_refused_job_wanted_is_for_the_next_and_that_may_be_waited_for(self, lab: Lab) -> None:
+        refused = self.after(lab, lab.job("never stored"), task="keyed", dedup="k")
+        fresh, double = lab.job("keyed", dedup="k"), lab.job("keyed", dedup="k")
+        answers = await lab.insert(refused, fresh, double, self.after(lab, fresh), self.after(lab, double))
+        assert [type(answer) for answer in answers] == [Refused, Inserted, Duplicated, Inserted, Refused]
