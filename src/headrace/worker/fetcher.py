@@ -110,10 +110,6 @@ class Fetcher(Service):
                     if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
                         self._kitchen.idle()
                     await self._host.wait(self._wake, self._pause(claimed))
-        except StoreLost as error:
-            # There is nothing left to claim from. The worker ends by this; whoever supervises it may start another.
-            _log.error("the worker claims no more and stops: %s", error)
-            raise
         finally:
             unlisten()
             self._heed(False)

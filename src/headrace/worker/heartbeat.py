@@ -75,6 +75,8 @@ class Heartbeat:
         self._outage = False
         self.blocked = False
         """Whether the worker's loop stood still at the last look."""
+        self.lost: StoreLost | None = None
+        """Why there is no store left to beat in; its worker ends by it."""
 
     def start(self) -> None:
         """Begin; the caller has just registered the worker, which counts as the first beat."""
@@ -129,10 +131,11 @@ class Heartbeat:
                     if self._host.clock.monotonic() >= next_beat:
                         await self._beat(session)
                         next_beat = self._host.clock.monotonic() + self._rules.beat
+                except StoreLost as error:
+                    self.lost = error
                 except EngineError as error:
                     if not self._outage:
-                        trying = "" if isinstance(error, StoreLost) else ", trying on"
-                        _log.warning("no beat could be sent%s: %s", trying, error)
+                        _log.warning("no beat could be sent, trying on: %s", error)
                     self._outage = True
                 except Exception:
                     _log.exception("the heartbeat stumbled; it goes on")

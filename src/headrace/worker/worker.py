@@ -24,6 +24,7 @@ from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.hold import Hold
 from headrace.worker.joining import join
 from headrace.worker.logs import caught_logs
+from headrace.worker.parts import why_ended
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.stats import WorkerStats
 
@@ -174,10 +175,7 @@ class Worker(Service):
         try:
             await asyncio.wait({asked, ticker, *parts}, return_when=asyncio.FIRST_COMPLETED)
             if not self.stopping.is_set():
-                for part in (ticker, *parts):
-                    if part.done():
-                        part.result()
-                raise RuntimeError("a part of the worker ended by itself")
+                raise why_ended((ticker, *parts))
         finally:
             for task in (asked, *parts):
                 task.cancel()
@@ -257,6 +255,8 @@ class Worker(Service):
         while True:
             self.ticked_at = self.host.clock.monotonic()
             self._floor.tick()
+            if self._heartbeat is not None and self._heartbeat.lost is not None:
+                raise self._heartbeat.lost
             if (can := self._may_start()) and not could:  # the store hears us again
                 self._wake()
             could = can
