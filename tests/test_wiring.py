@@ -9,14 +9,18 @@ from urllib.parse import quote
 
 import pytest
 
-from headrace import wiring
+from headrace import App, wiring
 from headrace.core.rules import Rules
 from headrace.engine import Engine
+from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
 from headrace.host import Host
 from headrace.wiring import connect, redact
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
+
+NORMAL, FULL = 1, 2
+"""As SQLite numbers them."""
 
 
 def make(url: str, **options: Any) -> Engine:
@@ -38,6 +42,28 @@ async def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path, monk
         await engine.open()
         await engine.close()
     assert {"a b.db", "c.db"} <= set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize(("url", "level"), [("sqlite:///x.db", FULL), ("sqlite:///x.db?synchronous=normal", NORMAL)])
+async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
+    url: str, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = App(url)
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        await work.submit()
+        twin = app.engine.twin()  # as every worker's heartbeat has one
+        await twin.open()
+        for engine in (app.engine, twin):
+            assert isinstance(engine, SqliteEngine)
+            assert await engine._writer.run(lambda connection: connection.pragma("synchronous")) == level
+        async with app.engine.transaction() as connection:
+            assert connection.pragma("synchronous") == level
+        await twin.close()
 
 
 @pytest.mark.parametrize(

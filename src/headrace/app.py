@@ -23,7 +23,7 @@ from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
-from headrace.errors import ConfigError, NotSupported, Unavailable
+from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.limiting import Limited, LimitInfo
@@ -178,6 +178,8 @@ class App(Hooked, Scheduling, Limited):
         while True:
             try:
                 return await self.announce()
+            except StoreLost:
+                raise
             except Unavailable as error:
                 _log.warning("the tasks could not be recorded, trying on: %s", error)
                 await self.host.sleep(pause)

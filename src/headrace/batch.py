@@ -28,6 +28,7 @@ from headrace.errors import (
     JobFailed,
     JobNotFound,
     ResultTimeout,
+    StoreLost,
     TransitionRefused,
     Unavailable,
 )
@@ -242,8 +243,12 @@ class BatchHandle:
             while waiting:
                 asked = list(waiting.values()) if everybody else [waiting[id] for id in hinted if id in waiting]
                 hinted.clear()
-                with suppress(Unavailable):
+                try:
                     await self._look_at(asked)
+                except StoreLost:
+                    raise
+                except Unavailable:
+                    pass  # it comes back
                 for handle in asked:
                     if handle.last is not None and handle.last.ended:
                         del waiting[handle.id]

@@ -13,6 +13,7 @@ HeadraceError
 ├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
+│ │ └ StoreLost
 │ ├ Overloaded
 │ ├ Unstorable
 │ ├ SchemaTooNew
@@ -65,6 +66,7 @@ __all__ = [
     "Snooze",
     "Stale",
     "Stopped",
+    "StoreLost",
     "StreamRestarted",
     "SyncInAsync",
     "TransitionRefused",
@@ -283,6 +285,10 @@ class Unavailable(EngineError, ConnectionError):
     ) -> None:
         super().__init__(message)
         self.outcome, self.ids = outcome, tuple(ids)
+
+
+class StoreLost(Unavailable):
+    """The store was deleted, replaced or damaged while it was open: nothing is stored until it is opened anew."""
 
 
 class Overloaded(EngineError):

@@ -35,6 +35,7 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (errors.Overloaded, "the store is behind; try again, or submit more slowly"),
     (errors.SchemaTooNew, "upgrade headrace here, or use a store of this version"),
     (errors.SchemaTooOld, "bring it up to date: headrace migrate"),
+    (errors.StoreLost, ""),  # it says itself what is to be done
     (errors.Unavailable, "check --url and that the store is up: headrace doctor"),
 )
 

@@ -13,7 +13,7 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import finish, may_ride, release, start
 from headrace.core.outcome import Ending, Failed
 from headrace.core.status import Reason, Status, Verb
-from headrace.errors import TransitionRefused, Unstorable
+from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
 
@@ -212,7 +212,8 @@ class Hold:
             ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
         else:
-            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, error)
+            why = "the store is lost" if isinstance(error, StoreLost) else error  # which is said once, at length
+            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, why)
             self.kept = False  # unknown: the sweeper will say what became of it
             if then is not None:
                 then(False)

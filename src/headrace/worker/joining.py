@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from headrace.engine import Engine, WorkerInfo
-from headrace.errors import EngineError
+from headrace.errors import EngineError, StoreLost
 from headrace.host import Host
 
 __all__ = ["join"]
@@ -15,11 +15,14 @@ _log = logging.getLogger("headrace.worker")
 
 
 async def join(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
-    """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile"""
+    """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile, or it does not
+    come back"""
     pause = 0.1
     while True:
         try:
             return await engine.register(info, host.clock.now())
+        except StoreLost:
+            raise
         except EngineError as error:
             _log.warning("the worker could not register, trying on: %s", error)
             if await host.wait(stopping, pause):

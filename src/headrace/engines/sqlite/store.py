@@ -171,7 +171,7 @@ class SqliteEngine:
             return [
                 Check("file", "warn", f"{self._path} is not there yet", "it is made when the engine is first opened")
             ]
-        return await self._aside(lambda connection: list(checks.check(connection, self._path, self._synchronous)))
+        return await self._aside(lambda connection: list(checks.check(connection, self._path)))
 
     async def _aside(self, act: Callable[[apsw.Connection], T]) -> T:
         """Do something on a connection of its own, whether the session is open or not."""
