@@ -310,8 +310,8 @@ class App(Hooked, Scheduling, Limited):
         return await admin.queues(self.session)
 
     async def workers(self) -> list[WorkerRow]:
-        """Every worker the store knows, oldest first."""
-        return await self.engine.workers()
+        """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
+        return await admin.workers(self.session)
 
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""

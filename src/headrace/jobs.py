@@ -242,6 +242,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
         standing=await engine.standing(job, now) if seen_status(job, now) is Status.QUEUED else None,
         parents=[one for one in await engine.get(relatives(job)) if one is not None],
         rules=engine.rules,
+        zone=None,
     )
 
 
