@@ -145,7 +145,14 @@ class Crew:
     async def join(self, *tasks: str, **info: Any) -> UUID:
         """A worker that has just beaten."""
         now, id = self.clock.now(), self.sums.app.new_id()
-        fields = {"id": id, "host": "mill", "pid": 42, "started_at": now, "concurrency": 2, "tasks": tasks}
+        fields: dict[str, Any] = {
+            "id": id,
+            "host": "mill",
+            "pid": 42,
+            "started_at": now,
+            "concurrency": 2,
+            "tasks": tasks,
+        }
         await self.sums.app.engine.register(WorkerInfo(**fields | info), now)
         return id
 

@@ -6,6 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,14 +15,13 @@ from urllib.parse import quote
 
 import msgspec
 
+from headrace.core.durations import UNITS, duration
 from headrace.core.rules import Retention, Rules
 from headrace.errors import ConfigError
 
 __all__ = ["Settings", "find_file"]
 
 _PREFIX = "HEADRACE_"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (looked for from the
     current directory upward), then ``HEADRACE_*`` in the environment, then what is passed to ``App(...)``, then flags
-    of the command line, then ``app.override``. Durations are seconds, or text with a unit: ``"30s"``, ``"12h"``.
+    of the command line, then ``app.override``. Durations are seconds, or text with units: ``"30s"``, ``"1h30m"``.
     """
 
     url: str = "sqlite:///headrace.db"
@@ -179,10 +179,13 @@ def _duration(value: Any) -> float:
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
         number = float(value)
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.lower())) and match[2] in {"", *_UNITS}:
-        number = float(match[1]) * _UNITS[match[2] or "s"]
+    elif isinstance(value, str):
+        with suppress(ValueError):
+            number = duration(value)
     if not 0 < number < float("inf"):
-        raise ValueError(f"must be a duration above 0: seconds, or a number with one of {', '.join(_UNITS)}")
+        raise ValueError(
+            f"must be a duration above 0: seconds, or numbers with units ({', '.join(UNITS)}), as in 1h30m"
+        )
     return number
 
 

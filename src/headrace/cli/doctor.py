@@ -72,14 +72,15 @@ def _versions() -> list[Check]:
 
 
 def _clock() -> Check:
+    from headrace.core.moments import moment
     from headrace.engine import Check
 
     now, before = datetime.now(UTC), time.monotonic()
     if now < BUILT:
-        return Check("clock", "fail", f"the clock says {now:%Y-%m-%d}", "set the clock, e.g. by NTP")
+        return Check("clock", "fail", f"the clock says {moment(now, None)}", "set the clock, e.g. by NTP")
     if time.monotonic() < before:
         return Check("clock", "fail", "the monotonic clock runs backwards", "this machine cannot run workers")
-    return Check("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+    return Check("clock", "ok", moment(now, None))
 
 
 def _zones() -> Check:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import timeline
-from headrace.cli.words import ago, clock, compact, counted, cut, moment, short, span
+from headrace.cli.words import ago, clock, compact, counted, cut, fixed_zone, moment, short, span
 from headrace.core.job import History, Job
 from headrace.core.status import Status
 
@@ -195,6 +195,8 @@ def timeline_view(job: Job, history: History, now: datetime, columns: int) -> Re
         max(len(text) for text in column) for column in zip(*((r.label, r.took) for r in picture), strict=True)
     )
     clocks = 12 if columns >= 70 else 0
+    # One offset for all rows, named once: across a turn of the clocks they would look out of order.
+    zone = fixed_zone(start)
     # Notes and picture share what is left of the line; a narrow terminal goes without the times of day.
     width = max(8, min(60, (columns - clocks - labels - tooks - 4) // 2))
     made = Table.grid(padding=(0, 1))
@@ -205,7 +207,8 @@ def timeline_view(job: Job, history: History, now: datetime, columns: int) -> Re
         bar = Text()
         for sign, style in timeline.draw(row, start, end, width):
             bar.append(sign, style)
-        when = Text(clock(row.bars[-1].start) if clocks else "", "dim")
+        when = Text(clock(row.bars[-1].start, zone) if clocks else "", "dim")
         made.add_row(when, Text(row.label, row.style), bar, Text(row.took, "dim", justify="right"), Text(row.note))
-    title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all", "dim"))
+    beside = f", times {zone}" if clocks else ""
+    title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all{beside}", "dim"))
     return Group(Text(), title, made)
