@@ -323,7 +323,9 @@ class App(Hooked, Scheduling, Limited):
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         """Bring the store's schema up to date (``plan``: only say how); the App need not be open."""
-        return await self.new_engine().migrate(plan=plan)
+        engine = self.new_engine()
+        with self._saying_whose():
+            return await engine.migrate(plan=plan)
 
     async def doctor(self) -> list[Check]:
         """Look for what is wrong, each finding with its remedy."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
@@ -19,9 +19,12 @@ from headrace.core.durations import UNITS, duration
 from headrace.core.rules import Retention, Rules
 from headrace.errors import ConfigError
 
-__all__ = ["Settings", "find_file"]
+__all__ = ["OVERRIDE", "Settings", "find_file"]
 
 _PREFIX = "HEADRACE_"
+
+OVERRIDE = "app.override(...)"
+"""The strongest source, which is also how the command line says ``--url``."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,19 +93,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         :raises ConfigError: naming the source, the key and the remedy
         """
         found: dict[str, Any] = {}
-        file = find_file(directory or Path.cwd())
-        if file is not None:
-            found |= _checked(_read(file), str(file))
-            if "url" in found:
-                found["url"] = _beside(file, found["url"])
-        found |= _from_environment(os.environ if environ is None else environ)
-        for values, source in ((code, "App(...)"), (override, "app.override(...)")):
-            given = {key: value for key, value in (values or {}).items() if value is not None}
-            found |= _checked(given, source)
+        for _, values in _layers(code, override, environ, directory):
+            found |= values
         settings = cls(**found)
         if settings.lease <= settings.beat:
             raise ConfigError(f"lease ({settings.lease:g} s) must be longer than beat ({settings.beat:g} s)")
         return settings
+
+    @staticmethod
+    def sources(
+        key: str,
+        *,
+        code: Mapping[str, Any] | None = None,
+        override: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> list[tuple[str, Any]]:
+        """Everybody who sets this key, and to what: the one that counts first, then those it wins over."""
+        layers = _layers(code, override, environ, directory)
+        return [(source, values[key]) for source, values in reversed(list(layers)) if key in values]
+
+
+def _layers(
+    code: Mapping[str, Any] | None,
+    override: Mapping[str, Any] | None,
+    environ: Mapping[str, str] | None,
+    directory: Path | None,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each source says, the weakest first."""
+    file = find_file(directory or Path.cwd())
+    if file is not None:
+        found = _checked(_read(file), str(file))
+        if "url" in found:
+            found["url"] = _beside(file, found["url"])
+        yield str(file), found
+    yield from _from_environment(os.environ if environ is None else environ)
+    for values, source in ((code, "App(...)"), (override, OVERRIDE)):
+        given = {key: value for key, value in (values or {}).items() if value is not None}
+        yield source, _checked(given, source)
 
 
 def find_file(directory: Path) -> Path | None:
@@ -139,8 +167,7 @@ def _read(file: Path) -> dict[str, Any]:
     return table
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in environ.items():
         # An empty variable is how a shell or a compose file says "not set".
         if not name.startswith(_PREFIX) or not value:
@@ -150,8 +177,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if key not in Settings.__struct_fields__ and not get_close_matches(key, Settings.__struct_fields__, 1):
             continue
         text: Any = [part.strip() for part in value.split(",") if part.strip()] if key == "imports" else value
-        found |= _checked({key: text}, f"the environment variable {name}")
-    return found
+        source = f"the environment variable {name}"
+        yield source, _checked({key: text}, source)
 
 
 def _known(key: str, source: str) -> None:

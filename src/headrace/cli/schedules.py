@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.names import check_task
 from headrace.cli.options import common, duration, moment
 from headrace.cli.output import console, document, say
 from headrace.cli.pairs import payload as read_payload
@@ -93,6 +94,7 @@ def create(
     }
 
     async def work(app: App) -> None:
+        await check_task(app, task)
         draft = await app.draft(task, body, **options)
         replaced = any(one.name == name for one in await app.schedules())
         made = await app.schedule(name, when, draft)
