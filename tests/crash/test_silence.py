@@ -91,6 +91,7 @@ async def test_a_killed_worker_is_silent_until_somebody_buries_it(url: str, tmp_
 
 def _shown(operator: Operator, held: str, queued: str) -> None:
     assert re.search(r"silent since \d+ s", operator.sees("workers"))
+    assert re.search(r"worker +\S+ \(silent since \d+ s\)", operator.sees("show", held))
     [row] = operator.reads("workers")
     assert (row["alive"], row["beat"]["state"], row["silent_since"]) == (False, "silent", row["beat_at"])
     assert re.search(r"workers +0 alive, 1 silent since \d+ s", operator.sees("stats"))

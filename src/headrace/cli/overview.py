@@ -168,8 +168,8 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
-    """Workers with what they hold and when they were last heard."""
-    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "last beat", "queues")
+    """Workers with how they are, judged by when they were last heard of, and what they hold."""
+    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "queues")
     made = table(*columns, right=("pid", "busy", "holds", "done"))
     for row in workers:
         info, beat = row.info, row.beat
@@ -186,7 +186,6 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
             str(row.holds),
             str(beat.done),
             span((now - info.started_at).total_seconds()),
-            ago(row.beat_at, now),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
         )
     return fitted(made)

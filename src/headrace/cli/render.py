@@ -13,6 +13,7 @@ from rich.text import Text
 from headrace.cli import timeline
 from headrace.cli.words import ago, clock, compact, counted, cut, fixed_zone, moment, short, span
 from headrace.core.job import History, Job
+from headrace.core.silence import told_silence
 from headrace.core.status import Status
 
 __all__ = [
@@ -127,10 +128,12 @@ def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Table:
     return fitted(made)
 
 
-def job_view(job: Job, history: History, now: datetime, console: Console) -> RenderableType:
-    """Everything about one job: a head, its facts, its timeline, its last traceback."""
+def job_view(
+    job: Job, history: History, now: datetime, console: Console, silent_since: datetime | None = None
+) -> RenderableType:
+    """Everything about one job: a head, its facts, its timeline, its last traceback, whether its worker is silent."""
     head = Text.assemble((job.task, "bold"), "  ", status_text(job), f"  {job.id}")
-    parts: list[RenderableType] = [_facts(job, now)]
+    parts: list[RenderableType] = [_facts(job, now, silent_since)]
     if job.payload:
         parts.append(_block("payload", compact(job.payload)))
     if job.result_text is not None:
@@ -150,7 +153,7 @@ def _block(name: str, text: str, style: str = "") -> RenderableType:
     return made
 
 
-def _facts(job: Job, now: datetime) -> RenderableType:
+def _facts(job: Job, now: datetime, silent_since: datetime | None) -> RenderableType:
     made = grid()
     attempts = f"{job.charged} of {job.max_attempts} charged"
     if job.attempt != job.charged:
@@ -167,8 +170,9 @@ def _facts(job: Job, now: datetime) -> RenderableType:
         bar = progress_bar(job.progress.percent, 30, STYLES[job.status].split()[-1])
         words = [word for word in (job.progress.step, job.progress.message) if word]
         facts.append(("progress", bar.append("  " + " · ".join(words)) if words else bar))
-    optional = {
-        "worker": str(job.worker) if job.worker else None,
+    silent = f" ({told_silence(silent_since, now)})" if silent_since else ""
+    optional: dict[str, str | Text | None] = {
+        "worker": Text.assemble(str(job.worker), (silent, "bold red")) if job.worker else None,
         "tags": ", ".join(job.tags),
         "metadata": compact(job.metadata) if job.metadata else None,
         "dedup": job.dedup,
