@@ -312,8 +312,8 @@ class App(Hooked, Scheduling, Limited):
         return await admin.queues(self.session)
 
     async def workers(self) -> list[WorkerRow]:
-        """Every worker the store knows, oldest first."""
-        return await self.engine.workers()
+        """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
+        return await admin.workers(self.session)
 
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
@@ -325,7 +325,9 @@ class App(Hooked, Scheduling, Limited):
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         """Bring the store's schema up to date (``plan``: only say how); the App need not be open."""
-        return await self.new_engine().migrate(plan=plan)
+        engine = self.new_engine()
+        with self._saying_whose():
+            return await engine.migrate(plan=plan)
 
     async def doctor(self) -> list[Check]:
         """Check the store, the workers and the settings; each finding has a remedy."""

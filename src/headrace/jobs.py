@@ -37,7 +37,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle
 from headrace.kin import Kin, arranged, kin_here, new_id
 from headrace.options import check_options, fill_templates, merged
-from headrace.registry import check_payload, warn_unregistered
+from headrace.registry import check_payload, known_tasks, warn_unregistered
 from headrace.session import Session
 from headrace.worker.context import Context
 
@@ -149,7 +149,7 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     checked, text = check_options(options), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
-        warn_unregistered(name)
+        warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})
         return Draft(app, new_id(app, name, text, checked), name, text, merged(app.defaults, checked))
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
@@ -242,6 +242,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
         standing=await engine.standing(job, now) if seen_status(job, now) is Status.QUEUED else None,
         parents=[one for one in await engine.get(relatives(job)) if one is not None],
         rules=engine.rules,
+        zone=None,
     )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from headrace.core.codec import Misfit, Parameter, RecordCodec
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
+from headrace.core.moments import moment as told
 from headrace.core.retry import Retry, Seconds, seconds
 from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError
@@ -289,7 +290,9 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
         whole |= layer
     not_before, not_after = whole.get("not_before"), whole.get("not_after")
     if not_before is not None and not_after is not None and not_after <= not_before:
-        raise ConfigError(f"not_after ({not_after}) must be later than not_before ({not_before})")
+        raise ConfigError(
+            f"not_after ({told(not_after, None)}) must be later than not_before ({told(not_before, None)})"
+        )
     return whole
 
 

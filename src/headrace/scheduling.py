@@ -81,7 +81,7 @@ class Scheduling(Lifetime):
     async def schedules(self) -> list[ScheduleInfo]:
         """Every schedule, by name."""
         docs = await schedules.list_schedules(self.engine)
-        tasks = await _served(self.engine) if docs else ()
+        tasks = await self._served() if docs else ()
         return [ScheduleInfo.of(doc, tasks) for doc in docs]
 
     async def get_schedule(self, name: str) -> ScheduleInfo:
@@ -142,11 +142,13 @@ class Scheduling(Lifetime):
         await hush(self.engine, self.lanes, self.host, name, running=True)
 
     async def _told(self, doc: ScheduleDoc) -> ScheduleInfo:
-        return ScheduleInfo.of(doc, await _served(self.engine))
+        return ScheduleInfo.of(doc, await self._served())
 
-
-async def _served(engine: Engine) -> frozenset[str]:
-    return frozenset(task for row in await engine.workers() if row.alive for task in row.info.tasks)
+    async def _served(self) -> frozenset[str]:
+        """The tasks of workers that are heard of."""
+        now, rules = self.host.clock.now(), self.engine.rules
+        rows = [row.as_heard(now, rules) for row in await self.engine.workers()]
+        return frozenset(task for row in rows if row.alive for task in row.info.tasks)
 
 
 async def announce_schedules(

@@ -16,7 +16,7 @@ from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, is_terminal, line, say
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
-from headrace.cli.words import clock, counted
+from headrace.cli.words import counted, time_of_day
 from headrace.core.batch import Batch, cancelled, may_miss_some
 from headrace.core.status import Verb
 from headrace.errors import Unavailable
@@ -144,4 +144,4 @@ def _viewer(app: App, state: State) -> Iterator[Viewer]:
         with moving_bar(console()) as see:
             yield see
     else:
-        yield lambda record: click.echo(f"{clock(app.host.clock.now())} {sentence(record)}")
+        yield lambda record: click.echo(f"{time_of_day(app.host.clock.now())} {sentence(record)}")

@@ -57,8 +57,18 @@ def sentence(error: BaseException) -> str:
     if not isinstance(error, errors.HeadraceError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         return f"{text} (unexpected; the traceback is shown with --debug)"
+    text += noted(error)
     remedy = next((words for kind, words in _REMEDIES if isinstance(error, kind)), None)
     return f"{text or type(error).__name__} — {remedy}" if remedy and "headrace " not in text else text
+
+
+def noted(error: BaseException) -> str:
+    """What was noted on an error, to follow its text."""
+    from headrace.config import OVERRIDE
+
+    # Who has just typed --url knows where the url comes from.
+    notes = [note for note in getattr(error, "__notes__", ()) if OVERRIDE not in note]
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def report(error: BaseException, debug: bool) -> int:

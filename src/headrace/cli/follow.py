@@ -13,7 +13,7 @@ import click
 from headrace.cli.failures import DONE, FAILED, INTERRUPTED
 from headrace.cli.output import console, is_terminal, line, say
 from headrace.cli.state import State
-from headrace.cli.words import clock, compact
+from headrace.cli.words import compact, time_of_day
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import ResultTimeout
@@ -87,7 +87,7 @@ def viewer(state: State) -> Iterator[Viewer]:
     if state.json:
         yield lambda job: line(job.to_dict())
     elif not is_terminal():
-        yield lambda job: click.echo(f"{clock(job.updated_at)} {job.task} {sentence(job)}")
+        yield lambda job: click.echo(f"{time_of_day(job.updated_at)} {job.task} {sentence(job)}")
     else:
         with _bar() as see:
             yield see

@@ -74,7 +74,9 @@ def show(state: State, id: str) -> None:
         from headrace.cli.render import job_view
 
         out = console()
-        out.print(job_view(job, history, app.host.clock.now(), out))
+        crew = await app.workers() if job.worker else []
+        silent = next((row.silent_since for row in crew if row.info.id == job.worker), None)
+        out.print(job_view(job, history, app.host.clock.now(), out, silent))
         for view in family_view(job, await relatives(app, job), app.host.clock.now(), out):
             out.print(view)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
-from headrace.cli.options import common
+from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
@@ -115,7 +115,9 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
 @rates.command("set")
 @click.argument("name")
 @click.argument("limit", type=int)
-@click.option("--per", type=float, help="Seconds in which at most LIMIT may begin; a new rate needs it.")
+@click.option(
+    "--per", type=duration, metavar="DURATION", help="In how long at most LIMIT may begin; a new rate needs it."
+)
 @click.option(
     "--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted; a new rate is fixed."
 )

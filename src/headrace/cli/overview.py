@@ -14,6 +14,7 @@ from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.words import ago, compact, moment, short, span
 from headrace.core.schedule import Continuous
+from headrace.core.silence import told_silence
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -48,11 +49,19 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
     facts.add_row("submitted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
     if books.unaccounted:
         facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
-    facts.add_row("workers", f"{stats.workers_alive} alive")
+    facts.add_row("workers", _crew(stats, now))
     if stats.oldest_queued:
         facts.add_row("waiting", f"the oldest queued job for {span((now - stats.oldest_queued).total_seconds())}")
     head = made if made.row_count else Text("no jobs yet", "dim")
     return Group(head, Text(), facts)
+
+
+def _crew(stats: Stats, now: datetime) -> Text:
+    text = Text(f"{stats.workers_alive} alive")
+    if stats.workers_silent and stats.silent_since is not None:
+        last = ", the last" if stats.workers_silent > 1 else ""
+        text.append(f", {stats.workers_silent}{last} {told_silence(stats.silent_since, now)}", "bold red")
+    return text
 
 
 def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
@@ -160,13 +169,13 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
-    """Workers with what they hold and when they were last heard."""
-    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "last beat", "queues")
+    """Workers with how they are, judged by when they were last heard of, and what they hold."""
+    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "queues")
     made = table(*columns, right=("pid", "busy", "holds", "done"))
     for row in workers:
         info, beat = row.info, row.beat
-        style = {"running": "green", "draining": "yellow", "blocked": "bold red"}.get(beat.state, "")
-        state = Text(beat.state, style) if row.alive else Text("dead", "bold red")
+        style = {"running": "green", "draining": "yellow"}.get(beat.state, "bold red")
+        state = Text(beat.state if row.silent_since is None else told_silence(row.silent_since, now), style)
         if beat.stuck_threads:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
         made.add_row(
@@ -178,7 +187,6 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             str(row.holds),
             str(beat.done),
             span((now - info.started_at).total_seconds()),
-            ago(row.beat_at, now),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
         )
     return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)

@@ -17,7 +17,7 @@ from headrace.cli.output import line, say
 from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
-from headrace.cli.words import clock, short
+from headrace.cli.words import short, time_of_day
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -116,7 +116,7 @@ class _Teller:
         if self._json:
             line({"at": now, "event": event, "message": message, **facts})
         else:
-            say(f"{clock(now)} {message}")
+            say(f"{time_of_day(now)} {message}")
 
     def logs(self) -> _Logs:
         """Pass on what headrace logs while the worker runs."""

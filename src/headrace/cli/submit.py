@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.failures import DONE
 from headrace.cli.ids import resolve
+from headrace.cli.names import check_task
 from headrace.cli.options import F, common, duration, moment
 from headrace.cli.output import document, say
 from headrace.cli.pairs import pairs
@@ -154,6 +155,7 @@ def run(
 
 
 async def _submitted(app: App, task: str, body: dict[str, Any], chosen: dict[str, Any]) -> JobHandle[Any]:
+    await check_task(app, task)
     after = [await resolve(app, one) for one in chosen["after"]]
     return await app.submit(task, body, **chosen | {"after": after})
 

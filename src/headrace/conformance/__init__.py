@@ -26,6 +26,7 @@ _PARTS = (
     "inserting",
     "records",
     "claiming",
+    "dating",
     "limiting",
     "unreadable",
     "turns",
@@ -54,6 +55,7 @@ from headrace.conformance.batches import Batches  # noqa: E402
 from headrace.conformance.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
+from headrace.conformance.dating import Dating  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families import Families  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
@@ -78,6 +80,7 @@ class Suite(
     Inserting,
     Records,
     Claiming,
+    Dating,
     Limiting,
     Unreadable,
     Turns,

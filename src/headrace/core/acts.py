@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
-from headrace.core.decide import LOOSE, change, ended, expired, key_freed, placed, soonest
+from headrace.core.decide import LOOSE, change, dated, ended, expired, key_freed, placed, soonest
 from headrace.core.job import ErrorInfo, Event, Job
 from headrace.core.lifecycle import submit
 from headrace.core.rules import Retention, Rules
@@ -34,7 +34,7 @@ def cancel(
     """End a job that has not begun, or ask its worker to stop it; None when that was done before."""
     if job.status is Status.CANCELLED or (job.held and job.cancel_requested_at is not None):
         return None
-    event = Event(Verb.CANCEL, now, by)
+    event = Event(Verb.CANCEL, dated(job, now), by)
     if job.status in (Status.ACCEPTED, Status.RUNNING):
         asked = replace(job, cancel_requested_at=now)
         fields: dict[str, Any] = {
@@ -68,13 +68,13 @@ def retry(job: Job, now: datetime, *, by: str | None = None) -> Change:
         "streak": None,
     }
     key = Key.KEEP if job.spec.dedup is None else Key.TAKE
-    return change(job, Verb.RETRY, now, fields, owner=False, key=key, event=Event(Verb.RETRY, now, by))
+    return change(job, Verb.RETRY, now, fields, owner=False, key=key, event=Event(Verb.RETRY, dated(job, now), by))
 
 
 def discard(job: Job, now: datetime, *, by: str | None = None, note: str | None = None) -> Change:
     """Put an ended job away: it no longer counts as done or as a dead letter."""
     fields = {"status": Status.CANCELLED, "reason": Reason.DISCARDED}
-    return change(job, Verb.DISCARD, now, fields, owner=False, event=Event(Verb.DISCARD, now, by, note))
+    return change(job, Verb.DISCARD, now, fields, owner=False, event=Event(Verb.DISCARD, dated(job, now), by, note))
 
 
 def resolve(
@@ -92,7 +92,9 @@ def resolve(
     else:
         fields = ended(job, Status.FAILED, now, Reason.NON_RETRYABLE) | {"error": error}
     key = Key.KEEP if job.ended else key_freed(job)
-    return change(job, Verb.RESOLVE, now, fields, owner=False, key=key, event=Event(Verb.RESOLVE, now, by, note))
+    return change(
+        job, Verb.RESOLVE, now, fields, owner=False, key=key, event=Event(Verb.RESOLVE, dated(job, now), by, note)
+    )
 
 
 def rerun(job: Job, id: UUID, now: datetime) -> Job:

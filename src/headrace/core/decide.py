@@ -13,7 +13,20 @@ from headrace.core.rules import Rules
 from headrace.core.status import ENDED, Outcome, Reason, Status, Verb
 from headrace.core.table import check
 
-__all__ = ["LOOSE", "change", "close", "close_uncharged", "ended", "expired", "key_freed", "placed", "soonest"]
+__all__ = [
+    "LOOSE",
+    "again",
+    "change",
+    "close",
+    "close_uncharged",
+    "dated",
+    "ended",
+    "expired",
+    "key_freed",
+    "over",
+    "placed",
+    "soonest",
+]
 
 _KEEP, _QUEUED = Key.KEEP, Status.QUEUED  # looked up once: see lifecycle
 
@@ -26,6 +39,16 @@ LOOSE: dict[str, Any] = {
     "progress": None,
 }
 """A live job that nobody holds: the attempt record keeps what is cleared here."""
+
+
+def dated(job: Job, now: datetime) -> datetime:
+    """The moment under which something that happens to the job now is put on record.
+
+    Never before what is on record of it: the clock that says ``now`` may be behind the one that wrote that. Deadlines
+    are counted from ``now`` itself.
+    """
+    last = job.updated_at if job.started_at is None else max(job.updated_at, job.started_at)
+    return max(now, last)
 
 
 def change(
@@ -44,7 +67,7 @@ def change(
     return Change(
         verb=verb,
         rev=job.rev,
-        job=replace(job, rev=job.rev + 1, updated_at=now, **fields),
+        job=replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields),
         epoch=job.epoch if owner else None,
         worker=job.worker if owner else None,
         attempt=closes,
@@ -65,7 +88,7 @@ def close(
         worker=job.worker,
         assigned_at=job.assigned_at,
         started_at=job.started_at,
-        finished_at=now,
+        finished_at=dated(job, now),
         error=error,
         cause=cause,
     )
@@ -81,10 +104,31 @@ def close_uncharged(job: Job, outcome: Outcome, now: datetime) -> tuple[Attempt,
 
 def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None) -> dict[str, Any]:
     """The fields of a job that ended; the last attempt's times stay on it, its owner does not."""
-    fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": now, "act_by": None}
+    fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": dated(job, now), "act_by": None}
     if job.held:
         fields |= {"epoch": job.epoch + 1, "worker": None, "claim": None}
     return fields
+
+
+def over(job: Job, now: datetime, charged: int, error: ErrorInfo | None, reason: Reason) -> dict[str, Any]:
+    """The attempt was the last: cancelled if that was asked for, failed otherwise."""
+    if job.cancel_requested_at is not None:
+        return ended(job, Status.CANCELLED, now, Reason.USER) | {"charged": charged, "error": error}
+    return ended(job, Status.FAILED, now, reason) | {"charged": charged, "error": error}
+
+
+def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay: float) -> dict[str, Any]:
+    """Another attempt follows, after so many seconds."""
+    due = now + timedelta(seconds=delay)
+    return LOOSE | {
+        "status": Status.RETRYING,
+        "epoch": job.epoch + 1,
+        "available_at": due,
+        "act_by": None,
+        "charged": charged,
+        "error": error,
+        "streak": None,
+    }
 
 
 def key_freed(job: Job) -> Key:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from headrace.bus import Hint, Topic
 from headrace.core.change import Applied, Conflict
+from headrace.core.explanation import many
 from headrace.core.status import Cause
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
@@ -98,12 +99,13 @@ class Sweeper(Duty):
             if await self.engine.bury(worker, beats):
                 buried += 1
                 _log.warning(
-                    "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %d jobs",
+                    "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %s",
                     worker,
                     row.info.host,
                     row.info.pid,
-                    seen.seconds,
-                    row.holds,
+                    # Longer than it was watched, if it died while nobody was there to watch.
+                    max(seen.seconds, (clock.now() - row.beat_at).total_seconds()),
+                    many(row.holds, "job"),
                 )
         return buried
 
@@ -155,7 +157,7 @@ class Sweeper(Duty):
         job, epoch = row.job, row.job.epoch
         for _ in range(_TRIES):
             now, chance = self.host.clock.now(), self.host.dice.chance()
-            change = sweep(job, now, chance, self.rules, alive=row.alive, unnamed=row.unnamed)
+            change = sweep(job, now, chance, self.rules, alive=row.alive, unnamed=row.unnamed, heard_at=row.heard_at)
             if change is None:
                 return False
             try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from headrace.engine import Engine, WorkerInfo
 from headrace.errors import EngineError, StoreLost
 from headrace.host import Host
@@ -17,7 +19,7 @@ _log = logging.getLogger("headrace.worker")
 async def join(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
     """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile, or it does not
     come back"""
-    pause = 0.1
+    info, pause = replace(info, lease=engine.rules.lease), 0.1
     while True:
         try:
             return await engine.register(info, host.clock.now())

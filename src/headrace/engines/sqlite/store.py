@@ -130,7 +130,8 @@ class SqliteEngine:
         self._open = True
 
     async def exists(self) -> bool:
-        return self._path.exists()
+        # A file in which nobody has put anything is none: opening would make the schema in it.
+        return self._path.exists() and self._path.stat().st_size > 0
 
     async def close(self) -> None:
         self._open = False
