@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 
 from headrace.core.rules import Retention, Rules
-from headrace.errors import ConfigError
+from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["Settings", "find_file"]
 
@@ -178,11 +178,12 @@ def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
+        number = float(value) if abs(value) <= LONGEST else LONGEST * 2  # a whole number may be greater than any float
     elif isinstance(value, str) and (match := _DURATION.fullmatch(value.lower())) and match[2] in {"", *_UNITS}:
         number = float(match[1]) * _UNITS[match[2] or "s"]
-    if not 0 < number < float("inf"):
-        raise ValueError(f"must be a duration above 0: seconds, or a number with one of {', '.join(_UNITS)}")
+    if not 0 < number <= LONGEST:
+        units = ", ".join(_UNITS)
+        raise ValueError(f"must be a duration above 0, at most a century: seconds, or a number with one of {units}")
     return number
 
 

@@ -12,6 +12,7 @@ import click
 
 from headrace.cli.state import State
 from headrace.core.status import Status
+from headrace.errors import LONGEST
 
 __all__ = ["common", "duration", "filters", "moment", "target"]
 
@@ -25,7 +26,10 @@ def duration(value: str | float) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", str(value), re.IGNORECASE)
     if match is None or match[2].lower() not in _UNITS:
         raise click.BadParameter(f"{value!r} is not a duration: say 90, 250ms, 15m, 2h or 1.5d")
-    return float(match[1]) * _UNITS[match[2].lower()]
+    seconds = float(match[1]) * _UNITS[match[2].lower()]
+    if seconds > LONGEST:
+        raise click.BadParameter(f"{value!r} is longer than a century, which is the longest duration there is")
+    return seconds
 
 
 def moment(value: str) -> datetime:
@@ -34,7 +38,10 @@ def moment(value: str) -> datetime:
         found = datetime.fromisoformat(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a moment: say 2026-01-31T08:00 or 2026-01-31T08:00+01:00") from None
-    return found if found.tzinfo else found.astimezone()
+    try:
+        return found if found.tzinfo else found.astimezone()
+    except (OverflowError, ValueError, OSError):  # at the ends of the calendar there is no local time
+        raise click.BadParameter(f"{value!r} is not a moment that has a local time: say it with an offset") from None
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -66,6 +66,7 @@ def _dec_hook(cls: type, value: Any) -> Any:
         raise _Nested(first["msg"], first["loc"]) from None
 
 
+_TOO_DEEP = "the value is nested too deep, or contains itself"
 _PLACE = re.compile(r" - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _NAMED = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
 
@@ -100,7 +101,7 @@ def _to_text(value: Any) -> str:
     except UnicodeEncodeError:
         raise Misfit("a string holds half of a surrogate pair, which is no text") from None
     except RecursionError:
-        raise Misfit("the value is nested too deep, or contains itself") from None
+        raise Misfit(_TOO_DEEP) from None
     except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
         raise Misfit(str(error)) from None
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
@@ -111,6 +112,14 @@ def _to_text(value: Any) -> str:
     return data.decode()
 
 
+def _same(decoded: Any, value: Any) -> bool:
+    """Whether a value came back as it was, which spares looking into it."""
+    try:
+        return bool(decoded == value)
+    except Exception:  # whatever a class of the user's says to that
+        return False
+
+
 class Codec:
     """One value of one type."""
 
@@ -118,10 +127,11 @@ class Codec:
         """
         :raises Unsupported:
         """
-        if annotation in (NoReturn, object):
+        if annotation in (NoReturn, object):  # one is never returned, the other says nothing
             annotation = None if annotation is NoReturn else Any
         self._node = _describe(annotation)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(annotation, dec_hook=_dec_hook)
+        self._watched = watched(self._node)
         self._only_none = annotation in (None, type(None))
 
     def encode(self, value: Any) -> str:
@@ -129,7 +139,14 @@ class Codec:
         if value is None and self._only_none:
             return "null"
         text = _to_text(value)
-        self.decode(text)
+        decoded = self.decode(text)
+        if self._watched and not _same(decoded, value):
+            try:
+                check(value, self._node, "")
+            except RecursionError:
+                raise Misfit(_TOO_DEEP) from None
+            except Misfit as error:
+                raise Misfit(error.message, error.path.lstrip(".")) from None
         return text
 
     def decode(self, text: str) -> Any:
@@ -187,7 +204,10 @@ class RecordCodec:
         self._decode(text)
         for name, node in self._watched.items():
             if name in arguments:
-                check(arguments[name], node, name)
+                try:
+                    check(arguments[name], node, name)
+                except RecursionError:
+                    raise Misfit(_TOO_DEEP, name) from None
         return text
 
     def _placed(self, error: Misfit, arguments: Mapping[str, Any]) -> Misfit:
