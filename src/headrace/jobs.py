@@ -63,7 +63,7 @@ __all__ = [
 
 R = TypeVar("R")
 
-_OBJECT = Codec(dict[str, Any])
+_OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what its values are stand elsewhere
 _ANY = Codec(Any)
 _HOLDERS = 1000
 

@@ -123,15 +123,16 @@ def _same(decoded: Any, value: Any) -> bool:
 class Codec:
     """One value of one type."""
 
-    def __init__(self, annotation: Any) -> None:
-        """
+    def __init__(self, annotation: Any, *, plain: bool = True) -> None:
+        """``plain``: what stands where nothing is annotated must be JSON as it is, not only have a JSON form.
+
         :raises Unsupported:
         """
         if annotation in (NoReturn, object):  # one is never returned, the other says nothing
             annotation = None if annotation is NoReturn else Any
         self._node = _describe(annotation)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(annotation, dec_hook=_dec_hook)
-        self._watched = watched(self._node)
+        self._watched = plain and watched(self._node)
         self._only_none = annotation in (None, type(None))
 
     def encode(self, value: Any) -> str:
