@@ -201,12 +201,17 @@ async def jobs(
         statuses = frozenset(Status(one) for one in wanted)
     except ValueError as error:
         raise ConfigError(f"{error}: statuses are {', '.join(Status)}") from None
+    for name, value in others.items():
+        if not isinstance(value, str | UUID | None):
+            raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
     filter = Filter(status=statuses, **others)
     return await session.engine.find(filter, session.host.clock.now(), limit, cursor)
 
 
 async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:
     """The lines of a job's log, of one attempt or of all."""
+    if attempt is not None:
+        bounds.whole(attempt, "attempt", 0)
     after = BEGIN if attempt is None else (attempt, BEGIN[1])
     async with aclosing(session.lanes.tails.follow(id, Kind.LOG, after, wait=follow)) as following:
         async for entries, _ in following:

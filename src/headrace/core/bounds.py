@@ -3,6 +3,7 @@ else, so that a value has the same answer wherever it is said and whatever it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from headrace.errors import ConfigError, shown
 
 __all__ = [
     "COUNT",
+    "DEPTH",
     "DOCUMENT",
     "EARLIEST",
     "ERROR",
@@ -29,6 +31,7 @@ __all__ = [
     "checked_note",
     "checked_tags",
     "is_text",
+    "is_too_deep",
     "shown",
     "size_of",
     "whole",
@@ -55,6 +58,9 @@ NOTE = 256
 COUNT = 1_000_000_000
 """The greatest number of retries, of jobs at once, of permits: every store counts this far."""
 
+DEPTH = 100
+"""How deep JSON may be nested: what reads it may be deep in calls of its own already."""
+
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(9000, 1, 1, tzinfo=UTC)
 """Moments are between these: far enough from the ends of the calendar that a zone and a century may be added."""
@@ -76,6 +82,21 @@ def is_text(*texts: str) -> bool:
 def size_of(text: str) -> int:
     """Its bytes in UTF-8."""
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_ROUND = bytes.maketrans(b"{}", b"[]")
+_OTHERS = bytes(byte for byte in range(256) if byte not in b"[]{}")
+
+
+def is_too_deep(data: bytes) -> bool:
+    """Whether JSON is nested deeper than it may be."""
+    if data.count(b"[") + data.count(b"{") <= DEPTH:  # as nearly all of it is
+        return False
+    brackets = _STRINGS.sub(b"", data).translate(_ROUND, _OTHERS)
+    for _ in range(DEPTH):  # the innermost go first, all at once
+        brackets = brackets.replace(b"[]", b"")
+    return bool(brackets)
 
 
 def _length(text: str, what: str, most: int) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import inspect
 
+from headrace.core.bounds import DEPTH, is_too_deep
 from headrace.core.plain import Misfit, binary, check, customs, find_nan, find_unknown, has_objects, watched
 
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
@@ -66,7 +67,7 @@ def _dec_hook(cls: type, value: Any) -> Any:
         raise _Nested(first["msg"], first["loc"]) from None
 
 
-_TOO_DEEP = "the value is nested too deep, or contains itself"
+_TOO_DEEP = f"the value is nested too deep (at most {DEPTH}), or contains itself"
 _PLACE = re.compile(r" - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _NAMED = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
 
@@ -104,6 +105,8 @@ def _to_text(value: Any) -> str:
         raise Misfit(_TOO_DEEP) from None
     except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
         raise Misfit(str(error)) from None
+    if is_too_deep(data):
+        raise Misfit(_TOO_DEEP)
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
     if value is not None and b"null" in data:
         found = find_nan(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True), "")
