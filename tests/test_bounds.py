@@ -36,6 +36,7 @@ from tests.support.until import until
 EAST, WEST = timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))
 FIRST, LAST = datetime.min.replace(tzinfo=EAST), datetime.max.replace(tzinfo=WEST)
 """Moments that have no UTC."""
+NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001 - to be refused
 
 
 def apps(url: str) -> App:
@@ -293,11 +294,11 @@ def test_a_result_under_any_refuses_what_a_payload_refuses(value: Any) -> None:
     @app.task
     async def within(value: dict[str, Any]) -> dict[str, Any]: ...
 
-    for task, given in ((said, value), (unsaid, value), (within, {"k": value}), (said, [[{"k": value}]])):
+    for task, passed in ((said, value), (unsaid, value), (within, {"k": value}), (said, [[{"k": value}]])):
         with pytest.raises(InvalidPayload):
-            task.draft(given)
+            task.draft(passed)
         with pytest.raises(InvalidResult, match="result"):
-            task.handler.encode_result(given)
+            task.handler.encode_result(passed)
 
 
 @pytest.mark.parametrize("value", [None, {"a": [1, 2.5, "x", None, True]}, (1, (2, [3])), Status.QUEUED, 2**80])
@@ -370,7 +371,7 @@ MOMENTS: dict[str, Door] = {
 
 @pytest.mark.parametrize("name", MOMENTS)
 async def test_moments_at_the_ends_of_the_calendar_are_refused_by_name(app: App, name: str) -> None:
-    odd = (FIRST, LAST, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), datetime.max, "soon")
+    odd = (FIRST, LAST, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), NAIVE, "soon")
     before = await _stored(app)
     for value in odd:
         with pytest.raises(ConfigError, match=f"^{name} must be"):
@@ -401,11 +402,11 @@ def test_durations_longer_than_a_century_are_refused_by_name(value: Any) -> None
         with pytest.raises(ConfigError, match=f"^{name} must be finite, at most a century"):
             make(value)
     for raised in (Snooze, RetryLater):
-        with pytest.raises(ConfigError, match="^delay must be .* at most a century"):
+        with pytest.raises(ConfigError, match=r"^delay must be .* at most a century"):
             raised(value)
     if not isinstance(value, timedelta) and value != 10**12:
         for unit in ("seconds", "minutes", "hours", "days"):
-            with pytest.raises(ConfigError, match="century|must be a number from 0"):
+            with pytest.raises(ConfigError, match=r"century|must be a number from 0"):
                 Every(**{unit: value})
 
 
