@@ -25,11 +25,13 @@ from headrace.errors import (
     HeadraceError,
     InvalidPayload,
     InvalidResult,
+    JobFailed,
     PayloadTooLarge,
     RetryLater,
     Snooze,
 )
 from headrace.registry import UnregisteredTask
+from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until
 
@@ -325,6 +327,19 @@ async def test_a_handler_that_returns_no_json_fails_as_invalid_result(app: App) 
     assert "set" in job.error.message
 
 
+async def test_a_process_that_returns_no_json_fails_as_invalid_result() -> None:
+    before, app = dict(vars(process_tasks.tasks)), App("memory://")
+    app.include(process_tasks.tasks)
+    try:
+        async with app, app.worker():
+            for kind in ("set", "nan", "half", "long"):
+                handle = await process_tasks.odd.submit(kind)
+                with pytest.raises(JobFailed, match=r"failed \(invalid_result\): InvalidResult: odd: result"):
+                    await handle.result(timeout=50)
+    finally:
+        vars(process_tasks.tasks).update(before)
+
+
 async def _has_ended(app: App, id: Any) -> bool:
     return (await app.get(id)).ended
 
@@ -356,6 +371,54 @@ async def test_an_error_set_by_hand_is_cut_as_one(app: App) -> None:
         assert len(str(kept.error.message)) < bounds.ERROR  # type: ignore[union-attr]
     with pytest.raises(ConfigError, match="error must be text"):
         await app.resolve((await app.by_name["work"].submit()).id, error=5)  # type: ignore[arg-type]
+
+
+# Depth, filters and cursors
+
+
+def _nested(depth: int) -> Any:
+    value: Any = {}
+    for _ in range(depth - 1):
+        value = {"k": value}
+    return value
+
+
+@pytest.mark.parametrize("depth", [101, 500, 960, 980, 995, 1010, 5000, 100_000])
+async def test_what_is_nested_too_deep_is_refused_everywhere(app: App, depth: int) -> None:
+    work, value = app.by_name["work"], _nested(depth)
+    doors: dict[str, Callable[[], Awaitable[Any]]] = {
+        "payload": lambda: work.submit(_nested(depth - 1)),
+        "by name": lambda: _ignored(lambda app, value: app.submit("other", value))(app, value),
+        "metadata": lambda: option("metadata")(app, value),
+        "requires": lambda: option("requires")(app, value),
+        "resolve": lambda: _acted(app, "resolve", result=value),
+    }
+    for door in doors.values():
+        with pytest.raises((ConfigError, InvalidPayload, InvalidResult), match="nested too deep"):
+            await door()
+
+
+async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
+    work, value = app.by_name["work"], _nested(bounds.DEPTH)
+    handle = await work.with_options({"metadata": value, "requires": value}).submit(_nested(bounds.DEPTH - 1))
+    job = await handle.refresh()
+    assert (job.metadata, job.requires, job.payload["value"]) == (value, value, value["k"])
+    assert (await app.resolve(handle.id, result=value)).result == value
+
+
+async def test_questions_that_make_no_sense_are_refused_alike(app: App) -> None:
+    asked: list[Callable[[], Awaitable[Any]]] = [
+        *(lambda cursor=cursor: app.jobs(cursor=cursor) for cursor in ("x", "-1", "1_0", "٣", "9" * 40, "", "\ud83d")),
+        *(lambda cursor=cursor: app.batches(cursor=cursor) for cursor in ("x", f"{'9' * 40}-{app.new_id()}", "1-2")),
+        *(lambda name=name: app.jobs(**{name: 5}) for name in ("task", "queue", "tag", "text", "schedule")),
+        lambda: anext(aiter(app.logs(app.new_id(), attempt=10**30))),
+    ]
+    for ask in asked:
+        with pytest.raises(ConfigError):
+            await ask()
+    for name in ("task", "queue", "tag", "text", "schedule"):
+        for bad in BAD.values():
+            assert (await app.jobs(**{name: bad})).items == ()  # type: ignore[arg-type]
 
 
 # Moments and durations

@@ -182,7 +182,7 @@ def checked_moment(value: Any, what: str) -> datetime | None:
         moment = None
     if moment is None or not EARLIEST <= moment <= LATEST:
         years = f"between the years {EARLIEST.year} and {LATEST.year}"
-        raise ConfigError(f"{what} must be {years}, not {value!r}; leave it out (None) if there is no such moment")
+        raise ConfigError(f"{what} must be {years}, not {value}; leave it out if there is no such moment")
     return moment
 
 
