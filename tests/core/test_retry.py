@@ -141,4 +141,4 @@ def test_what_a_policy_names_has_a_bound() -> None:
     assert Retry(backoff=[1] * 100, retry_on=["E"] * 100).backoff == (1.0,) * 100
     for odd in ({"backoff": [1] * 101}, {"retry_on": ["E"] * 101}, {"give_up_on": ["x" * 513]}, {"factor": 10**400}):
         with pytest.raises(ConfigError, match=next(iter(odd))):
-            Retry(**odd)  # type: ignore[arg-type]
+            Retry(**odd)
