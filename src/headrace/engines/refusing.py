@@ -7,7 +7,7 @@ escape: there it is kept, by all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -27,45 +27,52 @@ def has_halves(*texts: str | None) -> bool:
     return not is_text("".join(text for text in texts if text is not None).replace("\0", ""))
 
 
-def refuse_text(what: str, *texts: str | None) -> None:
+def refuse_text(*texts: str | None) -> None:
     """:raises Unstorable: one of these cannot be kept"""
-    if not is_text("".join(text for text in texts if text is not None)):
-        raise Unstorable(f"{what}: text with a NUL or with half of a surrogate pair cannot be stored")
+    if not is_text("".join(filter(None, texts))):
+        raise Unstorable("text with a NUL or with half of a surrogate pair cannot be stored")
 
 
-def refuse_jobs(jobs: Iterable[Job], *, documents: bool = False) -> None:
+def refuse_jobs(jobs: Sequence[Job], *, documents: bool = False) -> None:
     """``documents``: those as well; who writes them as JSON finds out by that.
 
     :raises Unstorable: one of these new jobs cannot be kept
     """
+    # All texts at once, and not a word of which it was: the batcher finds the guilty, and this is on the way of all.
+    texts: list[str | None] = []
     seen: Spec | None = None  # jobs of one call share theirs
     for job in jobs:
         spec = job.spec
-        if spec is not seen:
-            keys = (spec.customer, spec.dedup, spec.request_key, spec.concurrency_key, spec.schedule)
-            refuse_text(f"job {job.id}", spec.task, spec.queue, *spec.tags, *keys)
-            if documents:
-                _refuse_document(spec, "job", job)
-            seen = spec
-        refuse_text(f"job {job.id}: payload", job.payload_text)
+        if "\0" in job.payload_text:
+            raise Unstorable("a payload with a NUL cannot be stored: in JSON it is written as \\u0000")
+        if spec is seen:
+            continue
+        seen = spec
+        texts += (spec.task, spec.queue, spec.customer, spec.dedup, spec.request_key, spec.concurrency_key)
+        texts += (spec.schedule, *spec.tags)
+        if documents:
+            _refuse_document(spec)
+    refuse_text(*texts)
+    if documents:
+        refuse_text(*(job.payload_text for job in jobs))
 
 
 def refuse_changes(changes: Iterable[Change]) -> None:
     """:raises Unstorable: what one of these writes cannot be kept"""
     for change in changes:
-        refuse_text(f"job {change.job.id}: result", change.job.result_text)
-        _refuse_document((change.job.error, change.job.progress, change.attempt, change.event), "change of", change.job)
+        refuse_text(change.job.result_text)
+        _refuse_document((change.job.error, change.job.progress, change.attempt, change.event))
 
 
 def refuse_entries(appends: Iterable[Append]) -> None:
     """:raises Unstorable: one of these entries cannot be kept"""
     for append in appends:
         for entry in append.entries:
-            refuse_text(f"job {append.job}: {entry.kind}", entry.name, entry.data)
+            refuse_text(entry.name, entry.data)
 
 
-def _refuse_document(document: object, what: str, job: Job) -> None:
+def _refuse_document(document: object) -> None:
     try:
         _encode(document)
     except UnicodeEncodeError:
-        raise Unstorable(f"{what} {job.id}: text with half of a surrogate pair cannot be stored") from None
+        raise Unstorable("text with half of a surrogate pair cannot be stored") from None

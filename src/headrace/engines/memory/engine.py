@@ -292,7 +292,7 @@ class MemoryEngine:
             return store.settings(prefix)
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        refuse_text("setting", key, value)
+        refuse_text(key, value)
         with self._store() as store:
             return store.put_setting(key, value, expect)
 

@@ -37,7 +37,7 @@ class Documents:
         return [Setting(*row) for row in await self._cold.fetch(sql("settings", self._schema), prefix)]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        refuse_text("setting", key, value)
+        refuse_text(key, value)
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
         queue = (None, None, None) if rule is None else (key.removeprefix(_QUEUE), rule.priority, rule.paused)
         async with self._cold.transaction() as connection:

@@ -48,7 +48,7 @@ class Documents:
         return [Setting(*row) for row in rows]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        refuse_text("setting", key, value)
+        refuse_text(key, value)
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
 
         def write(connection: apsw.Connection) -> Setting | None:
