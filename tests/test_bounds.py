@@ -112,7 +112,12 @@ async def _many(app: App, value: Any) -> Any:
 async def _cancelled_batch(app: App, value: Any) -> Any:
     async with app.batch() as batch:
         batch.add(app.by_name["work"].draft())
-    return await batch.cancel(by=value)
+    before = await batch.refresh()
+    try:
+        return await batch.cancel(by=value)
+    except HeadraceError:
+        assert await batch.refresh() == before
+        raise
 
 
 def _ignored(door: Door) -> Door:
