@@ -15,6 +15,7 @@ from headrace.admin import QueueInfo, Stats, TaskInfo
 from headrace.batch import Batch, BatchHandle
 from headrace.bulk import BulkDecorator
 from headrace.clock import Clock
+from headrace.core.bounds import checked_name, whole
 from headrace.core.entry import LogLine
 from headrace.core.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
@@ -149,12 +150,12 @@ class App(Hooked, Scheduling, Limited):
         grace: Seconds = 15.0,
     ) -> Worker:
         """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``."""
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-            raise ConfigError(f"concurrency must be a whole number from 1, not {concurrency!r}")
-        if queues is not None and (
-            isinstance(queues, str) or not queues or not all(isinstance(one, str) and one for one in queues)
-        ):
-            raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {queues!r}")
+        whole(concurrency, "concurrency", 1)
+        if queues is not None:
+            if isinstance(queues, str) or not queues:
+                raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {queues!r}")
+            for queue in queues:
+                checked_name(queue, "each of queues")
         session = self.session
         self.load()
         return Worker(
@@ -299,7 +300,7 @@ class App(Hooked, Scheduling, Limited):
         self, id: UUID | str, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
     ) -> Job:
         """Set the end of a job by hand: an error fails it, else the result completes it."""
-        return await jobs.resolve(self.session, as_id(id), result, error, by)
+        return await jobs.resolve(self, as_id(id), result, error, by)
 
     # -- everything else
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headrace.bus import Hint, Topic
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
+from headrace.core.bounds import checked_note
 from headrace.core.family import child_id
 from headrace.core.job import Job
 from headrace.core.query import Filter
@@ -275,6 +276,7 @@ class BatchHandle:
 
         :raises JobNotFound: there is no such batch
         """
+        checked_note(by, "by")
         session = self._app.session
         record = await session.lanes.cancel_batch(self.id, by)
         if record is None:

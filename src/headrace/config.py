@@ -17,7 +17,7 @@ import msgspec
 
 from headrace.core.durations import UNITS, duration
 from headrace.core.rules import Retention, Rules
-from headrace.errors import ConfigError
+from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["OVERRIDE", "Settings", "find_file"]
 
@@ -206,13 +206,13 @@ def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
+        number = float(value) if abs(value) <= LONGEST else LONGEST * 2  # a whole number may be greater than any float
     elif isinstance(value, str):
         with suppress(ValueError):
             number = duration(value)
-    if not 0 < number < float("inf"):
+    if not 0 < number <= LONGEST:
         raise ValueError(
-            f"must be a duration above 0: seconds, or numbers with units ({', '.join(UNITS)}), as in 1h30m"
+            f"must be a duration above 0, at most a century: seconds, or numbers with units ({', '.join(UNITS)}), as in 1h30m"
         )
     return number
 

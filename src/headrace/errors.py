@@ -315,11 +315,19 @@ LONGEST = 100 * 365.25 * 86400
 """Seconds; no duration is longer, so that no moment is beyond the calendar."""
 
 
+def shown(value: object) -> str:
+    """A value as an error shows it: Python refuses to spell out a number of more than 4,300 digits."""
+    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 10**30 else repr(value)
+
+
 def _seconds(delay: float | timedelta) -> float:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if not 0 <= seconds <= LONGEST:
-        raise ValueError(f"delay must be seconds, not negative and at most a century: {delay!r}")
-    return seconds
+    if isinstance(delay, timedelta):
+        delay = delay.total_seconds()
+    # Compared before it is made a float: a whole number may be greater than any.
+    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= LONGEST:
+        limits = "seconds or a timedelta, not negative and at most a century"
+        raise ConfigError(f"delay must be {limits}, not {shown(delay)}")
+    return float(delay)
 
 
 class Snooze(Directive):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from headrace.core.bounds import COUNT, checked_name, checked_note, whole
 from headrace.core.rate import Rate
 from headrace.core.rule import TaskRule, limits_of
 from headrace.errors import ConfigError
@@ -68,7 +69,7 @@ class Limited(Lifetime):
     async def pause_queue(self, name: str, *, by: str | None = None) -> None:
         """Pause a queue: none of its jobs are started, running ones go on. ``by``: who pauses it, for ``explain``."""
         at = msgspec.to_builtins(self.host.clock.now())
-        await self._edit(QUEUE, name, {"paused": True, "paused_by": by, "paused_at": at})
+        await self._edit(QUEUE, name, {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at})
 
     async def resume_queue(self, name: str) -> None:
         """Resume a paused queue."""
@@ -177,9 +178,7 @@ class Limited(Lifetime):
 
 
 def _named(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ConfigError(f"{what} is text that is not empty, not {name!r}")
-    return name
+    return checked_name(name, what)
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
@@ -187,9 +186,7 @@ def _given(**arguments: Any) -> dict[str, Any]:
 
 
 def _count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")
-    return int(value)
+    return whole(value, name, 1)
 
 
 def _rates(value: Any) -> tuple[str, ...]:
@@ -210,9 +207,7 @@ def check_limits(given: Mapping[str, Any]) -> TaskRule:
 def _checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     if "priority" in said:
-        if isinstance(said["priority"], bool) or not isinstance(said["priority"], int):
-            raise ConfigError(f"a queue's priority must be a whole number, not {said['priority']!r}")
-        checked["priority"] = said["priority"]
+        checked["priority"] = whole(said["priority"], "a queue's priority", -COUNT)
     if "max_concurrency" in said:
         checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
     if "rates" in said:

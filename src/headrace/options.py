@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from difflib import get_close_matches
 from string import Formatter
 from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
-from headrace.core.codec import Misfit, Parameter, RecordCodec
+from headrace.core import bounds
+from headrace.core.codec import Codec, Misfit
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.moments import moment as told
@@ -121,29 +122,11 @@ class TaskOptions(JobOptions, total=False):
 TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_template"}
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
 
-_LONGEST_KEY = 200
-
-_METADATA = RecordCodec("metadata", [Parameter("metadata", dict[str, Any], True)])
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ConfigError(f"{name} must be text that is not empty, not {value!r}")
-    return value
-
-
-def _turn_key(value: Any, name: str) -> str | None:
-    if value is None:
-        return None
-    if len(_text(value, name)) > _LONGEST_KEY:
-        raise ConfigError(f"{name} must have at most {_LONGEST_KEY} characters, not {len(value)}")
-    return str(value)
+_OBJECT = Codec(dict[str, Any])
 
 
 def _priority(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
-        raise ConfigError(f"{name} must be a whole number from 0 to 100, not {value!r}")
-    return int(value)
+    return bounds.whole(value, name, 0, 100)
 
 
 def _retry(value: Any, name: str) -> Retry:
@@ -161,20 +144,10 @@ def _timeout(value: Any, name: str) -> float | None:
     return number
 
 
-def _moment(value: Any, name: str) -> datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        raise ConfigError(f"{name} must be a datetime, not {value!r}")
-    if value.tzinfo is None or value.utcoffset() is None:
-        raise ConfigError(f"{name} must be an aware datetime, as in datetime.now(UTC): {value!r} has no time zone")
-    return value.astimezone(UTC)
-
-
 def _tags(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
-    return tuple(dict.fromkeys(_text(tag, f"each of {name}") for tag in value))
+    return bounds.checked_tags(value, name)
 
 
 def _after(value: Any, name: str) -> tuple[UUID, ...]:
@@ -212,6 +185,7 @@ def _flag(value: Any, name: str) -> bool:
 def _headers(value: Any, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
         raise ConfigError(f"{name} must be a mapping of text to text, not {value!r}")
+    _json(value, name)
     return dict(value)
 
 
@@ -220,9 +194,11 @@ def _json(value: Any, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} must be a mapping of JSON values, not {value!r}")
     plain = dict(value)
     try:
-        _METADATA.encode({"metadata": plain})
+        text = _OBJECT.encode(plain)
     except Misfit as error:
-        raise ConfigError(f"{name}{error.path.removeprefix('metadata')} must be JSON: {error.message}") from None
+        where = f".{error.path.lstrip('.')}" if error.path else ""
+        raise ConfigError(f"{name}{where} must be JSON: {error.message}") from None
+    bounds.checked_document(text, name)
     return plain
 
 
@@ -231,20 +207,20 @@ def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]
 
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "queue": _text,
+    "queue": bounds.checked_name,
     "priority": _priority,
     "retry": _retry,
     "timeout": _timeout,
     "delay": seconds,
-    "not_before": _moment,
-    "not_after": _moment,
-    "dedup": _maybe(_text),
+    "not_before": bounds.checked_moment,
+    "not_after": bounds.checked_moment,
+    "dedup": _maybe(bounds.checked_key),
     "on_duplicate": _one_of("return", "raise"),
     "tags": _tags,
     "metadata": _json,
     "requires": _json,
-    "customer": _maybe(_text),
-    "concurrency_key": _turn_key,
+    "customer": _maybe(bounds.checked_key),
+    "concurrency_key": _maybe(bounds.checked_key),
     "after": _after,
     "after_when": _one_of(*get_args(AfterWhen)),
     "on_parent_failure": _one_of(*get_args(OnParentFailure)),
@@ -341,4 +317,7 @@ def _fill_template(key: str, template: str, arguments: Mapping[str, Any]) -> str
         raise ConfigError(f"{key} template {template!r}: {error.args[0]!r} was not passed and has no default") from None
     except (ValueError, TypeError, IndexError, AttributeError) as error:
         raise ConfigError(f"{key} template {template!r}: {error}") from None
-    return _turn_key(text, key) if key == "concurrency_key" else text
+    try:
+        return bounds.checked_key(text, key)
+    except ConfigError as error:
+        raise ConfigError(f"{key} template {template!r}: {error}") from None

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from headrace.core.retry import Retry
 from headrace.errors import GiveUp, Snooze
@@ -24,6 +25,12 @@ def square(ctx: Context, n: int) -> dict[str, int]:
     """The square, and who computed it."""
     ctx.progress(50, "half")
     return {"square": n * n, "pid": os.getpid()}
+
+
+@tasks.task(run_in="process", retry=Retry(0))
+def odd(kind: str) -> Any:
+    """What is no plain JSON, or too much of it."""
+    return {"set": {1, 2}, "nan": float("nan"), "half": "\ud83d", "long": "x" * (1024 * 1024)}[kind]
 
 
 @tasks.task(run_in="process")

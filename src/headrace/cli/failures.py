@@ -80,6 +80,9 @@ def report(error: BaseException, debug: bool) -> int:
     else:
         if debug:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        else:
+            for note in getattr(error, "__notes__", ()):
+                click.echo(note, err=True)
         colour = False if os.environ.get("NO_COLOR") else None
         text = wrapped(f"error: {sentence(error)}", stderr=True).removeprefix("error: ")
         click.echo(click.style("error: ", fg="red") + text, err=True, color=colour)

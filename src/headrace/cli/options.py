@@ -32,7 +32,10 @@ def moment(value: str) -> datetime:
         found = datetime.fromisoformat(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a moment: say 2026-01-31T08:00 or 2026-01-31T08:00+01:00") from None
-    return found if found.tzinfo else found.astimezone()
+    try:
+        return found if found.tzinfo else found.astimezone()
+    except (OverflowError, ValueError, OSError):  # at the ends of the calendar there is no local time
+        raise click.BadParameter(f"{value!r} is not a moment that has a local time: say it with an offset") from None
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:

@@ -174,9 +174,11 @@ def cursor_at(cursor: str | None) -> tuple[int, UUID]:
         return _END
     at, _, id = cursor.partition("-")
     try:
+        if len(at) > 18:  # more than a store counts to
+            raise ValueError
         return int(at), UUID(id)
     except ValueError:
-        raise ConfigError(f"not a cursor of an earlier page: {cursor!r}") from None
+        raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}") from None
 
 
 def newest_first(found: Sequence[Batch], limit: int) -> Page[Batch]:

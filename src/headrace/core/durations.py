@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from headrace.errors import LONGEST
+
 __all__ = ["EXAMPLES", "UNITS", "duration"]
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -21,7 +23,7 @@ def duration(text: str) -> float:
     :raises ValueError: it is none
     """
     if plain := _PLAIN.fullmatch(text):
-        return float(plain[1])
+        return _checked(text, float(plain[1]))
     total, rest, last = 0.0, text.lower(), float("inf")
     while rest:
         part = _PART.match(rest)
@@ -32,4 +34,10 @@ def duration(text: str) -> float:
         total, rest, last = total + float(part[1]) * size, rest[part.end() :], size
     if last == float("inf"):
         raise ValueError(f"{text!r} is not a duration: say {EXAMPLES}")
-    return total
+    return _checked(text, total)
+
+
+def _checked(text: str, seconds: float) -> float:
+    if seconds > LONGEST:
+        raise ValueError(f"{text!r} is longer than a century, which is the longest duration there is")
+    return seconds

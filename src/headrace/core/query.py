@@ -108,7 +108,7 @@ def cursor_of(cursor: str | None) -> int | None:
     """The order number a page starts below."""
     if cursor is None:
         return None
-    try:
-        return int(cursor)
-    except ValueError:
-        raise ConfigError(f"not a cursor of an earlier page: {cursor!r}") from None
+    # Other digits, signs and underscores are numbers to Python, but no page has given them out.
+    if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}")
+    return int(cursor)

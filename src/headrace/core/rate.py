@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from headrace.core.bounds import whole
 from headrace.core.retry import Seconds, seconds
 from headrace.errors import ConfigError
 
@@ -44,8 +45,7 @@ class Rate:
         """
         :raises ConfigError: naming the argument
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ConfigError(f"Rate: limit must be a whole number of at least 1, not {limit!r}")
+        whole(limit, "Rate: limit", 1)
         span = seconds(per, "Rate: per")
         if span < 0.001:
             raise ConfigError(f"Rate: per must be at least a millisecond, not {per!r}")

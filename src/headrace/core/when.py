@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Literal, get_args
 
@@ -11,9 +11,10 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import force_setattr
 
+from headrace.core.bounds import KEY, checked_moment, shown, whole
 from headrace.core.localtime import zone
 from headrace.core.retry import Retry, Seconds, seconds
-from headrace.errors import ConfigError
+from headrace.errors import LONGEST, ConfigError
 
 __all__ = [
     "CATCH_UP_CAP",
@@ -36,6 +37,7 @@ CATCH_UP_CAP = 100
 _MOST = 1000
 _SHORTEST = timedelta(seconds=0.1)
 """No steady rule fires more often: each fire is a job and a write of its schedule."""
+_LONGEST = timedelta(seconds=LONGEST)
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -57,18 +59,7 @@ def _choice(value: object, name: str, choices: tuple[str, ...]) -> None:
 
 
 def _count(value: object, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise ConfigError(f"{name} must be a whole number from 1 to {_MOST}, not {value!r}")
-
-
-def _moment(value: object, name: str) -> datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        raise ConfigError(f"{name} must be a datetime, not {value!r}")
-    if value.utcoffset() is None:
-        raise ConfigError(f"{name} must be an aware datetime, as in datetime(2026, 1, 1, tzinfo=UTC), not {value!r}")
-    return value.astimezone(UTC)
+    whole(value, name, 1, _MOST)
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,8 +84,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         _count(self.cap, "cap")
         # Frozen, but not made yet: the one place that puts what was given into the form it is used in.
         force_setattr(self, "jitter", seconds(self.jitter, "jitter"))
-        force_setattr(self, "start", _moment(self.start, "start"))
-        force_setattr(self, "end", _moment(self.end, "end"))
+        force_setattr(self, "start", checked_moment(self.start, "start"))
+        force_setattr(self, "end", checked_moment(self.end, "end"))
         if self.start is not None and self.end is not None and self.end < self.start:
             raise ConfigError(f"end ({self.end}) is before start ({self.start})")
 
@@ -119,8 +110,8 @@ class Cron(Timed, frozen=True, tag="cron", tag_field="kind"):
 
     def __post_init__(self) -> None:
         zone(self.tz)
-        if not isinstance(self.expr, str):
-            raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {self.expr!r}")
+        if not isinstance(self.expr, str) or len(self.expr) > KEY:
+            raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {shown(self.expr)}")
         try:
             next(CronSim(self.fields, _SOME_DAY))
         except CronSimError as error:
@@ -156,11 +147,13 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
         for name in ("seconds", "minutes", "hours", "days"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise ConfigError(f"{name} must be a number from 0, not {value!r}")
+                raise ConfigError(f"{name} must be a number from 0, not {shown(value)}")
         try:
             period = self.period
         except OverflowError:
-            raise ConfigError("Every is longer than time itself") from None
+            period = timedelta.max
+        if period > _LONGEST:
+            raise ConfigError("Every fires at least once in a century: give it a shorter period")
         if period <= timedelta(0):
             raise ConfigError("Every needs a period longer than 0, as in Every(minutes=5)")
         if period < _SHORTEST:

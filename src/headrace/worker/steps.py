@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.bounds import KEY, checked_name
 from headrace.core.codec import Codec
 from headrace.core.entry import BEGIN, Kind
 from headrace.core.value import decode_value, encode_value
@@ -75,8 +76,7 @@ def run_step_blocking(
 
 async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
     """What the step came to in an earlier attempt, if it did."""
-    if not isinstance(name, str) or not name or not name.isprintable():  # before anything is done that cannot be kept
-        raise ConfigError(f"a step needs a printable name that is the same in every attempt, not {name!r}")
+    checked_name(name, "a step's name, the same in every attempt,", KEY)  # before anything is done that cannot be kept
     if name in scribe.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     scribe.stepped.add(name)

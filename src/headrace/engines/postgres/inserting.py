@@ -34,6 +34,7 @@ from headrace.engines.postgres.rows import (
     runs_of,
 )
 from headrace.engines.record import Micros, Place, encode, is_new, place_of, sort_out
+from headrace.engines.refusing import refuse_jobs
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
 from headrace.steps import Statement, Steps
@@ -90,6 +91,7 @@ class Inserting:
     ) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; and the batch, unless it is here. With it, or ``whole``,
         all or none."""
+        refuse_jobs(jobs)
         whole = whole or batch is not None
         places = [place_of(job) for job in jobs]
         while True:
@@ -106,6 +108,7 @@ class Inserting:
 
     async def steps(self, jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
         """The same as steps for a connection of the user's; the lines are interned now."""
+        refuse_jobs(jobs)
         places = [place_of(job) for job in jobs]
         learned = await self._lines.learn(places)
         taken = _taken(jobs, places, learned)
