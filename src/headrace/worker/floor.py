@@ -223,7 +223,7 @@ class Floor:
         if run.loan is not None:  # how long others took says nothing about this worker
             run.loan.close()
         elif run.started_at is not None:
-            self._pace.ran(self._moment - run.began)
+            self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
         del self.runs[hold]
         if hold.over:
             self.forget(hold)

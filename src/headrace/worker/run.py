@@ -34,7 +34,7 @@ STOP_PATIENCE = 5.0
 class Run(Speaking):
     """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
 
-    __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now")
+    __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now", "since")
 
     def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
         """``now`` and ``monotonic``: the time, which the caller has just asked for."""
@@ -42,8 +42,8 @@ class Run(Speaking):
         self.now = now
         """When the run last began or ended something."""
         self.ending = None
-        self.began = monotonic
-        """When the handler was called (monotonic)."""
+        self.began = self.since = monotonic
+        """When the handler was called, and since when it has its slot (monotonic)."""
         self._place = place
         self._ctx = None
         self._why = None
