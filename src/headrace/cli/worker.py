@@ -98,6 +98,8 @@ def worker(
 def _serve(state: State, options: Options, parent_fd: int | None) -> int:
     from headrace.cli.find import import_module
     from headrace.cli.serve import serve
+    from headrace.cli.signals import are_ours
+    from headrace.worker.owning import run_owned
     from headrace.worker.tuning import fast_loop
 
     found, url = choose(state)
@@ -107,8 +109,7 @@ def _serve(state: State, options: Options, parent_fd: int | None) -> int:
         for module in (*found.settings.imports, *options.imports):
             import_module(module)
         _check_tasks(found)
-        with asyncio.Runner(loop_factory=fast_loop()) as runner:
-            return runner.run(serve(found, options, state, parent_fd))
+        return run_owned(serve(found, options, state, parent_fd), loop_factory=fast_loop(), goes_on=are_ours)
 
 
 def _check_tasks(app: App) -> None:

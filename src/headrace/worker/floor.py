@@ -22,6 +22,7 @@ from headrace.worker.collecting import Collector, begin_calls
 from headrace.worker.hold import Hold
 from headrace.worker.lending import Lending, Loan
 from headrace.worker.pools import ThreadPool
+from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
 from headrace.worker.speaking import Speaking
@@ -212,6 +213,9 @@ class Floor:
                         return
                     now = run.now  # the next begins when this one is done
                 await asyncio.sleep(0)
+        except GeneratorExit as error:  # of a handler's, which has closed this task: see Run
+            if is_passing(error):
+                raise
         finally:
             self._slots.discard(task)
             self.dispatch()
