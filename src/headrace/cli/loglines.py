@@ -10,6 +10,8 @@ from headrace.worker.raising import message_of
 
 __all__ = ["Logs"]
 
+_ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worker")
+
 
 class Logs(logging.Handler):
     """Headrace's log records, told like everything else, each of them once."""
@@ -43,15 +45,17 @@ class Logs(logging.Handler):
         return stream is not None and any(stream is one for one in here)
 
     def __enter__(self) -> None:
-        logger = logging.getLogger("headrace")
-        logger.addHandler(self)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.INFO)
+        self._before = [(logger, logger.level) for logger in (_ALL, _WORKER)]
+        _ALL.addHandler(self)
+        if _ALL.level == logging.NOTSET:
+            _ALL.setLevel(logging.INFO)
         if self._verbose:
-            logging.getLogger("headrace.worker").setLevel(logging.DEBUG)
+            _WORKER.setLevel(logging.DEBUG)
 
     def __exit__(self, *exc: object) -> None:
-        logging.getLogger("headrace").removeHandler(self)
+        _ALL.removeHandler(self)
+        for logger, level in self._before:
+            logger.setLevel(level)
 
 
 def _handlers(name: str) -> Iterator[logging.Handler]:
