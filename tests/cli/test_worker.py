@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -217,8 +218,17 @@ async def boom(secret: str = "xyzzy") -> None:
 """
 
 
-def test_only_signals_stop_a_worker(shell: Shell) -> None:
+@pytest.fixture
+def leaving(shell: Shell) -> Iterator[Shell]:
+    """A folder with leaving.py as well."""
     (shell.folder / "leaving.py").write_text(LEAVES)
+    sys.modules.pop("leaving", None)
+    yield shell
+    sys.modules.pop("leaving", None)
+
+
+def test_only_signals_stop_a_worker(leaving: Shell) -> None:
+    shell = leaving
     worker = shell.start("worker", "leaving:app")
     for how in ("sys.exit", "interrupt"):
         id = shell("submit", "leaves", f"how={how}", "--app", "leaving").stdout.strip()
@@ -234,15 +244,15 @@ def test_only_signals_stop_a_worker(shell: Shell) -> None:
     assert "stopped: 1 done, 2 failed" in said
 
 
-@pytest.mark.parametrize("setup", ["", "DEBUG", "INFO", "WARNING"])
+@pytest.mark.parametrize("setup", ["", "INFO", "WARNING"])
 @pytest.mark.parametrize("flags", [(), ("-v",), ("-v", "--processes", "2")])
 def test_log_lines_appear_once(
-    shell: Shell, setup: str, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    leaving: Shell, setup: str, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However the App sets up its logging: a failure is one line, and starts and ends are said only if asked for."""
-    (shell.folder / "leaving.py").write_text(LEAVES)
-    monkeypatch.setenv("LOGGING", setup)
+    shell = leaving
     ids = [shell("submit", task, "--app", "leaving").stdout.strip().replace("-", "")[-8:] for task in ("fine", "boom")]
+    monkeypatch.setenv("LOGGING", setup)
     worker = shell.start("worker", "leaving:app", "--burst", *flags)
     out, said = worker.communicate(timeout=120)
     assert worker.returncode == 0, said
