@@ -15,7 +15,7 @@ from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Claimed, WorkerInfo
 from headrace.worker.buffer import AHEAD_MOST, Pace
-from headrace.worker.floor import BUFFERED_TOO_LONG, Floor
+from headrace.worker.floor import Floor
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -168,7 +168,7 @@ async def test_a_slot_that_waits_for_its_start_to_be_stored_counts_as_slow(shop:
 async def test_what_was_buffered_too_long_is_handed_back(shop: Shop) -> None:
     async with busy(shop) as bench:
         ids = await bench.claim("a", "b")
-        bench.clock.time += timedelta(seconds=BUFFERED_TOO_LONG - 0.1)
+        bench.clock.time += timedelta(seconds=0.9)
         bench.floor.tick()
         assert bench.floor.waiting == 2, "a moment is nothing"
         bench.clock.time += timedelta(seconds=0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 import uvloop
 
 from headrace import App, Job, JobFailed
+from headrace.core.entry import Append, Kind
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
 from headrace.errors import HeadraceError
@@ -309,14 +311,39 @@ async def test_embedded_in_a_loop_of_somebody_elses_the_call_itself_is_guarded(s
     def plain(kind: str) -> None:
         raise KINDS[kind]("on purpose")
 
-    shop.task(bad)
-    shop.task(plain)
+    async def steps(ctx: Context, kind: str) -> None:
+        await ctx.step("bad", plain, kind)
+
+    for fn in (bad, plain, steps):
+        shop.task(fn)
     async with shop.worker():
-        for name in ("bad", "plain"):
+        for name in ("bad", "plain", "steps"):
             for kind in KINDS:
                 job = await shop.ended(await shop.submit(name, payload={"kind": kind}, retry=Retry(0)))
                 assert job.error is not None
                 assert (job.status, job.error.type) == (Status.FAILED, kind)
+
+
+async def test_what_was_said_before_an_exit_closed_the_handler_is_kept(shop: Shop) -> None:
+    """A GeneratorExit that is thrown in by what a handler waits for closes every coroutine around it."""
+    keep = shop.lanes.append
+
+    async def slow(append: Append) -> bool:
+        for _ in range(100):  # the end of the attempt, if it did not wait, would be first
+            await asyncio.sleep(0)
+        return await keep(append)
+
+    async def talks() -> None:
+        logging.getLogger("odd").warning("the last words")
+        await asyncio.create_task(raises(GeneratorExit))
+
+    shop.lanes.append = slow  # type: ignore[method-assign]
+    shop.task(talks)
+    async with shop.worker():
+        job = await shop.ended(await shop.submit("talks", retry=Retry(0)))
+    assert job.error is not None
+    assert (job.status, job.error.type) == (Status.FAILED, "GeneratorExit")
+    assert len(await shop.engine.tail(job.id, Kind.LOG)) == 1
 
 
 async def test_a_resource_that_exits_is_one_that_cannot_be_opened(shop: Shop) -> None:
