@@ -48,6 +48,12 @@ def dies(how: str) -> None:
     os._exit(7)
 
 
+@tasks.task(run_in="process", retry=Retry(0))
+def exits(kind: str) -> None:
+    """Raise what is meant to end a process."""
+    raise {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}[kind](3)
+
+
 @tasks.task(run_in="process")
 def spins(note: str) -> None:
     """Compute for ever, noting its process."""

@@ -13,7 +13,7 @@ from types import FrameType
 
 from headrace.cli.failures import DONE
 
-__all__ = ["Signals", "on_signals"]
+__all__ = ["Signals", "are_ours", "on_signals"]
 
 PATIENCE = 5.0
 """Seconds that stopping at once may take; a blocked loop takes longer, and is not waited for."""
@@ -67,3 +67,8 @@ def on_signals(first: Callable[[], None], second: Callable[[], None]) -> Iterato
         signals.rest()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def are_ours() -> bool:
+    """Whether signals are heard here now: an interrupt that is raised all the same was not sent by anybody."""
+    return isinstance(signal.getsignal(signal.SIGINT), Signals)

@@ -33,6 +33,7 @@ class Options:
     imports: tuple[str, ...]
     health: Address | None
     grace: float
+    verbose: bool = False
 
     def flags(self, index: int) -> list[str]:
         """The same flags for the child of this index; each takes a health port of its own."""
@@ -40,6 +41,7 @@ class Options:
         words += [word for queue in self.queues for word in ("--queues", queue)]
         words += [word for module in self.imports for word in ("--import", module)]
         words += ["--burst"] if self.burst else []
+        words += ["--verbose"] if self.verbose else []
         if self.health:
             words += ["--health", str(self.health._replace(port=self.health.port + index))]
         return words
@@ -67,6 +69,7 @@ class Options:
     metavar="DURATION",
     help="On stop, how long running jobs may take to finish; then they are released.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Say when each job starts and ends, and not only what fails.")
 @click.option("--parent-fd", type=int, hidden=True)
 @common
 def worker(
@@ -81,6 +84,7 @@ def worker(
     imports: tuple[str, ...],
     health: Address | None,
     grace: float,
+    verbose: bool,
 ) -> int:
     """Run the tasks of an App until stopped.
 
@@ -89,7 +93,15 @@ def worker(
     """
     names = tuple(name for words in queues for name in words.split(",") if name)
     state.app = where or state.app
-    options = Options(concurrency=concurrency, queues=names, burst=burst, imports=imports, health=health, grace=grace)
+    options = Options(
+        concurrency=concurrency,
+        queues=names,
+        burst=burst,
+        imports=imports,
+        health=health,
+        grace=grace,
+        verbose=verbose,
+    )
     if processes > 1 or reload:
         return asyncio.run(_supervise(state, options, processes, reload))
     return _serve(state, options, parent_fd)
@@ -98,6 +110,8 @@ def worker(
 def _serve(state: State, options: Options, parent_fd: int | None) -> int:
     from headrace.cli.find import import_module
     from headrace.cli.serve import serve
+    from headrace.cli.signals import are_ours
+    from headrace.worker.owning import run_owned
     from headrace.worker.tuning import fast_loop
 
     found, url = choose(state)
@@ -107,8 +121,7 @@ def _serve(state: State, options: Options, parent_fd: int | None) -> int:
         for module in (*found.settings.imports, *options.imports):
             import_module(module)
         _check_tasks(found)
-        with asyncio.Runner(loop_factory=fast_loop()) as runner:
-            return runner.run(serve(found, options, state, parent_fd))
+        return run_owned(serve(found, options, state, parent_fd), loop_factory=fast_loop(), goes_on=are_ours)
 
 
 def _check_tasks(app: App) -> None:

@@ -51,9 +51,16 @@ def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
     if details is None:
         return None
     try:
-        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=repr), type=dict[str, Any])
+        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=_shown), type=dict[str, Any])
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except BaseException as error:  # a user's own code: it may raise anything, and nothing may come of it
+        return f"<it cannot be shown: {type(error).__name__}>"
 
 
 def storable(text: str) -> str:

@@ -138,11 +138,11 @@ def start(job: Job, now: datetime, rules: Rules) -> Change:
 
 
 def may_ride(job: Job) -> bool:
-    """Whether the start may be written together with the finish.
+    """Whether the start may be written together with the finish; else it must be durable before the call.
 
-    Only if the job may be repeated and was never lost unstarted; else the start must be durable before the call.
+    Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.
     """
-    return job.charged + 1 < job.max_attempts and job.unstarted_losses == 0
+    return job.attempt == 0 and job.unstarted_losses == 0 and job.charged + 1 < job.max_attempts
 
 
 def progress(job: Job, now: datetime, report: Progress) -> Change:

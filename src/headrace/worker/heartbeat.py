@@ -17,7 +17,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.change import Change, Conflict
+from headrace.core.account import account
+from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
 from headrace.core.outcome import TimedOut
@@ -210,6 +211,9 @@ class Heartbeat:
             return []
         # What was applied, the loop learns as a conflict or as stale.
         verdicts = await session.apply(changes, now)
+        for change, verdict in zip(changes, verdicts, strict=True):
+            if isinstance(verdict, Applied) and change.attempt is not None:
+                _log.warning("%s", account(verdict.job, change.attempt.outcome, now))
         return [
             (verdict.job, decide)
             for verdict, decide in zip(verdicts, decides, strict=True)

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from headrace.core.account import name_of
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import finish, may_ride, release, start
@@ -181,7 +182,7 @@ class Hold:
     def answer(self, verdicts: Sequence[Verdict]) -> None:
         """The store's verdict on the change."""
         (verdict,) = verdicts
-        decide, then, _ = self._landed()
+        decide, then, change = self._landed()
         if isinstance(verdict, Conflict):
             self.job = verdict.job
             self._send(decide, then)
@@ -192,7 +193,9 @@ class Hold:
                 self.job = verdict.job
             else:
                 self.kept = False
-                _log.info("job %s has another owner: what this worker had to say was stale", self.job.id)
+                # Of one that was not begun, or has not ended, there is nothing that anybody would miss.
+                level = logging.DEBUG if change.attempt is None else logging.WARNING
+                _log.log(level, "%s has another owner by now: what this worker had to say was stale", name_of(self.job))
             if then is not None:
                 then(self.kept)
         self._next()

@@ -110,19 +110,34 @@ async def _call(
     """What the function returns, and whether the run was stopped meanwhile."""
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
         return await fn(*args, **kwargs), False
-    calling = asyncio.ensure_future(asyncio.to_thread(fn, *args, **kwargs))
+    # An error comes as a value: a SystemExit that ended the task in between would end the loop with it.
+    calling = asyncio.ensure_future(asyncio.to_thread(_caught, fn, args, kwargs))
     try:
-        value = await asyncio.shield(calling)
+        value, error = await asyncio.shield(calling)
     except asyncio.CancelledError:
         if ctx.stopping is None:  # by somebody else, who does not want to wait
             calling.cancel()
             raise
         # A thread cannot be stopped, and what it does must not be done again: it is waited for, and then kept.
         await asyncio.wait([calling])
-        if calling.cancelled() or calling.exception() is not None or inspect.iscoroutine(calling.result()):
+        if calling.cancelled() or calling.exception() is not None:
             raise
-        return calling.result(), True
+        value, error = calling.result()
+        if error is not None or inspect.iscoroutine(value):
+            raise
+        return value, True
+    if error is not None:
+        raise error
     return (await value if inspect.isawaitable(value) else value), False
+
+
+def _caught(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, BaseException | None]:
+    try:
+        return fn(*args, **kwargs), None
+    except BaseException as error:
+        return None, error
 
 
 def _codec(fn: Callable[..., Any]) -> Codec:
