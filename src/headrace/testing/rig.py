@@ -75,8 +75,8 @@ class Harness:
     def _record(self) -> None:
         """Keep every job that comes into the store, by whichever way; both are made anew each time the app is entered.
 
-        That is seen at the store, where the jobs of batches and what follows their end pass by, too. What runs at submit
-        is run at the lanes, when the submit is over: the store would wait for itself.
+        That is seen at the store, where the jobs of batches pass by, too, and what follows their end. With ``inline``
+        jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
         """
         engine, lanes = self.app.engine, self.app.lanes
         insert = engine.insert
