@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.query import Ledger
+from headrace.core.record import Record
 from headrace.core.rule import limits_of, told_unreadable
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-class Stats(msgspec.Struct, frozen=True):
+class Stats(msgspec.Struct, Record, frozen=True):
     """The whole store in numbers."""
 
     statuses: dict[Status, int]
@@ -39,7 +40,7 @@ class Stats(msgspec.Struct, frozen=True):
     """Since when the job that waits longest has been claimable."""
 
 
-class QueueInfo(msgspec.Struct, frozen=True):
+class QueueInfo(msgspec.Struct, Record, frozen=True):
     """A queue: its settings, and how many jobs of it are where."""
 
     name: str
@@ -56,7 +57,7 @@ class QueueInfo(msgspec.Struct, frozen=True):
     """Why this version cannot read its setting, if so: its workers are given nothing of the queue then."""
 
 
-class TaskInfo(msgspec.Struct, frozen=True):
+class TaskInfo(msgspec.Struct, Record, frozen=True):
     """A task as this App or a worker describes it."""
 
     name: str

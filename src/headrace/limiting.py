@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from headrace.core.rate import Rate
+from headrace.core.record import Record
 from headrace.core.rule import TaskRule, limits_of
 from headrace.errors import ConfigError
 from headrace.lifetime import Lifetime
@@ -21,7 +22,7 @@ __all__ = ["LimitInfo", "Limited", "check_limits"]
 _NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"}
 
 
-class LimitInfo(msgspec.Struct, frozen=True):
+class LimitInfo(msgspec.Struct, Record, frozen=True):
     """What limits a task, and where that was said."""
 
     task: str
