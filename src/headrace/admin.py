@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.explanation import many
 from headrace.core.query import Filter, Ledger
+from headrace.core.record import Record
 from headrace.core.rule import Limits, limits_of, told_unreadable
 from headrace.core.silence import told_silence
 from headrace.core.status import Status
@@ -36,7 +37,7 @@ _COUNTED = 100
 """Jobs that nobody serves are counted up to this many."""
 
 
-class Stats(msgspec.Struct, frozen=True):
+class Stats(msgspec.Struct, Record, frozen=True):
     """The whole store in numbers."""
 
     statuses: dict[Status, int]
@@ -50,7 +51,7 @@ class Stats(msgspec.Struct, frozen=True):
     """The last beat of those, the latest."""
 
 
-class QueueInfo(msgspec.Struct, frozen=True):
+class QueueInfo(msgspec.Struct, Record, frozen=True):
     """A queue: its settings, and how many jobs of it are where."""
 
     name: str
@@ -67,7 +68,7 @@ class QueueInfo(msgspec.Struct, frozen=True):
     """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
 
 
-class TaskInfo(msgspec.Struct, frozen=True):
+class TaskInfo(msgspec.Struct, Record, frozen=True):
     """A task as this App or a worker describes it."""
 
     name: str

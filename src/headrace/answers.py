@@ -13,6 +13,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.match import Profile
+from headrace.core.record import Record
 from headrace.core.rules import Rules
 from headrace.core.silence import silent_since
 from headrace.errors import HeadraceError
@@ -106,7 +107,7 @@ class Dead(msgspec.Struct, frozen=True):
     """The worker was buried, or never registered: it owns nothing and must register anew."""
 
 
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Who a worker is; made anew at every start."""
 
     id: UUID
@@ -122,7 +123,7 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds of silence after which it counts as silent; None: as long as whoever asks takes for a lease."""
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A sign of life: what the worker holds, and how it is."""
 
     held: tuple[UUID, ...] = ()
@@ -136,7 +137,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts finished since the start."""
 
 
-class WorkerRow(msgspec.Struct, frozen=True):
+class WorkerRow(msgspec.Struct, Record, frozen=True):
     """A worker as the store knows it."""
 
     info: WorkerInfo
@@ -195,7 +196,7 @@ class Setting(msgspec.Struct, frozen=True):
     rev: int
 
 
-class Check(msgspec.Struct, frozen=True):
+class Check(msgspec.Struct, Record, frozen=True):
     """One finding of a health check, and what to do about it."""
 
     name: str

@@ -20,7 +20,7 @@ from headrace.core.entry import LogLine
 from headrace.core.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
-from headrace.core.retry import Seconds, seconds
+from headrace.core.retry import Seconds
 from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
@@ -36,6 +36,7 @@ from headrace.ruling import announce_limits
 from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
+from headrace.worker.options import WorkerOptions, check_worker_options
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
@@ -128,15 +129,24 @@ class App(Hooked, Scheduling, Limited):
 
     # -- working
 
-    def lifespan(self, *, worker: bool = False) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """For ASGI frameworks: ``FastAPI(lifespan=app.lifespan(worker=True))`` opens the App, and runs a worker."""
+    def lifespan(
+        self, *, worker: bool = False, **options: Unpack[WorkerOptions]
+    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """For ASGI frameworks: ``FastAPI(lifespan=app.lifespan(worker=True, concurrency=5))`` opens the App, and runs a
+        worker with these options, which are those of ``app.worker``. It stops when the server does, with its grace.
+
+        :raises ConfigError: an option cannot be used, or there is no worker to have it
+        """
+        if options and not worker:
+            raise ConfigError(f"lifespan: {', '.join(options)} is for a worker: say worker=True to have one")
+        check_worker_options(options)
 
         @asynccontextmanager
         async def span(asgi: Any) -> AsyncIterator[None]:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self)
                 if worker:
-                    await stack.enter_async_context(self.worker())
+                    await stack.enter_async_context(self.worker(**options))
                 yield
 
         return span
@@ -149,13 +159,14 @@ class App(Hooked, Scheduling, Limited):
         burst: bool = False,
         grace: Seconds = 15.0,
     ) -> Worker:
-        """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``."""
-        whole(concurrency, "concurrency", 1)
-        if queues is not None:
-            if isinstance(queues, str) or not queues:
-                raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {queues!r}")
-            for queue in queues:
-                checked_name(queue, "each of queues")
+        """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``.
+
+        ``run`` is for a program that is a worker: SIGTERM and SIGINT stop it in good order. The block leaves signals to
+        the program: whatever ends the block stops the worker.
+        """
+        options = check_worker_options(
+            {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace},
+        )
         session = self.session
         self.load()
         return Worker(
@@ -163,14 +174,11 @@ class App(Hooked, Scheduling, Limited):
             self.handlers,
             host=session.host,
             lanes=session.lanes,
-            concurrency=concurrency,
-            queues=queues,
-            burst=burst,
-            grace=seconds(grace, "grace"),
             services=lambda id: services(session.engine, session.lanes, session.host, id, follow=not burst),
             announce=self._announce_at_start,
             version=version("headrace"),
             resources=self.resources,
+            **options,
         )
 
     async def _announce_at_start(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.core.bounds import COUNT, checked_name, checked_note, whole
 from headrace.core.rate import Rate
+from headrace.core.record import Record
 from headrace.core.rule import TaskRule, limits_of
 from headrace.errors import ConfigError
 from headrace.lifetime import Lifetime
@@ -22,7 +23,7 @@ __all__ = ["LimitInfo", "Limited", "check_limits"]
 _NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"}
 
 
-class LimitInfo(msgspec.Struct, frozen=True):
+class LimitInfo(msgspec.Struct, Record, frozen=True):
     """What limits a task, and where that was said."""
 
     task: str

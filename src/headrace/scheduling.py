@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.record import Record
 from headrace.core.schedule import Continuous, Cron, Every, Rule, ScheduleDoc, State, new_schedule, preview
 from headrace.draft import Draft
 from headrace.engine import Engine
@@ -27,7 +28,7 @@ __all__ = ["ScheduleInfo", "Scheduling", "announce_schedules"]
 _MOST_FIRES = 1000
 
 
-class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A schedule: its rule, what it submits, how it stands, and when it fires."""
 
     name: str

@@ -69,7 +69,7 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             tasks=tasks,
         )
         tune_process()
-        await worker.run()
+        await worker.run(signals=False)
         stats = worker.stats
         counts = {"done": stats.done, "failed": stats.failed, "released": stats.released}
         back = f", {stats.released} handed back" if stats.released else ""

@@ -14,6 +14,7 @@ from headrace.core.change import Change
 from headrace.core.job import Job, Spec
 from headrace.core.query import Page
 from headrace.core.rate import micros
+from headrace.core.record import Record
 from headrace.core.rules import Rules
 from headrace.core.status import ENDED, Status, Verb
 from headrace.errors import ConfigError, HeadraceError, TransitionRefused
@@ -36,7 +37,7 @@ __all__ = [
 ]
 
 
-class Tally(msgspec.Struct, frozen=True):
+class Tally(msgspec.Struct, Record, frozen=True):
     """How many jobs of a batch there are, and how they ended; also what a write adds to that."""
 
     total: int = 0
@@ -64,7 +65,7 @@ class Tally(msgspec.Struct, frozen=True):
         )
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A job to be submitted when a batch has ended. Its id is made with the batch: however often, it is one job."""
 
     id: UUID
@@ -73,7 +74,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Jobs that were submitted together, as the store counts them."""
 
     id: UUID

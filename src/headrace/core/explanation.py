@@ -10,11 +10,12 @@ import msgspec
 
 from headrace.core.job import ErrorInfo
 from headrace.core.moments import length
+from headrace.core.record import Record
 
 __all__ = ["Explanation", "Fact", "ago", "many", "per_time", "roughly", "span", "told"]
 
 
-class Fact(msgspec.Struct, frozen=True):
+class Fact(msgspec.Struct, Record, frozen=True):
     """One thing that is so: a word for programs, a sentence for people, and what it is about."""
 
     code: str
@@ -32,6 +33,10 @@ class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
         made = super().__new__(cls, " ".join(fact.text for fact in facts))
         made.facts = tuple(facts)
         return made
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return handler(str)
 
     @property
     def codes(self) -> tuple[str, ...]:

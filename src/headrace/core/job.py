@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, Streak
+from headrace.core.record import Record, schema_of
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
 
@@ -29,7 +30,7 @@ AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
 
 
-class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What was asked for at submit; never changes."""
 
     task: str
@@ -62,7 +63,7 @@ class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     trace: dict[str, str] | None = None
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     """One durable submission of a task, as stored."""
 
     id: UUID
@@ -265,5 +266,23 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             record["events"] = [msgspec.structs.asdict(event) for event in history.events]
         return msgspec.json.decode(msgspec.json.encode(record), type=dict[str, Any])
 
+    def _field(self, name: str) -> Any:
+        if name not in _NAMES:
+            raise KeyError(name)
+        return getattr(self.spec if name in Spec.__struct_fields__ else self, name)
+
+    @classmethod
+    def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
+        """The JSON schema of what ``to_dict`` gives without a history."""
+        hints = get_type_hints(Spec) | get_type_hints(Job) | _MADE
+        return schema_of(msgspec.defstruct("Job", [(name, hints[name]) for name in _NAMES], namespace=_DOC))
+
 
 _INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by"})
+_MADE = {"payload": dict[str, Any], "result": Any, "max_attempts": int, "timeout_at": datetime | None}
+"""What the record tells beside its fields."""
+_NAMES = dict.fromkeys(
+    ("id", *Spec.__struct_fields__, *(name for name in Job.__struct_fields__ if name not in _INNER), *_MADE)
+)
+"""Of the whole record, in order."""
+_DOC = {"__doc__": Job.__doc__}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
 from headrace.core.job import Job
+from headrace.core.record import Record, plain, schema_of
 from headrace.core.status import DEFERRED, Status
 from headrace.errors import ConfigError
 
@@ -35,15 +36,28 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     batch: UUID | None = None
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class Page(msgspec.Struct, Record, Generic[T], frozen=True):
     """Some of the answers, and where the next ones begin."""
 
     items: tuple[T, ...]
     cursor: str | None = None
     """Pass it on for the next page; None at the end."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The page as JSON values, each of its items by its own rule."""
+        return {"items": plain(self.items), "cursor": self.cursor}
 
-class Count(msgspec.Struct, frozen=True):
+    @classmethod
+    def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
+        """The JSON schema of a page of these."""
+        schema = schema_of(cls)
+        for kind in parameters:
+            if isinstance(kind, type) and issubclass(kind, Record):
+                schema["properties"]["items"]["items"] = kind._json_schema()
+        return schema
+
+
+class Count(msgspec.Struct, Record, frozen=True):
     """How many jobs of a queue are in a status, and the earliest arrival among them (live ones only)."""
 
     queue: str
@@ -52,7 +66,7 @@ class Count(msgspec.Struct, frozen=True):
     oldest: datetime | None = None
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class Ledger(msgspec.Struct, Record, frozen=True):
     """The books: what was accepted is live, ended or pruned, nothing else."""
 
     accepted: int

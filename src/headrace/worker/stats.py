@@ -7,13 +7,14 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.record import Record
 from headrace.engine import Beat
 from headrace.worker.floor import Floor
 
 __all__ = ["WorkerStats"]
 
 
-class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
     """How a worker is."""
 
     state: str

@@ -26,6 +26,7 @@ from headrace.worker.joining import join
 from headrace.worker.logs import caught_logs
 from headrace.worker.parts import why_ended
 from headrace.worker.resources import Resource, Resources
+from headrace.worker.signals import Foreground
 from headrace.worker.stats import WorkerStats
 
 __all__ = ["Worker", "WorkerStats"]
@@ -35,7 +36,7 @@ _log = logging.getLogger("headrace.worker")
 TICK = 0.25
 
 
-class Worker(Service):
+class Worker(Foreground):
     """Runs jobs of the given handlers; a new identity at each start."""
 
     def __init__(
@@ -104,11 +105,6 @@ class Worker(Service):
         await super().start()
         if self._resources and self._task is not None:
             await self._resources.wait(self._task)
-
-    async def run(self) -> None:
-        """Start, and return when the worker has stopped; a caller that is cancelled stops it."""
-        async with self:
-            await self.done()
 
     # -- the life of a worker
 
