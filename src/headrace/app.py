@@ -15,7 +15,6 @@ from headrace.admin import QueueInfo, Stats, TaskInfo
 from headrace.batch import Batch, BatchHandle
 from headrace.bulk import BulkDecorator
 from headrace.clock import Clock
-from headrace.core.bounds import checked_name, whole
 from headrace.core.entry import LogLine
 from headrace.core.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
