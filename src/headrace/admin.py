@@ -38,13 +38,13 @@ _COUNTED = 100
 
 
 class Stats(msgspec.Struct, Record, frozen=True):
-    """The whole store in numbers."""
+    """Counts of the whole store."""
 
     statuses: dict[Status, int]
     ledger: Ledger
     workers_alive: int
     oldest_queued: datetime | None
-    """Since when the job that waits longest has been claimable."""
+    """When the job that has waited longest became ``queued``."""
     workers_silent: int = 0
     """How many were not heard of for their lease, and nobody has buried yet."""
     silent_since: datetime | None = None
@@ -52,7 +52,7 @@ class Stats(msgspec.Struct, Record, frozen=True):
 
 
 class QueueInfo(msgspec.Struct, Record, frozen=True):
-    """A queue: its settings, and how many jobs of it are where."""
+    """A queue: its settings, and its jobs counted by status."""
 
     name: str
     priority: int

@@ -306,7 +306,7 @@ class App(Hooked, Scheduling, Limited):
     async def resolve(
         self, id: UUID | str, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
     ) -> Job:
-        """Set the end of a job by hand: an error fails it, else the result completes it."""
+        """Set the outcome of a job by hand: ``error`` fails it, else ``result`` completes it."""
         return await jobs.resolve(self, as_id(id), result, error, by)
 
     # -- everything else
@@ -332,7 +332,7 @@ class App(Hooked, Scheduling, Limited):
         return await admin.prune(self.session)
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
-        """Bring the store's schema up to date (``plan``: only say how); the App need not be open."""
+        """Migrate the store's schema (``plan``: only list the steps); the App need not be open."""
         engine = self.new_engine()
         with self._saying_whose():
             return await engine.migrate(plan=plan)

@@ -24,7 +24,7 @@ _NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"
 
 
 class LimitInfo(msgspec.Struct, Record, frozen=True):
-    """What limits a task, and where that was said."""
+    """The limits of a task, and where they were set."""
 
     task: str
     max_concurrency: int | None

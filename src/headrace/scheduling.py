@@ -29,7 +29,7 @@ _MOST_FIRES = 1000
 
 
 class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
-    """A schedule: its rule, what it submits, how it stands, and when it fires."""
+    """A schedule: its rule, its task, its state, and when it fires."""
 
     name: str
     rule: Rule

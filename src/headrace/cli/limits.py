@@ -116,12 +116,13 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
 @click.argument("name")
 @click.argument("limit", type=int)
 @click.option(
-    "--per", type=duration, metavar="DURATION", help="In how long at most LIMIT may begin; a new rate needs it."
+    "--per",
+    type=duration,
+    metavar="DURATION",
+    help="The span in which at most LIMIT jobs may start; a new rate needs it.",
 )
-@click.option(
-    "--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted; a new rate is fixed."
-)
-@click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key is counted by itself.")
+@click.option("--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted (default: fixed).")
+@click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key has a rate of its own.")
 @common
 def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind | None, keyed: bool | None) -> None:
     """Make or change a rate limit; this overrides the code until reset. An option left out stays as it is."""

@@ -27,7 +27,7 @@ __all__ = ["logs"]
 @click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the lines of this attempt.")
 @common
 def logs(state: State, id: str, follow: bool, attempt: int | None) -> int:
-    """Show what a job's handler said to logging.
+    """Show the log lines of a job's handler.
 
     Each line: the time, the number of the attempt, the level, the logger, and the message. Ctrl-C ends the following:
     exit code 0 on a terminal, 130 in a script.
@@ -51,7 +51,7 @@ def logs(state: State, id: str, follow: bool, attempt: int | None) -> int:
         if state.json and not follow:
             document({"id": str(wanted), "items": found})
         elif not lines and not state.json:
-            say("nothing was said: a handler's logging shows here from the level that the logger lets through")
+            say("no log lines: a handler's lines are kept from the level of its logger on (Python's default: WARNING)")
         return DONE
 
     if not follow:

@@ -67,7 +67,7 @@ class Count(msgspec.Struct, Record, frozen=True):
 
 
 class Ledger(msgspec.Struct, Record, frozen=True):
-    """The books: what was accepted is live, ended or pruned, nothing else."""
+    """The ledger: every job ever submitted (``accepted``) is live, ended or pruned."""
 
     accepted: int
     live: int
