@@ -212,7 +212,8 @@ def _duration(value: Any) -> float:
             number = duration(value)
     if not 0 < number <= LONGEST:
         raise ValueError(
-            f"must be a duration above 0, at most a century: seconds, or numbers with units ({', '.join(UNITS)}), as in 1h30m"
+            "must be a duration above 0, at most a century: seconds, or numbers with units"
+            f" ({', '.join(UNITS)}), as in 1h30m"
         )
     return number
 
