@@ -47,9 +47,7 @@ def test_timed_out_and_lost_say_why_once() -> None:
     said = "work 00000001: attempt 1 of 4 timed out: the attempt ran out of time (30 s); next try in 4.0 s"
     assert account(late, Outcome.TIMED_OUT, at(31)) == said
     lost = lifecycle.lose(running(retry=PLAIN), Cause.LEASE, at(40), 0.5, RULES).job
-    assert "attempt 1 of 4 was lost: the worker is dead" in account(
-        lost, Outcome.LOST, at(40)
-    )
+    assert "attempt 1 of 4 was lost: the worker is dead" in account(lost, Outcome.LOST, at(40))
 
 
 def test_one_lost_without_a_start_on_record_is_not_counted() -> None:
