@@ -73,7 +73,7 @@ CASES: Mapping[str, Case] = {
     "schedules": Case("schedules", shows="nightly_report 0 2 * * 1-5 Europe/Berlin poll_inbox refresh_cache active"),
     "schedules create": Case("schedules create tidy resize image=x.png --every 1h", shows="tidy"),
     "schedules show": Case("schedules show nightly_report", empty=3, shows="0 2 * * 1-5 Europe/Berlin"),
-    "schedules next": Case("schedules next nightly_report", empty=3, shows="UTC"),
+    "schedules next": Case("schedules next nightly_report", empty=3, shows="Europe/Berlin"),
     "schedules pause": Case("schedules pause nightly_report", empty=3, shows="nightly_report"),
     "schedules resume": Case("schedules resume nightly_report", empty=3, shows="nightly_report"),
     "schedules trigger": Case("schedules trigger nightly_report", empty=3),
