@@ -82,7 +82,7 @@ CASES: Mapping[str, Case] = {
     "workers": Case("workers", shows="build-7.internal.example images mail"),
     "prune": Case("prune", shows="pruned"),
     "migrate": Case("migrate", shows="up to date"),
-    "doctor": Case("doctor", shows="nobody_serves_this queues resume images"),
+    "doctor": Case("doctor", full=1, shows="nobody_serves_this queues resume images"),
 }
 """By the command they type; what comes after a colon tells cases of one command apart."""
 
