@@ -210,6 +210,19 @@ async def test_the_doctor_fails_when_all_who_served_a_task_are_silent(crew: Crew
     assert await crew.findings("fail") == []
 
 
+async def test_the_doctor_fails_when_jobs_are_held_by_the_silent_and_nobody_lives(crew: Crew) -> None:
+    worker = await crew.join("add")
+    await crew.sums.add.submit(1)
+    engine, now = crew.sums.app.engine, crew.clock.now()
+    profiles = frozenset(one.id for one in (await engine.profiles()).profiles)
+    await engine.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
+    assert await crew.findings("fail") == []
+    crew.clock.advance(minutes=4)
+    assert "0 alive" in await crew.findings("fail")
+    await crew.join("add")
+    assert await crew.findings("fail") == []
+
+
 async def test_the_doctor_fails_when_nobody_serves_the_queue(crew: Crew) -> None:
     await crew.join("add", queues=("mail",))
     await crew.sums.add.options(queue="reports").submit(1)
