@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from headrace import App, Cron, Every, Status
+from headrace.core.claim import Ask
 from headrace.engine import Beat, WorkerInfo
 from headrace.errors import ConfigError, UnknownSchedule
 from headrace.testing import FakeClock
