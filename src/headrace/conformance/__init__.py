@@ -31,6 +31,7 @@ _PARTS = (
     "turns",
     "rejoining",
     "applying",
+    "effects",
     "fencing",
     "sweeping",
     "crew",
@@ -54,6 +55,7 @@ from headrace.conformance.batches import Batches  # noqa: E402
 from headrace.conformance.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
+from headrace.conformance.effects import Effects  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families import Families  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
@@ -83,6 +85,7 @@ class Suite(
     Turns,
     Rejoining,
     Applying,
+    Effects,
     Fencing,
     Sweeping,
     Crew,

@@ -13,7 +13,18 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.change import Change
-from headrace.core.decide import LOOSE, change, close, close_uncharged, ended, key_freed, placed, soonest
+from headrace.core.decide import (
+    COMPLETES,
+    ENDS,
+    LOOSE,
+    change,
+    close,
+    close_uncharged,
+    ended,
+    key_freed,
+    placed,
+    soonest,
+)
 from headrace.core.job import Attempt, ErrorInfo, Job, Progress, Spec
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.rules import Rules
@@ -218,6 +229,8 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
             finished_at=now,
         ),
         key=key_freed(job),
+        notes=ENDS,
+        tally=None if job.spec.batch is None else COMPLETES,
     )
 
 

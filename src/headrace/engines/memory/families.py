@@ -21,11 +21,9 @@ from headrace.core.batch import (
     newest_first,
     refusal_of_member,
     stop,
-    tally_of,
     tally_of_new,
 )
-from headrace.core.change import Change, Verdict
-from headrace.core.family import Note
+from headrace.core.change import Change, Note, Verdict
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.rate import micros
@@ -87,13 +85,12 @@ class Families:
     def follow(self, change: Change) -> bool:
         """Note what is to follow from a change; whether others wait for the job."""
         job, tied = change.job, False
-        for note in family.note_of(change):
+        for note in change.notes:
             if note is not Note.ENDED or job.id in self._waiting:
                 self._notes.append((note, job.id, 0))
                 tied = tied or note is Note.ENDED
-        tally = tally_of(change)
-        if tally is not None and job.spec.batch is not None:
-            self._count(job.spec.batch, tally)
+        if change.tally is not None and job.spec.batch is not None:
+            self._count(job.spec.batch, change.tally)
         return tied
 
     def tell(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Told:

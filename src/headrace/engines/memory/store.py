@@ -8,7 +8,7 @@ from itertools import islice
 from uuid import UUID
 
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
+from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
@@ -170,19 +170,13 @@ class Store:
 
     def _apply(self, change: Change) -> Verdict:
         job = self.jobs.records.get(change.job.id)
-        if job is None:
-            return WasStale(None)
-        if self.jobs.seen(change):
-            return Applied(change.job)
-        if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
-            return WasStale(job)
-        if change.rev != job.rev:
-            return Conflict(job)
-        if change.key is Key.TAKE:
-            holder = self.jobs.holder(job)
-            if holder is not None:
-                return Conflict(job, holder)
+        holder = self.jobs.holder(change.job) if change.key is Key.TAKE else None
+        verdict = judge(change, self.jobs.last_change.get(change.job.id), job, holder)
+        if verdict is not None:
+            return verdict
         self.jobs.change(change)
+        for new in change.inserts:
+            self._insert(new)
         return Applied(change.job, self.families.follow(change))
 
     def tell(self, now: datetime, limit: int) -> Told:
