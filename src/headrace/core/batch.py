@@ -31,6 +31,7 @@ __all__ = [
     "may_miss_some",
     "newest_first",
     "refusal_of_member",
+    "sealed",
     "stop",
     "tally_of_new",
 ]
@@ -85,6 +86,11 @@ def may_miss_some(batch: Batch) -> bool:
 def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
     """Whether it is to be sealed without its submitter."""
     return not batch.sealed and batch.touched_at + timedelta(seconds=rules.batch_silence) <= now
+
+
+def sealed(batch: Batch, now: datetime) -> Batch:
+    """The batch once its submitter has added all of its jobs; a second time changes nothing."""
+    return batch if batch.sealed else replace(batch, sealed=True, touched_at=max(batch.touched_at, now))
 
 
 def cancelled(batch: Batch, now: datetime, by: str | None) -> Batch | None:

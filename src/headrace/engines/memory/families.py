@@ -20,6 +20,7 @@ from headrace.core.batch import (
     is_silent,
     newest_first,
     refusal_of_member,
+    sealed,
     stop,
     tally_of_new,
 )
@@ -177,8 +178,8 @@ class Families:
     def seal(self, id: UUID, now: datetime) -> bool:
         """All of its jobs are there."""
         batch = self.batches.get(id)
-        if batch is not None and not batch.sealed:
-            self.batches[id] = replace(batch, sealed=True, touched_at=now)
+        if batch is not None:
+            self.batches[id] = sealed(batch, now)
         return batch is not None
 
     def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:

@@ -130,6 +130,11 @@ class Jobs:
             if asked and not limits.queue(queue).paused:
                 yield Group(queue, tasks[profile], key), line
 
+    def turns_in_line(self) -> set[Turn]:
+        """The keys of which a job is in line."""
+        tasks = {profile.id: profile.task for profile in self.profiles.values()}
+        return {(tasks[profile], key) for _, profile, key in self.lines if key is not None}
+
     def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, int]) -> Usage:
         """What is in use now."""
         usage = Usage(spent=dict(spent), last=dict(last))

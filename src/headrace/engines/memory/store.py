@@ -13,7 +13,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.limit import REMEMBERED, Dealt, Entry, Turn, Usage, deal, lapses
+from headrace.core.limit import Dealt, Entry, Turn, Usage, deal, forgets, lapses
 from headrace.core.rate import Spent, micros
 from headrace.core.rule import Bound, Limits
 from headrace.core.rules import Rules
@@ -45,7 +45,6 @@ __all__ = ["Store"]
 
 _UNSTARTED = frozenset({Status.ASSIGNED, Status.ACCEPTED})
 _UNNAMED = 2
-_TURNS = 10_000
 
 
 class _Worker:
@@ -155,9 +154,6 @@ class Store:
         dealt = deal(lines, ask, now, self.rules, limits, self.usage())
         self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(one) > now}
         self._last |= dict.fromkeys(dealt.turned, micros(now))
-        if len(self._last) > _TURNS:
-            old = micros(now - REMEMBERED)
-            self._last = {turn: last for turn, last in self._last.items() if last > old}
         return dealt, [found[entry.seq] for entry in dealt.taken]
 
     def usage(self) -> Usage:
@@ -190,7 +186,17 @@ class Store:
         earliest = min(before.values())
         gone = self.jobs.delete(before, limit, lambda id: self.families.needed(id, earliest))
         self.families.forget(gone, earliest)
+        self._forget_turns(gone, max(before.values()))
         return len(gone)
+
+    def _forget_turns(self, gone: Sequence[Job], before: datetime) -> None:
+        turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+        if not turns:
+            return
+        in_line = self.jobs.turns_in_line()
+        for turn in turns & self._last.keys():
+            if forgets(self._last[turn], before, in_line=turn in in_line):
+                del self._last[turn]
 
     def append(self, appends: Sequence[Append]) -> list[Kept]:
         """Keep the entries of those jobs that are still in the hands they speak for."""
