@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-MAX_LINES = 350
+MAX_LINES = 600
 
 IMPURE_MODULES = frozenset(
     {"asyncio", "multiprocessing", "os", "random", "secrets", "selectors", "socket", "subprocess", "threading", "time"}

@@ -13,6 +13,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
+from headrace.core.lease import FREE, Lease, given_back, taken
 from headrace.core.limit import Dealt, Entry, Turn, Usage, deal, forgets, lapses
 from headrace.core.rate import Spent, micros
 from headrace.core.rule import Bound, Limits
@@ -56,13 +57,6 @@ class _Worker:
         self.alive = True
 
 
-class _Lease:
-    def __init__(self) -> None:
-        self.token = 0
-        self.holder: UUID | None = None
-        self.until: datetime | None = None
-
-
 class Store:
     """What the sessions of one memory store share. Not locked: a session calls one verb at a time, under its lock."""
 
@@ -73,7 +67,7 @@ class Store:
         self.settings_rev = 0
         self._workers: dict[UUID, _Worker] = {}
         self._settings: dict[str, Setting] = {}
-        self._leases: dict[str, _Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._rulebook = Rulebook()
         self._spent: dict[Bound, Spent] = {}
         self._last: dict[Turn, int] = {}
@@ -307,16 +301,12 @@ class Store:
 
     def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         """Take or renew a duty."""
-        lease = self._leases.setdefault(name, _Lease())
-        if lease.holder != holder:
-            if lease.until is not None and lease.until > now:
-                return None
-            lease.holder, lease.token = holder, lease.token + 1
-        lease.until = now + timedelta(seconds=seconds)
+        lease = taken(self._leases.get(name, FREE), holder, seconds, now)
+        if lease is None:
+            return None
+        self._leases[name] = lease
         return lease.token
 
     def unlease(self, name: str, holder: UUID) -> None:
         """Give a duty back."""
-        lease = self._leases.get(name)
-        if lease is not None and lease.holder == holder:
-            lease.holder = lease.until = None
+        self._leases[name] = given_back(self._leases.get(name, FREE), holder)
