@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Two test processes for each processor, since many tests wait for servers and children; each process has a server.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; own = getattr(os, "sched_getaffinity", None); print(min(16, 2 * (len(own(0)) if own else os.cpu_count() or 1)))')
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,7 +30,7 @@ run: $(VENV)/.package ## run the demo; options in ARGS, as in make run ARGS=--on
 	@$(BIN)/headrace demo $(ARGS)
 
 test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test ARGS="-k retry"
-	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
@@ -44,8 +46,9 @@ fix: $(VENV)/.dev ## format, and repair what lint can repair
 bench: $(VENV)/.dev ## run the benchmarks; options in ARGS
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(VENV)/.dev ## write docs/reference anew from the code
+docs: $(VENV)/.dev ## write docs/reference anew from the code; pictures too, if out of date or ARGS=--again
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/pictures.py $(ARGS)
 
 clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
@@ -60,6 +63,7 @@ $(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg
 $(VENV)/.dev: pyproject.toml | $(VENV)/pyvenv.cfg
 	@echo "installing headrace and its development tools into $(VENV)" >&2
 	@$(install) --editable . --group dev
+	@$(BIN)/python -m tests.support.pgbouncer || true # fetched now, so that no test needs the network
 	@touch $(VENV)/.package $@
 
 $(VENV)/pyvenv.cfg:

@@ -30,6 +30,8 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.bulk": ("BulkDecorator",),
     "headrace.middleware": ("Middleware", "CallNext", "Callback", "Resource"),
     "headrace.worker.worker": ("Worker", "WorkerStats"),
+    "headrace.worker.options": ("WorkerOptions",),
+    "headrace.core.record": ("Record",),
     "headrace.core.job": ("Spec", "Progress", "ErrorInfo", "History", "Attempt", "Event"),
     "headrace.core.query": ("Page", "Ledger"),
     "headrace.core.status": ("Outcome", "Reason"),
@@ -78,7 +80,7 @@ INNER: dict[str, frozenset[str]] = {
     "StreamTask": frozenset({"results_for"}),
     "Tally": frozenset({"plus"}),
     "Tasks": frozenset({"add", "bind", "host_or_none"}),
-    "Worker": frozenset({"beat", "drop_buffer", "executing", "idle", "main", "room", "take", "told"}),
+    "Worker": frozenset({"beat", "drop_buffer", "executing", "host", "idle", "main", "room", "take", "told"}),
 }
 """Members that one part of headrace has for another."""
 

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from headrace import App, Cron, Every, Status
+from headrace.engine import Beat, WorkerInfo
 from headrace.errors import ConfigError, UnknownSchedule
 from headrace.testing import FakeClock
 from tests.support.apps import ENGINES, Sums, url_of
@@ -108,23 +112,123 @@ async def test_the_doctor_finds_what_is_wrong(sums: Sums) -> None:
     assert all(check.level != "fail" for check in healthy)
     await sums.add.submit(1)
     await sums.app.pause_queue("default")
-    warned = {check.name: check for check in await sums.app.doctor() if check.level == "warn"}
-    assert warned["workers"].remedy is not None
-    assert "resume default" in (warned["queues"].remedy or "")
+    found = {check.name: check for check in await sums.app.doctor() if check.level != "ok"}
+    assert (found["tasks"].level, found["queues"].level) == ("fail", "warn")
+    assert found["tasks"].message == "no living worker has the task 'add', and 1 job of it could run now"
+    assert "headrace worker" in (found["tasks"].remedy or "")
+    assert "resume default" in (found["queues"].remedy or "")
 
 
 async def test_the_doctor_names_tasks_nobody_serves(sums: Sums) -> None:
     async with sums.app.worker():
         with pytest.warns(UserWarning, match="strange"):
             await sums.app.submit("strange", {})
+        with pytest.warns(UserWarning, match="later"):
+            await sums.app.submit("later", {}, delay=60)
 
         async def seen() -> bool:
             return any(row.alive for row in await sums.app.workers())
 
         await until(seen)
-        found = [check for check in await sums.app.doctor() if check.name == "tasks"]
-    assert len(found) == 1
-    assert "strange" in found[0].message
+        failed, warned = [check for check in await sums.app.doctor() if check.name == "tasks"]
+    assert (failed.level, warned.level) == ("fail", "warn")
+    assert "'strange', and 1 job of it could run now" in failed.message
+    assert warned.message.endswith(": later")
+
+
+class Crew:
+    """Workers that are only known to the store, on a clock of the test's."""
+
+    def __init__(self, kind: str, place: Path) -> None:
+        self.sums, self.clock = Sums(url_of(kind, place)), FakeClock()
+
+    async def join(self, *tasks: str, **info: Any) -> UUID:
+        """A worker that has just beaten."""
+        now, id = self.clock.now(), self.sums.app.new_id()
+        fields: dict[str, Any] = {
+            "id": id,
+            "host": "mill",
+            "pid": 42,
+            "started_at": now,
+            "concurrency": 2,
+            "tasks": tasks,
+        }
+        await self.sums.app.engine.register(WorkerInfo(**fields | info), now)
+        return id
+
+    async def findings(self, level: str) -> list[str]:
+        """What the doctor says on this level."""
+        return [check.message for check in await self.sums.app.doctor() if check.level == level]
+
+
+@pytest.fixture(params=ENGINES)
+async def crew(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Crew]:
+    made = Crew(request.param, tmp_path)
+    with made.sums.app.override(clock=made.clock):
+        async with made.sums.app:
+            yield made
+
+
+async def test_a_worker_is_shown_as_it_is_heard_of(crew: Crew) -> None:
+    app, clock = crew.sums.app, crew.clock
+    worker = await crew.join("add", "multiply", "fail")
+    clock.advance(seconds=30)
+    [row] = await app.workers()
+    assert (row.alive, row.silent_since, row.beat.state) == (True, None, "running")
+    clock.advance(seconds=1)
+    heard = clock.now() - timedelta(seconds=31)
+    [row] = await app.workers()
+    assert (row.alive, row.silent_since, row.beat.state) == (False, heard, "silent")
+    stats = await app.stats()
+    assert (stats.workers_alive, stats.workers_silent, stats.silent_since) == (0, 1, heard)
+    await app.engine.beat(worker, Beat(), clock.now())
+    assert (await app.stats()).workers_alive == 1
+
+
+async def test_a_worker_with_a_longer_lease_may_be_silent_for_longer(crew: Crew) -> None:
+    await crew.join("add", lease=60.0)
+    crew.clock.advance(seconds=45)
+    assert [row.alive for row in await crew.sums.app.workers()] == [True]
+    crew.clock.advance(seconds=16)
+    assert [row.alive for row in await crew.sums.app.workers()] == [False]
+
+
+async def test_the_doctor_fails_when_all_who_served_a_task_are_silent(crew: Crew) -> None:
+    await crew.join("add", "multiply", "fail")
+    await crew.sums.add.submit(1)
+    assert await crew.findings("fail") == []
+    crew.clock.advance(minutes=4)
+    assert await crew.findings("fail") == [
+        (
+            "no living worker has the task 'add', and 1 job of it could run now; "
+            "the last worker that had it is silent since 4 min"
+        )
+    ]
+    said = [one for one in await crew.findings("warn") if one.startswith("worker ")]
+    assert [one.partition(" on ")[2] for one in said] == ["mill (pid 42) is silent since 4 min, and holds 0 jobs"]
+    await crew.join("add")
+    assert await crew.findings("fail") == []
+
+
+async def test_the_doctor_fails_when_nobody_serves_the_queue(crew: Crew) -> None:
+    await crew.join("add", queues=("mail",))
+    await crew.sums.add.options(queue="reports").submit(1)
+    assert await crew.findings("fail") == ["no living worker serves the queue 'reports', and 1 job could run now"]
+    await crew.sums.app.pause_queue("reports")
+    assert await crew.findings("fail") == []
+
+
+async def test_schedules_of_the_silent_are_unserved(crew: Crew) -> None:
+    app = crew.sums.app
+
+    @app.task(schedule=Every(minutes=5))
+    def often() -> None: ...
+
+    await app.announce()
+    await crew.join("often")
+    assert [one.state for one in await app.schedules()] == ["active"]
+    crew.clock.advance(seconds=31)
+    assert [one.state for one in await app.schedules()] == ["unserved"]
 
 
 @pytest.mark.parametrize("kind", ENGINES)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,49 @@ async def test_a_lifespan_opens_the_app_and_runs_a_worker() -> None:
     async with sums.app.lifespan()(object()):
         await sums.add.submit(1)
         assert await sums.app.workers() == []
+
+
+async def test_the_worker_of_a_lifespan_takes_the_options_of_a_worker() -> None:
+    sums = Sums()
+    span = sums.app.lifespan(worker=True, concurrency=3, queues=["slow"], grace=timedelta(seconds=2))
+    async with span(object()):
+        waiting = await sums.add.submit(1)
+        assert await sums.multiply.run(2, 3) == 6
+        (row,) = await sums.app.workers()
+        assert (row.info.concurrency, row.info.queues) == (3, ("slow",))
+        assert (await waiting.refresh()).status is Status.QUEUED
+
+
+async def test_a_lifespan_that_ends_gives_running_jobs_the_grace_that_was_asked_for() -> None:
+    app, begun = App("memory://"), asyncio.Event()
+
+    @app.task
+    async def endless() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async with app:
+        async with asyncio.timeout(10):  # the default grace is longer
+            async with app.lifespan(worker=True, grace=0.01)(object()):
+                job = await endless.submit()
+                await begun.wait()
+        assert (await job.refresh()).status is Status.QUEUED
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"worker": True, "concurrency": 0}, "concurrency must be a whole number from 1, not 0"),
+        ({"worker": True, "queues": "mail"}, "queues must be a sequence of names"),
+        ({"worker": True, "burst": "yes"}, "burst must be True or False, not 'yes'"),
+        ({"worker": True, "grace": -1}, "grace"),
+        ({"worker": True, "processes": 2}, "a worker has no option processes: its options are concurrency, queues"),
+        ({"concurrency": 3}, "lifespan: concurrency is for a worker: say worker=True to have one"),
+    ],
+)
+def test_a_lifespan_refuses_what_no_worker_can_have_when_it_is_made(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Sums().app.lifespan(**options)
 
 
 async def test_a_worker_waits_for_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:

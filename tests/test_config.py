@@ -113,3 +113,19 @@ def test_a_relative_store_in_a_file_lies_beside_the_file(tmp_path: Path) -> None
     assert url == f"sqlite:///{tmp_path.resolve()}/jobs.db?synchronous=normal"
     # What is typed means the directory it is typed in.
     assert Settings.load(directory=below, environ={"HEADRACE_URL": "sqlite:///x.db"}).url == "sqlite:///x.db"
+
+
+def test_who_sets_a_key_and_who_wins(tmp_path: Path) -> None:
+    (tmp_path / "headrace.toml").write_text('url = "memory://file"\n')
+    environ = {"HEADRACE_URL": "memory://environment", "HEADRACE_LEASE": "1m30s"}
+    sources: dict[str, Any] = {"directory": tmp_path, "environ": environ}
+    assert Settings.sources("url", **sources) == [
+        ("the environment variable HEADRACE_URL", "memory://environment"),
+        (str(tmp_path / "headrace.toml"), "memory://file"),
+    ]
+    code, override = {"url": "memory://code", "namespace": None}, {"url": "memory://override"}
+    found = Settings.sources("url", code=code, override=override, **sources)
+    assert [source for source, _ in found][:2] == ["app.override(...)", "App(...)"]
+    assert found[0][1] == load(tmp_path, environ=environ, code=code, override=override).url
+    assert Settings.sources("lease", **sources) == [("the environment variable HEADRACE_LEASE", 90.0)]
+    assert Settings.sources("namespace", code=code, **sources) == []

@@ -11,7 +11,7 @@ import pytest
 from headrace import App, lifetime
 from headrace.clock import SystemClock
 from headrace.engine import Engine
-from headrace.errors import ConfigError, NotOpen
+from headrace.errors import ConfigError, HeadraceError, NotOpen
 from headrace.testing import FakeClock
 from headrace.wiring import connect
 from tests.support.apps import ENGINES, Sums, url_of
@@ -174,3 +174,23 @@ def test_threads_that_open_it_at_once_share_one_store(monkeypatch: pytest.Monkey
             return (await sums.app.stats()).ledger.accepted
 
     assert asyncio.run(count()) == 2
+
+
+async def test_a_store_that_cannot_be_opened_is_blamed_on_who_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_URL", "postgresql://anna:secret@db/jobs")
+    with pytest.raises(HeadraceError) as raised:
+        async with App("sqlite:////no/such/folder/jobs.db"):
+            pass
+    lost = "the environment variable HEADRACE_URL (postgresql://anna:***@db/jobs)"
+    assert raised.value.__notes__ == [f"the url comes from App(...), which wins over {lost}"]
+    with pytest.raises(ConfigError) as refused:
+        App("mysql://x").new_engine()
+    assert refused.value.__notes__ == [f"the url comes from App(...), which wins over {lost}"]
+
+
+async def test_asking_for_a_store_makes_none(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    assert not await app.store_exists()
+    assert os.listdir(tmp_path) == []
+    async with app:
+        assert await app.store_exists()

@@ -411,6 +411,21 @@ async def test_time_that_passes_in_a_harness_fires_as_it_would(tmp_path: Path) -
         assert [f"{at:%H:%M}" for at in await app.next_fires("slow", 2)] == ["04:00", "04:10"]
 
 
+async def test_two_hours_that_fall_on_one_moment_in_a_gap_make_one_job() -> None:
+    """On 8 March 2026 the clocks of New York leap from 02:00 to 03:00, which is 07:00 UTC."""
+    app, ran = App("memory://"), list[str]()
+
+    async def note(ctx: Context) -> None:
+        ran.append(f"{ctx.job.schedule} {ctx.job.fire_at:%d %H:%M}")
+
+    app.task(name="both", schedule=Cron("0 2,3 * * *", tz="America/New_York", catch_up="all"))(note)
+    app.task(name="two", schedule=Cron("0 2 * * *", tz="America/New_York"))(note)
+    app.task(name="three", schedule=Cron("0 3 * * *", tz="America/New_York"))(note)
+    async with harness(app, now=datetime(2026, 3, 8, 4, tzinfo=UTC)) as h:
+        await h.advance(days=1)
+    assert sorted(ran) == ["both 08 07:00", "three 08 07:00", "two 08 07:00"]
+
+
 async def test_a_continuous_task_runs_at_each_moment_a_harness_stops_at() -> None:
     app, ran = App("memory://"), list[int]()
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import os
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -9,14 +8,18 @@ from urllib.parse import quote
 
 import pytest
 
-from headrace import wiring
+from headrace import App, wiring
 from headrace.core.rules import Rules
 from headrace.engine import Engine
+from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
 from headrace.host import Host
 from headrace.wiring import connect, redact
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
+
+NORMAL, FULL = 1, 2
+"""As SQLite numbers them."""
 
 
 def make(url: str, **options: Any) -> Engine:
@@ -40,6 +43,28 @@ async def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path, monk
     assert {"a b.db", "c.db"} <= set(os.listdir(tmp_path))
 
 
+@pytest.mark.parametrize(("url", "level"), [("sqlite:///x.db", FULL), ("sqlite:///x.db?synchronous=normal", NORMAL)])
+async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
+    url: str, level: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app = App(url)
+
+    @app.task
+    async def work() -> None: ...
+
+    async with app:
+        await work.submit()
+        twin = app.engine.twin()  # as every worker's heartbeat has one
+        await twin.open()
+        for engine in (app.engine, twin):
+            assert isinstance(engine, SqliteEngine)
+            assert await engine._writer.run(lambda connection: connection.pragma("synchronous")) == level
+        async with app.engine.transaction() as connection:
+            assert connection.pragma("synchronous") == level
+        await twin.close()
+
+
 @pytest.mark.parametrize(
     ("url", "words"),
     [
@@ -54,7 +79,7 @@ async def test_three_slashes_are_relative_and_four_absolute(tmp_path: Path, monk
         ("sqlite:///a.db#b", "%23"),
         ("memory://x", "neither"),
         ("memory://?a=1", "there are none"),
-        ("mysql://root:secret@host/db", r"mysql://root:\*\*\*@host/db.*memory://, postgresql://, sqlite://"),
+        ("mysql://root:secret@host/db", r"mysql://root:\*\*\*@host/db': there are sqlite:///FILE, .* and memory://$"),
         ("postgresql://h/d?schema=a-b", "letters, digits and _.*'a-b'"),
         ("postgresql://h/d?schema=pg_x", "not begin with pg_"),
         ("postgresql://h/d?pool=many", "number of connections.*'many'"),
@@ -71,17 +96,20 @@ def test_a_url_that_cannot_be_used_says_why(url: str, words: str) -> None:
         make(url)
 
 
-@pytest.mark.parametrize("url", ["postgres://h/d", "postgresql://h/d", "postgresql+asyncpg://h/d", "redis://h"])
+@pytest.mark.parametrize("url", ["postgres://h/d", "postgresql://h/d", "postgresql+asyncpg://h/d"])
 def test_a_missing_library_is_one_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wiring, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r'^(postgresql|redis):// needs \w+: pip install "headrace\[\w+\]"$'):
+    with pytest.raises(MissingExtra, match=r'^postgresql:// needs \w+: pip install "headrace\[\w+\]"$'):
         make(url)
 
 
-def test_an_engine_to_come_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wiring, "find_spec", lambda name: importlib.util.find_spec("json"))
-    with pytest.raises(NotSupported, match="not in this version"):
-        make("redis://h")
+@pytest.mark.parametrize("url", ["redis://:secret@h/0", "rediss://h", "s3://bucket", "amqp://h", "mysql://h/d", "x:y"])
+def test_a_url_of_no_engine_names_those_there_are(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(url)
+    said = "there are sqlite:///FILE, postgresql://USER@HOST/DATABASE and memory://"
+    assert str(caught.value).endswith(said)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+asyncpg"])

@@ -144,5 +144,5 @@ def settings(store: str) -> str:
 
     return (
         f"headrace {version('headrace')}, SQLite {apsw.sqlite_lib_version()} by apsw, {found.get('journal', '?')}, "
-        f"synchronous FULL ({found.get('synchronous', '?')})"
+        f"synchronous {found.get('synchronous', '?')}"
     )

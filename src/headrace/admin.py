@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from headrace.core.query import Ledger
-from headrace.core.rule import limits_of, told_unreadable
+from headrace.core.explanation import many
+from headrace.core.query import Filter, Ledger
+from headrace.core.record import Record
+from headrace.core.rule import Limits, limits_of, told_unreadable
+from headrace.core.silence import told_silence
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Check, Engine
+from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
 from headrace.handler import Handler
 from headrace.registry import TaskDoc, known_tasks
 from headrace.ruling import undefined_rates
@@ -26,37 +29,46 @@ __all__ = [
     "queues",
     "stats",
     "tasks",
+    "workers",
 ]
 
+_START = "start a worker: headrace worker MODULE:APP"
+_COUNTED = 100
+"""Jobs that nobody serves are counted up to this many."""
 
-class Stats(msgspec.Struct, frozen=True):
-    """The whole store in numbers."""
+
+class Stats(msgspec.Struct, Record, frozen=True):
+    """Counts of the whole store."""
 
     statuses: dict[Status, int]
     ledger: Ledger
     workers_alive: int
     oldest_queued: datetime | None
-    """Since when the job that waits longest has been claimable."""
+    """When the job that has waited longest became ``queued``."""
+    workers_silent: int = 0
+    """How many were not heard of for their lease, and nobody has buried yet."""
+    silent_since: datetime | None = None
+    """The last beat of those, the latest."""
 
 
-class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue: its settings, and how many jobs of it are where."""
+class QueueInfo(msgspec.Struct, Record, frozen=True):
+    """A queue: its settings, and its jobs counted by status."""
 
     name: str
     priority: int
     paused: bool
     counts: dict[Status, int]
     oldest: datetime | None
-    """Since when its first claimable job waits."""
+    """When its oldest queued job became ``queued``."""
     max_concurrency: int | None = None
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
     paused_at: datetime | None = None
     unreadable: str | None = None
-    """Why this version cannot read its setting, if so: its workers are given nothing of the queue then."""
+    """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
 
 
-class TaskInfo(msgspec.Struct, frozen=True):
+class TaskInfo(msgspec.Struct, Record, frozen=True):
     """A task as this App or a worker describes it."""
 
     name: str
@@ -77,8 +89,16 @@ async def stats(session: Session) -> Stats:
         statuses[count.status] = statuses.get(count.status, 0) + count.jobs
         if count.status is Status.QUEUED and count.oldest is not None:
             oldest.append(count.oldest)
-    alive = sum(row.alive for row in await engine.workers())
-    return Stats(statuses, await engine.ledger(), alive, min(oldest, default=None))
+    rows = await workers(session)
+    silent = [row.silent_since for row in rows if row.silent_since is not None]
+    alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
+    return Stats(statuses, await engine.ledger(), alive, longest, len(silent), max(silent, default=None))
+
+
+async def workers(session: Session) -> list[WorkerRow]:
+    """Every worker the store knows, judged by its last beat."""
+    now = session.host.clock.now()
+    return [row.as_heard(now, session.engine.rules) for row in await session.engine.workers()]
 
 
 async def queues(session: Session) -> list[QueueInfo]:
@@ -135,41 +155,67 @@ async def prune(session: Session) -> int:
 async def doctor(session: Session) -> list[Check]:
     """Look for what is wrong, each finding with its remedy."""
     engine, now = session.engine, session.host.clock.now()
-    checks = await engine.check(now)
-    for examine in (_workers, _orphans):
-        checks += await examine(engine, now)
-    return checks
+    rows, checks = await workers(session), await engine.check(now)
+    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    return [
+        *checks,
+        *_workers(rows, now),
+        *await _unserved(engine, rows, now, limits),
+        *await _settings(engine, limits),
+    ]
 
 
-async def _workers(engine: Engine, now: datetime) -> list[Check]:
-    rows = await engine.workers()
+def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
     alive = [row for row in rows if row.alive]
-    queued = sum(count.jobs for count in await engine.count(now) if count.status is Status.QUEUED)
-    if not alive and queued:
-        return [Check("workers", "warn", f"{queued} jobs are queued and no worker is alive", "headrace worker APP")]
     found = [Check("workers", "ok", f"{len(alive)} alive")]
-    for row in alive:
+    for row in rows:
+        who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
+        if row.silent_since is not None:
+            message = f"{who} is {told_silence(row.silent_since, now)}, and holds {many(row.holds, 'job')}"
+            remedy = "look why it stopped; the living take back what it holds" if alive else _START
+            found.append(Check("workers", "warn", message, remedy))
         if row.beat.state == "blocked":
-            message = f"worker {row.info.id} on {row.info.host} does not let its event loop run"
+            message = f"{who} does not let its event loop run"
             found.append(Check("workers", "warn", message, "make blocking handlers plain functions: they get threads"))
-        if row.beat.stuck_threads:
-            message = f"worker {row.info.id} on {row.info.host} has {row.beat.stuck_threads} threads that do not stop"
+        if row.alive and row.beat.stuck_threads:
+            message = f"{who} has {row.beat.stuck_threads} threads that do not stop"
             found.append(Check("workers", "warn", message, "call ctx.check() in long loops of plain functions"))
     return found
 
 
-async def _orphans(engine: Engine, now: datetime) -> list[Check]:
-    """Tasks that wait for a worker nobody runs, queues for somebody to resume them, and rates for a definition."""
-    found = []
-    served = {task for row in await engine.workers() if row.alive for task in row.info.tasks}
-    waiting = {profile.task for profile in (await engine.profiles()).profiles} - served
-    if served and waiting:
-        names = ", ".join(sorted(waiting))
+async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, limits: Limits) -> list[Check]:
+    """Jobs that could run now, and nobody to run them; tasks of other jobs that nobody would run."""
+    able, found = [row.info for row in rows if row.takes], list[Check]()
+    known = {profile.task for profile in (await engine.profiles()).profiles}
+    later = list[str]()
+    for task in sorted(known - {task for info in able for task in info.tasks}):
+        page = await engine.find(Filter(status=frozenset({Status.QUEUED}), task=task), now, _COUNTED)
+        if not page.items:
+            later.append(task)
+            continue
+        jobs = f"{_COUNTED} or more jobs" if page.cursor else many(len(page.items), "job")
+        had = [row.silent_since for row in rows if row.silent_since is not None and task in row.info.tasks]
+        last = f"; the last worker that had it is {told_silence(max(had), now)}" if had else ""
+        message = f"no living worker has the task {task!r}, and {jobs} of it could run now{last}"
+        found.append(Check("tasks", "fail", message, f"{_START}; or cancel them: headrace cancel --task {task} --yes"))
+    if able and later:
+        names = ", ".join(later)
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
-    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    for count in await engine.count(now) if able else ():
+        served = any(info.queues is None or count.queue in info.queues for info in able)
+        if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
+            message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"
+            remedy = f"headrace worker MODULE:APP --queues {count.queue}"
+            found.append(Check("queues", "fail", message, remedy))
+    return found
+
+
+async def _settings(engine: Engine, limits: Limits) -> list[Check]:
+    """Queues that wait for somebody to resume them, rates for a definition, settings for another version."""
+    found = list[Check]()
     for rate, message in (await undefined_rates(engine)).items():
-        remedy = f"headrace rates set {rate} LIMIT --per SECONDS, or app.rate in code"
+        remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"
         found.append(Check("rates", "warn", message, remedy))
     for key, why in limits.unreadable.items():
         found.append(Check("settings", "warn", *told_unreadable(key, why)))

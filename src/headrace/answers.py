@@ -7,11 +7,15 @@ from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.match import Profile
+from headrace.core.record import Record
+from headrace.core.rules import Rules
+from headrace.core.silence import silent_since
 from headrace.errors import HeadraceError
 
 __all__ = [
@@ -103,7 +107,7 @@ class Dead(msgspec.Struct, frozen=True):
     """The worker was buried, or never registered: it owns nothing and must register anew."""
 
 
-class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Who a worker is; made anew at every start."""
 
     id: UUID
@@ -115,14 +119,16 @@ class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] | None = None
     offers: dict[str, Any] = {}
     version: str = ""
+    lease: float | None = None
+    """Seconds of silence after which it counts as silent; None: as long as whoever asks takes for a lease."""
 
 
-class Beat(msgspec.Struct, frozen=True, kw_only=True):
+class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A sign of life: what the worker holds, and how it is."""
 
     held: tuple[UUID, ...] = ()
     state: str = "running"
-    """running, draining, or blocked."""
+    """running, draining, or blocked; where workers are shown, also silent or dead."""
     busy: int = 0
     buffered: int = 0
     stuck_threads: int = 0
@@ -131,7 +137,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True):
     """Attempts finished since the start."""
 
 
-class WorkerRow(msgspec.Struct, frozen=True):
+class WorkerRow(msgspec.Struct, Record, frozen=True):
     """A worker as the store knows it."""
 
     info: WorkerInfo
@@ -140,8 +146,27 @@ class WorkerRow(msgspec.Struct, frozen=True):
     """The number its last beat raised; what watchers look at."""
     beat_at: datetime
     alive: bool
+    """The store has not buried it, nor did it leave; where workers are shown, also: it is not silent."""
     holds: int
     """How many jobs the store gives to it."""
+    silent_since: datetime | None = None
+    """Its last beat, where workers are shown and that is longer ago than its lease."""
+
+    def as_heard(self, now: datetime, rules: Rules) -> WorkerRow:
+        """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
+        if self.silent_since is not None:
+            return self
+        if not self.alive:
+            return replace(self, beat=replace(self.beat, state="dead"))
+        since = silent_since(self.beat_at, now, self.info.lease or rules.lease)
+        if since is None:
+            return self
+        return replace(self, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes jobs: alive, and not about to stop."""
+        return self.alive and self.beat.state != "draining"
 
 
 class Overdue(msgspec.Struct, frozen=True):
@@ -151,6 +176,8 @@ class Overdue(msgspec.Struct, frozen=True):
     alive: bool = True
     unnamed: int = 0
     """Successive beats that did not name it."""
+    heard_at: datetime | None = None
+    """The last beat of its worker."""
 
 
 class Profiles(msgspec.Struct, frozen=True):
@@ -169,7 +196,7 @@ class Setting(msgspec.Struct, frozen=True):
     rev: int
 
 
-class Check(msgspec.Struct, frozen=True):
+class Check(msgspec.Struct, Record, frozen=True):
     """One finding of a health check, and what to do about it."""
 
     name: str

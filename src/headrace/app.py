@@ -19,11 +19,11 @@ from headrace.core.entry import LogLine
 from headrace.core.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
-from headrace.core.retry import Seconds, seconds
+from headrace.core.retry import Seconds
 from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
-from headrace.errors import ConfigError, NotSupported, Unavailable
+from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.limiting import Limited, LimitInfo
@@ -35,6 +35,7 @@ from headrace.ruling import announce_limits
 from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
+from headrace.worker.options import WorkerOptions, check_worker_options
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
@@ -67,7 +68,7 @@ class App(Hooked, Scheduling, Limited):
             raise ConfigError(f"imports must be a sequence of module names, not {imports!r}")
         super().__init__({"url": url, "namespace": namespace, "imports": tuple(imports) or None}, clock)
         self.defaults: Mapping[str, Any] = check_defaults(defaults)
-        """What holds for every job unless a task or a submit says otherwise."""
+        """Options of every job, unless a task or a submit sets others."""
         self._register = Register()
         self._hooks = self._register.hooks
         self._declared = {}
@@ -93,7 +94,7 @@ class App(Hooked, Scheduling, Limited):
         return self._tasks.bulk(size=size, wait=wait, **options)
 
     def include(self, tasks: Tasks) -> None:
-        """Take in a collection of tasks, with what is in it and what is still to come.
+        """Add a collection of tasks, including those that are registered in it later.
 
         :raises DuplicateTask: a name is taken
         :raises ConfigError: the collection belongs to another App
@@ -127,15 +128,24 @@ class App(Hooked, Scheduling, Limited):
 
     # -- working
 
-    def lifespan(self, *, worker: bool = False) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-        """For ASGI frameworks: ``FastAPI(lifespan=app.lifespan(worker=True))`` opens the App, and runs a worker."""
+    def lifespan(
+        self, *, worker: bool = False, **options: Unpack[WorkerOptions]
+    ) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+        """For ASGI frameworks: ``FastAPI(lifespan=app.lifespan(worker=True, concurrency=5))`` opens the App, and runs a
+        worker with these options, which are those of ``app.worker``. It stops when the server does, with its grace.
+
+        :raises ConfigError: an option cannot be used, or there is no worker to have it
+        """
+        if options and not worker:
+            raise ConfigError(f"lifespan: {', '.join(options)} is for a worker: say worker=True to have one")
+        check_worker_options(options)
 
         @asynccontextmanager
         async def span(asgi: Any) -> AsyncIterator[None]:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self)
                 if worker:
-                    await stack.enter_async_context(self.worker())
+                    await stack.enter_async_context(self.worker(**options))
                 yield
 
         return span
@@ -148,13 +158,14 @@ class App(Hooked, Scheduling, Limited):
         burst: bool = False,
         grace: Seconds = 15.0,
     ) -> Worker:
-        """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``."""
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-            raise ConfigError(f"concurrency must be a whole number from 1, not {concurrency!r}")
-        if queues is not None and (
-            isinstance(queues, str) or not queues or not all(isinstance(one, str) and one for one in queues)
-        ):
-            raise ConfigError(f"queues must be a sequence of names, or left out for all of them, not {queues!r}")
+        """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``.
+
+        ``run`` is for a program that is a worker: SIGTERM and SIGINT stop it in good order. The block leaves signals to
+        the program: whatever ends the block stops the worker.
+        """
+        options = check_worker_options(
+            {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace},
+        )
         session = self.session
         self.load()
         return Worker(
@@ -162,14 +173,11 @@ class App(Hooked, Scheduling, Limited):
             self.handlers,
             host=session.host,
             lanes=session.lanes,
-            concurrency=concurrency,
-            queues=queues,
-            burst=burst,
-            grace=seconds(grace, "grace"),
             services=lambda id: services(session.engine, session.lanes, session.host, id, follow=not burst),
             announce=self._announce_at_start,
             version=version("headrace"),
             resources=self.resources,
+            **options,
         )
 
     async def _announce_at_start(self) -> None:
@@ -178,6 +186,8 @@ class App(Hooked, Scheduling, Limited):
         while True:
             try:
                 return await self.announce()
+            except StoreLost:
+                raise
             except Unavailable as error:
                 _log.warning("the tasks could not be recorded, trying on: %s", error)
                 await self.host.sleep(pause)
@@ -267,14 +277,14 @@ class App(Hooked, Scheduling, Limited):
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None
     ) -> AsyncGenerator[LogLine, None]:
-        """What the job's handler said to ``logging``, oldest first; ``follow``: also what it will say, until it ended.
+        """The log lines of the job's handler, oldest first; ``follow``: also new ones, until the job has ended.
 
         :raises JobNotFound:
         """
         return jobs.logs(self.session, as_id(id), follow, attempt)
 
     async def explain(self, id: UUID | str) -> Explanation:
-        """Why the job stands where it stands: text, with its ``facts`` as data; :raises JobNotFound:"""
+        """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
 
     async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
@@ -282,11 +292,11 @@ class App(Hooked, Scheduling, Limited):
         return await jobs.act(self.session, as_id(id), "cancel", by)
 
     async def retry(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """Give an ended job a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
+        """Retry a failed or cancelled job, with a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
         return await jobs.act(self.session, as_id(id), "retry", by)
 
     async def discard(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """Put an ended job away; :raises JobNotFound, TransitionRefused:"""
+        """End a completed or failed job as ``cancelled (discarded)``; :raises JobNotFound, TransitionRefused:"""
         return await jobs.act(self.session, as_id(id), "discard", by)
 
     async def rerun(self, id: UUID | str) -> JobHandle[Any]:
@@ -296,13 +306,13 @@ class App(Hooked, Scheduling, Limited):
     async def resolve(
         self, id: UUID | str, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
     ) -> Job:
-        """Set the end of a job by hand: an error fails it, else the result completes it."""
-        return await jobs.resolve(self.session, as_id(id), result, error, by)
+        """Set the outcome of a job by hand: ``error`` fails it, else ``result`` completes it."""
+        return await jobs.resolve(self, as_id(id), result, error, by)
 
     # -- everything else
 
     async def stats(self) -> Stats:
-        """The whole store in numbers."""
+        """Counts of the whole store: jobs by status, ledger, live workers, oldest queued job."""
         return await admin.stats(self.session)
 
     async def queues(self) -> list[QueueInfo]:
@@ -310,8 +320,8 @@ class App(Hooked, Scheduling, Limited):
         return await admin.queues(self.session)
 
     async def workers(self) -> list[WorkerRow]:
-        """Every worker the store knows, oldest first."""
-        return await self.engine.workers()
+        """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
+        return await admin.workers(self.session)
 
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
@@ -322,9 +332,11 @@ class App(Hooked, Scheduling, Limited):
         return await admin.prune(self.session)
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
-        """Bring the store's schema up to date (``plan``: only say how); the App need not be open."""
-        return await self.new_engine().migrate(plan=plan)
+        """Migrate the store's schema (``plan``: only list the steps); the App need not be open."""
+        engine = self.new_engine()
+        with self._saying_whose():
+            return await engine.migrate(plan=plan)
 
     async def doctor(self) -> list[Check]:
-        """Look for what is wrong, each finding with its remedy."""
+        """Check the store, the workers and the settings; each finding has a remedy."""
         return await admin.doctor(self.session)

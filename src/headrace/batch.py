@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from headrace.bus import Hint, Topic
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
+from headrace.core.bounds import checked_note
 from headrace.core.family import child_id
 from headrace.core.job import Job
 from headrace.core.query import Filter
@@ -28,6 +29,7 @@ from headrace.errors import (
     JobFailed,
     JobNotFound,
     ResultTimeout,
+    StoreLost,
     TransitionRefused,
     Unavailable,
 )
@@ -177,7 +179,7 @@ class BatchHandle:
                 return
 
     async def refresh(self) -> Batch:
-        """The record as it stands: its tally, whether it is sealed, when it ended.
+        """The record now: its tally, whether it is sealed, when it ended.
 
         :raises JobNotFound: there is no such batch
         """
@@ -228,7 +230,7 @@ class BatchHandle:
         return results
 
     async def as_completed(self) -> AsyncIterator[JobHandle[Any]]:
-        """Its jobs as they end, each once, in the order that is seen; those that failed, too: ``handle.last`` tells."""
+        """Each of its jobs once, as they end, failed ones too: see ``handle.last``."""
         waiting = {handle.id: handle for handle in await self.jobs()}
         hinted: set[UUID] = set()
 
@@ -242,8 +244,12 @@ class BatchHandle:
             while waiting:
                 asked = list(waiting.values()) if everybody else [waiting[id] for id in hinted if id in waiting]
                 hinted.clear()
-                with suppress(Unavailable):
+                try:
                     await self._look_at(asked)
+                except StoreLost:
+                    raise
+                except Unavailable:
+                    pass  # it comes back
                 for handle in asked:
                     if handle.last is not None and handle.last.ended:
                         del waiting[handle.id]
@@ -270,6 +276,7 @@ class BatchHandle:
 
         :raises JobNotFound: there is no such batch
         """
+        checked_note(by, "by")
         session = self._app.session
         record = await session.lanes.cancel_batch(self.id, by)
         if record is None:

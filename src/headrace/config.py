@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,14 +15,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from headrace.core.durations import UNITS, duration
 from headrace.core.rules import Retention, Rules
-from headrace.errors import ConfigError
+from headrace.errors import LONGEST, ConfigError
 
-__all__ = ["Settings", "find_file"]
+__all__ = ["OVERRIDE", "Settings", "find_file"]
 
 _PREFIX = "HEADRACE_"
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+
+OVERRIDE = "app.override(...)"
+"""The strongest source, which is also how the command line says ``--url``."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,25 +32,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     The order is: defaults, then ``headrace.toml`` or ``[tool.headrace]`` in ``pyproject.toml`` (looked for from the
     current directory upward), then ``HEADRACE_*`` in the environment, then what is passed to ``App(...)``, then flags
-    of the command line, then ``app.override``. Durations are seconds, or text with a unit: ``"30s"``, ``"12h"``.
+    of the command line, then ``app.override``. Durations are seconds, or text with units: ``"30s"``, ``"1h30m"``.
     """
 
     url: str = "sqlite:///headrace.db"
-    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db`` or ``memory://``."""
+    """The store: ``sqlite:///relative.db``, ``sqlite:////absolute.db``, ``postgresql://user@host/database`` or
+    ``memory://``."""
     app: str | None = None
     """The App that commands use when none is named: ``MODULE:APP`` or ``MODULE``."""
     namespace: str = "headrace"
-    """Keeps several systems on one database server apart; letters, digits, ``_`` and ``-``."""
+    """The schema on PostgreSQL, one for each store in the database; letters, digits, ``_`` and ``-``."""
     imports: tuple[str, ...] = ()
     """Modules a worker imports at its start, so that their tasks are registered."""
     beat: float = Rules().beat
-    """Seconds between two signs of life of a worker."""
+    """Seconds between two heartbeats of a worker."""
     lease: float = Rules().lease
-    """Seconds of silence after which a worker is taken for dead and its jobs are given to others."""
+    """Seconds without a heartbeat after which a worker counts as dead and its jobs go to others."""
     accept: float = Rules().accept
-    """Seconds a worker has to accept a job it was offered."""
+    """Reserved: jobs are not offered in this version, workers claim them."""
     start: float = Rules().start
-    """Seconds a worker has to start a job it accepted."""
+    """Seconds a worker has to start a job after it claimed it; then the job goes back."""
     cancel_grace: float = Rules().cancel_grace
     """Seconds a running handler has to stop after a cancel."""
     retention_completed: float = Retention().completed
@@ -90,19 +94,44 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         :raises ConfigError: naming the source, the key and the remedy
         """
         found: dict[str, Any] = {}
-        file = find_file(directory or Path.cwd())
-        if file is not None:
-            found |= _checked(_read(file), str(file))
-            if "url" in found:
-                found["url"] = _beside(file, found["url"])
-        found |= _from_environment(os.environ if environ is None else environ)
-        for values, source in ((code, "App(...)"), (override, "app.override(...)")):
-            given = {key: value for key, value in (values or {}).items() if value is not None}
-            found |= _checked(given, source)
+        for _, values in _layers(code, override, environ, directory):
+            found |= values
         settings = cls(**found)
         if settings.lease <= settings.beat:
             raise ConfigError(f"lease ({settings.lease:g} s) must be longer than beat ({settings.beat:g} s)")
         return settings
+
+    @staticmethod
+    def sources(
+        key: str,
+        *,
+        code: Mapping[str, Any] | None = None,
+        override: Mapping[str, Any] | None = None,
+        environ: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+    ) -> list[tuple[str, Any]]:
+        """Everybody who sets this key, and to what: the one that counts first, then those it wins over."""
+        layers = _layers(code, override, environ, directory)
+        return [(source, values[key]) for source, values in reversed(list(layers)) if key in values]
+
+
+def _layers(
+    code: Mapping[str, Any] | None,
+    override: Mapping[str, Any] | None,
+    environ: Mapping[str, str] | None,
+    directory: Path | None,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What each source says, the weakest first."""
+    file = find_file(directory or Path.cwd())
+    if file is not None:
+        found = _checked(_read(file), str(file))
+        if "url" in found:
+            found["url"] = _beside(file, found["url"])
+        yield str(file), found
+    yield from _from_environment(os.environ if environ is None else environ)
+    for values, source in ((code, "App(...)"), (override, OVERRIDE)):
+        given = {key: value for key, value in (values or {}).items() if value is not None}
+        yield source, _checked(given, source)
 
 
 def find_file(directory: Path) -> Path | None:
@@ -139,8 +168,7 @@ def _read(file: Path) -> dict[str, Any]:
     return table
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name, value in environ.items():
         # An empty variable is how a shell or a compose file says "not set".
         if not name.startswith(_PREFIX) or not value:
@@ -150,8 +178,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if key not in Settings.__struct_fields__ and not get_close_matches(key, Settings.__struct_fields__, 1):
             continue
         text: Any = [part.strip() for part in value.split(",") if part.strip()] if key == "imports" else value
-        found |= _checked({key: text}, f"the environment variable {name}")
-    return found
+        source = f"the environment variable {name}"
+        yield source, _checked({key: text}, source)
 
 
 def _known(key: str, source: str) -> None:
@@ -178,11 +206,15 @@ def _duration(value: Any) -> float:
     if isinstance(value, timedelta):
         number = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = float(value)
-    elif isinstance(value, str) and (match := _DURATION.fullmatch(value.lower())) and match[2] in {"", *_UNITS}:
-        number = float(match[1]) * _UNITS[match[2] or "s"]
-    if not 0 < number < float("inf"):
-        raise ValueError(f"must be a duration above 0: seconds, or a number with one of {', '.join(_UNITS)}")
+        number = float(value) if abs(value) <= LONGEST else LONGEST * 2  # a whole number may be greater than any float
+    elif isinstance(value, str):
+        with suppress(ValueError):
+            number = duration(value)
+    if not 0 < number <= LONGEST:
+        raise ValueError(
+            "must be a duration above 0, at most a century: seconds, or numbers with units"
+            f" ({', '.join(UNITS)}), as in 1h30m"
+        )
     return number
 
 

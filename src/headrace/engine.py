@@ -6,7 +6,9 @@ asking for it raises ``NotSupported``.
 
 Errors every verb may raise: ``Unavailable(outcome="refused")`` when nothing was written, ``Unavailable(outcome=
 "unknown")`` when the write may have happened (repeat it: every write may be repeated), ``Unstorable`` when the data
-of a row is refused (nothing of the batch was written; the batcher halves it until the guilty row stands alone).
+of a row is refused (nothing of the batch was written; the batcher halves it until the guilty row stands alone). Every
+engine refuses text with half of a surrogate pair, and names, keys and tags with a NUL; it keeps a NUL within JSON, and
+everything that ``core.bounds`` allows.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ HeadraceError
 ├ TransitionRefused, Stale, Stopped, HandlerFailed
 ├ EngineError
 │ ├ Unavailable (ConnectionError)
+│ │ └ StoreLost
 │ ├ Overloaded
 │ ├ Unstorable
 │ ├ SchemaTooNew
@@ -65,6 +66,7 @@ __all__ = [
     "Snooze",
     "Stale",
     "Stopped",
+    "StoreLost",
     "StreamRestarted",
     "SyncInAsync",
     "TransitionRefused",
@@ -93,11 +95,11 @@ class MissingExtra(ConfigError):
 
 
 class NotSupported(ConfigError):
-    """The engine declared that it cannot do what was asked."""
+    """The engine, or this kind of handler, cannot do that."""
 
 
 class NotOpen(HeadraceError, RuntimeError):
-    """A verb was called on an App that is not open."""
+    """The App is not open on this event loop."""
 
 
 class SyncInAsync(HeadraceError, RuntimeError):
@@ -248,7 +250,7 @@ class TransitionRefused(HeadraceError):
 
 
 class Stale(HeadraceError):
-    """The job has another owner now; what this worker had to say was dropped."""
+    """Another worker owns the job now; the result of this one was dropped."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(f"job {job.id} is no longer held here (epoch {job.epoch}, {job.status})")
@@ -264,7 +266,7 @@ class Stopped(HeadraceError):
 
 
 class HandlerFailed(HeadraceError):
-    """What a middleware sees when a handler in a child process failed; ``error`` is what the child said of it."""
+    """A middleware gets this when a handler in a child process failed; ``error`` is the error of the child."""
 
     def __init__(self, ending: Failed, error: ErrorInfo | None) -> None:
         super().__init__(f"{error.type}: {error.message}" if error else "the handler failed")
@@ -285,8 +287,12 @@ class Unavailable(EngineError, ConnectionError):
         self.outcome, self.ids = outcome, tuple(ids)
 
 
+class StoreLost(Unavailable):
+    """The store was deleted, replaced or damaged while it was open: nothing is stored until it is opened anew."""
+
+
 class Overloaded(EngineError):
-    """The submit lane stayed full for as long as the caller was willing to wait; nothing was stored."""
+    """Too many submits waited for the store, for 30 s; nothing was stored."""
 
 
 class Unstorable(EngineError):
@@ -309,15 +315,23 @@ LONGEST = 100 * 365.25 * 86400
 """Seconds; no duration is longer, so that no moment is beyond the calendar."""
 
 
+def shown(value: object) -> str:
+    """A value as an error shows it: Python refuses to spell out a number of more than 4,300 digits."""
+    return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 10**30 else repr(value)
+
+
 def _seconds(delay: float | timedelta) -> float:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
-    if not 0 <= seconds <= LONGEST:
-        raise ValueError(f"delay must be seconds, not negative and at most a century: {delay!r}")
-    return seconds
+    if isinstance(delay, timedelta):
+        delay = delay.total_seconds()
+    # Compared before it is made a float: a whole number may be greater than any.
+    if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay <= LONGEST:
+        limits = "seconds or a timedelta, not negative and at most a century"
+        raise ConfigError(f"delay must be {limits}, not {shown(delay)}")
+    return float(delay)
 
 
 class Snooze(Directive):
-    """Run me again after ``delay``; this attempt is not charged."""
+    """Run the job again after ``delay``; this attempt is not charged."""
 
     def __init__(self, delay: float | timedelta) -> None:
         self.delay = _seconds(delay)
@@ -325,7 +339,7 @@ class Snooze(Directive):
 
 
 class RetryLater(Directive):
-    """This attempt failed; make the next one after ``delay``, whatever the backoff says."""
+    """Fail this attempt, charged; the next one comes after ``delay`` instead of the backoff."""
 
     def __init__(self, delay: float | timedelta, message: str = "retry later") -> None:
         self.delay = _seconds(delay)
@@ -333,7 +347,7 @@ class RetryLater(Directive):
 
 
 class GiveUp(Directive):
-    """This job cannot succeed; end it ``failed`` without further attempts."""
+    """End the job ``failed`` now, without further attempts."""
 
     def __init__(self, message: str = "gave up", **details: Any) -> None:
         super().__init__(message)

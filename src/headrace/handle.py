@@ -138,7 +138,7 @@ class JobHandle(Generic[R_co]):
         return msgspec.json.decode(text) if handler is None else handler.decode_item(text)
 
     def logs(self, *, follow: bool = False, attempt: int | None = None) -> AsyncIterator[LogLine]:
-        """What its handler said to ``logging``, oldest first; ``follow``: also what it will say, until the job ends."""
+        """The log lines of its handler, oldest first; ``follow``: also new ones, until the job has ended."""
         return self._app.logs(self.id, follow=follow, attempt=attempt)
 
     async def cancel(self, *, by: str | None = None) -> Job:
@@ -151,7 +151,7 @@ class JobHandle(Generic[R_co]):
         return self.last
 
     async def retry(self, *, by: str | None = None) -> Job:
-        """Give an ended job a new budget under its own id.
+        """Retry a failed or cancelled job under its own id, with a new budget.
 
         :raises TransitionRefused: it did not end, or was completed or discarded
         :raises Duplicate: another live job holds its dedup key now
@@ -167,13 +167,13 @@ class JobHandle(Generic[R_co]):
         return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
 
     async def discard(self, *, by: str | None = None) -> Job:
-        """Put an ended job away."""
+        """End a completed or failed job as ``cancelled (discarded)``."""
         with self._in_store():
             self.last = await self._app.discard(self.id, by=by)
         return self.last
 
     async def explain(self) -> Explanation:
-        """Why it stands where it stands, in a few lines: also its position in its queue, and when it may start."""
+        """Why the job is in its status, in a few lines; for a queued job, its position and its expected start."""
         with self._in_store():
             return await self._app.explain(self.id)
 

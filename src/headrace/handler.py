@@ -11,21 +11,19 @@ from typing import Any, Literal
 
 import msgspec
 
+from headrace.core import bounds
 from headrace.core.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
 from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.rule import TaskRule
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.core.stream import StreamRef, item_of_parameter, item_of_return
 from headrace.core.value import decode_value, encode_value
 from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
 
-__all__ = ["Bulk", "Handler", "Mode", "Policy", "return_codec"]
+__all__ = ["Bulk", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]
 
 Mode = Literal["async", "thread", "process"]
-
-_RULES = Rules()
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,9 +212,7 @@ class Handler:
             raise InvalidPayload(self.name, error.message, error.path or None) from None
 
     def _sized(self, text: str) -> str:
-        size = len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
-        if size > _RULES.payload_limit:
-            limit = _RULES.payload_limit
+        if (size := bounds.size_of(text)) > (limit := bounds.PAYLOAD):
             raise PayloadTooLarge(self.name, f"the payload is {size} bytes, at most {limit}; pass a reference instead")
         return text
 
@@ -263,12 +259,18 @@ def return_codec(fn: Callable[..., Any]) -> Codec:
         raise ConfigError(f"{getattr(fn, '__qualname__', fn)!r}: return annotation: {error}") from None
 
 
+def check_task_name(name: Any) -> str:
+    """A name that a task can have; :raises ConfigError:"""
+    if not isinstance(name, str) or not name or name != name.strip():
+        raise ConfigError(f"not a task name: {name!r}")
+    return bounds.checked_name(name, "a task's name")
+
+
 def _check_names(name: str, aliases: Sequence[str]) -> tuple[str, ...]:
     if isinstance(aliases, str):
         raise ConfigError(f"task {name!r}: aliases must be a sequence of names, not a string")
     for one in (name, *aliases):
-        if not isinstance(one, str) or not one or one != one.strip():
-            raise ConfigError(f"not a task name: {one!r}")
+        check_task_name(one)
     if name == "<lambda>":
         raise ConfigError("a lambda has no name of its own: pass name= to the decorator")
     return tuple(aliases)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace import within
-from headrace.core import acts
+from headrace.core import acts, bounds
 from headrace.core.change import Change
 from headrace.core.codec import Codec, Misfit
 from headrace.core.entry import BEGIN, Kind, LogLine
@@ -22,22 +22,22 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.limit import Usage
 from headrace.core.query import Filter, Page, as_seen, seen_status
 from headrace.core.rule import Bound, Group, counted_by, limits_of
-from headrace.core.rules import Rules
 from headrace.core.status import HELD, Status
+from headrace.core.value import encode_value
 from headrace.core.waiting import relatives
 from headrace.draft import Draft
 from headrace.engine import Duplicated, Engine
 from headrace.errors import (
     ConfigError,
     InvalidPayload,
-    InvalidResult,
     JobNotFound,
     PayloadTooLarge,
 )
 from headrace.handle import JobHandle
+from headrace.handler import check_task_name
 from headrace.kin import Kin, arranged, kin_here, new_id
 from headrace.options import check_options, fill_templates, merged
-from headrace.registry import check_payload, warn_unregistered
+from headrace.registry import check_payload, known_tasks, warn_unregistered
 from headrace.session import Session
 from headrace.worker.context import Context
 
@@ -63,9 +63,8 @@ __all__ = [
 
 R = TypeVar("R")
 
-_OBJECT = Codec(dict[str, Any])
+_OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what its values are stand elsewhere
 _ANY = Codec(Any)
-_RULES = Rules()
 _HOLDERS = 1000
 
 
@@ -139,8 +138,7 @@ def jobs_of(
 
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
     """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
-    if not isinstance(name, str) or not name or name != name.strip():
-        raise ConfigError(f"not a task name: {name!r}")  # no task can have it, so its job would wait for ever
+    check_task_name(name)  # no task can have another, so its job would wait for ever
     if not isinstance(payload, Mapping):
         raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {payload!r}")
     task = app.by_name.get(name)
@@ -149,7 +147,7 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     checked, text = check_options(options), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
-        warn_unregistered(name)
+        warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})
         return Draft(app, new_id(app, name, text, checked), name, text, merged(app.defaults, checked))
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
@@ -165,8 +163,8 @@ def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
         text = _OBJECT.encode(dict(payload))
     except Misfit as error:
         raise InvalidPayload(name, error.message, error.path or None) from None
-    if len(text.encode()) > _RULES.payload_limit:
-        raise PayloadTooLarge(name, f"the payload is {len(text.encode())} bytes, at most {_RULES.payload_limit}")
+    if (size := bounds.size_of(text)) > bounds.PAYLOAD:
+        raise PayloadTooLarge(name, f"the payload is {size} bytes, at most {bounds.PAYLOAD}; pass a reference instead")
     return text
 
 
@@ -203,12 +201,17 @@ async def jobs(
         statuses = frozenset(Status(one) for one in wanted)
     except ValueError as error:
         raise ConfigError(f"{error}: statuses are {', '.join(Status)}") from None
+    for name, value in others.items():
+        if not isinstance(value, str | UUID | None):
+            raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
     filter = Filter(status=statuses, **others)
     return await session.engine.find(filter, session.host.clock.now(), limit, cursor)
 
 
 async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:
     """The lines of a job's log, of one attempt or of all."""
+    if attempt is not None:
+        bounds.whole(attempt, "attempt", 0)
     after = BEGIN if attempt is None else (attempt, BEGIN[1])
     async with aclosing(session.lanes.tails.follow(id, Kind.LOG, after, wait=follow)) as following:
         async for entries, _ in following:
@@ -242,6 +245,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
         standing=await engine.standing(job, now) if seen_status(job, now) is Status.QUEUED else None,
         parents=[one for one in await engine.get(relatives(job)) if one is not None],
         rules=engine.rules,
+        zone=None,
     )
 
 
@@ -280,15 +284,20 @@ async def rerun(app: App, id: UUID) -> JobHandle[Any]:
     return JobHandle(app, answer.job.id, last=answer.job, duplicate=isinstance(answer, Duplicated))
 
 
-async def resolve(session: Session, id: UUID, result: Any, error: str | ErrorInfo | None, by: str | None) -> Job:
-    """Set the end by hand."""
+async def resolve(app: App, id: UUID, result: Any, error: str | ErrorInfo | None, by: str | None) -> Job:
+    """Set the end by hand, with what the task could have returned where it is known here."""
+    session = app.session
     if error is not None and result is not None:
         raise ConfigError("resolve: a job ends with a result or with an error, not with both")
+    if not isinstance(error, str | ErrorInfo | None):
+        raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {error!r}")
     info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
-    try:
-        text = _ANY.encode(result)
-    except Misfit as misfit:
-        raise InvalidResult(f"the result is not JSON: {misfit.message}") from None
+    info = None if info is None else info.cut(session.engine.rules.error_limit)
+    handler = None
+    if result is not None:  # without one, the job is completed with none, whatever the task returns
+        task = app.by_name.get((await get(session, id)).task)
+        handler = None if task is None else task.handler
+    text = encode_value(_ANY, result, "result") if handler is None else handler.encode_result(result)
 
     def decide(job: Job, now: datetime) -> Change:
         return acts.resolve(job, now, result_text=text, error=info, by=by)

@@ -14,11 +14,11 @@ from headrace import sync
 from headrace.clock import Clock
 from headrace.config import Settings
 from headrace.engine import Engine
-from headrace.errors import ConfigError, NotOpen
+from headrace.errors import ConfigError, EngineError, NotOpen
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.session import Session
-from headrace.wiring import connect
+from headrace.wiring import connect, redact
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -66,6 +66,25 @@ class Lifetime:
             self._settings = Settings.load(code=self._code, override=self._override)
         return self._settings
 
+    def whose_url(self) -> tuple[str, list[str]]:
+        """Where the URL of the store comes from, and whose other URLs it wins over, in words."""
+        sources = Settings.sources("url", code=self._code, override=self._override)
+        if not sources:
+            return "the default", []
+        (won, url), *others = sources
+        return won, [f"{source} ({redact(other)})" for source, other in others if other != url]
+
+    @contextmanager
+    def _saying_whose(self) -> Iterator[None]:
+        """A store that cannot be used is often not the one that was meant: say who names it."""
+        try:
+            yield
+        except (ConfigError, EngineError) as error:
+            won, others = self.whose_url()
+            wins = f", which wins over {' and '.join(others)}" if others else ""
+            error.add_note(f"the url comes from {won}{wins}")
+            raise
+
     @property
     def host(self) -> Host:
         """Clock, dice, sleeps and threads."""
@@ -108,9 +127,16 @@ class Lifetime:
             settings = self.settings
             # Loops of several threads may open it at once, and two engines would be two stores: the first one counts.
             # No lock, which a fork could leave locked: what was made in vain has touched nothing.
-            engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
+            with self._saying_whose():
+                engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
             self._made.setdefault("engine", engine)
         return self._made["engine"].twin()
+
+    async def store_exists(self) -> bool:
+        """Whether there is a store to open; entering makes one where there is none. The App need not be open."""
+        engine = self.new_engine()
+        with self._saying_whose():
+            return await engine.exists()
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -121,7 +147,9 @@ class Lifetime:
                     continue
                 if stay.session is None:
                     try:
-                        stay.session = await Session.open(self.new_engine(), self._host)
+                        engine = self.new_engine()
+                        with self._saying_whose():
+                            stay.session = await Session.open(engine, self._host)
                     except BaseException:
                         stay.over = True
                         del self._stays[loop]

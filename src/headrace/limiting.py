@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from headrace.core.bounds import COUNT, checked_name, checked_note, whole
 from headrace.core.rate import Rate
+from headrace.core.record import Record
 from headrace.core.rule import TaskRule, limits_of
 from headrace.errors import ConfigError
 from headrace.lifetime import Lifetime
@@ -21,17 +23,17 @@ __all__ = ["LimitInfo", "Limited", "check_limits"]
 _NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"}
 
 
-class LimitInfo(msgspec.Struct, frozen=True):
-    """What limits a task, and where that was said."""
+class LimitInfo(msgspec.Struct, Record, frozen=True):
+    """The limits of a task, and where they were set."""
 
     task: str
     max_concurrency: int | None
     max_per_key: int | None
     rates: tuple[str, ...]
     live: bool
-    """Whether anything of it was set while running, and so goes before what the code says."""
+    """Whether any of it was set while running, which overrides the code."""
     unreadable: str | None = None
-    """Why this version cannot read its setting, if so: its workers are given nothing of the task then."""
+    """Why this version cannot read the setting, if so; its workers get no job of the task then."""
 
 
 class Limited(Lifetime):
@@ -50,7 +52,7 @@ class Limited(Lifetime):
         max_concurrency: int | None = None,
         rates: Sequence[str] | None = None,
     ) -> None:
-        """Say how a queue is served; written to the store when a worker starts. What is set while running goes first.
+        """Set a queue's priority and limits; stored when a worker starts. Changes made while running override it.
 
         :raises ConfigError: naming the argument
         """
@@ -58,7 +60,7 @@ class Limited(Lifetime):
         self._declared[QUEUE + _named(name, "a queue's name")] = _checked_queue(said)
 
     def rate(self, name: str, rate: Rate) -> None:
-        """Name a rate, for tasks and queues to keep to; written to the store when a worker starts."""
+        """Define a rate limit, to be named in ``rates`` of tasks and queues; stored when a worker starts."""
         if not isinstance(rate, Rate):
             raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
         self._declared[RATE + _named(name, "a rate's name")] = msgspec.to_builtins(rate)
@@ -66,12 +68,12 @@ class Limited(Lifetime):
     # -- while running
 
     async def pause_queue(self, name: str, *, by: str | None = None) -> None:
-        """Let nothing more of a queue be started. ``by``: who wants that, for ``explain`` to tell."""
+        """Pause a queue: none of its jobs are started, running ones go on. ``by``: who pauses it, for ``explain``."""
         at = msgspec.to_builtins(self.host.clock.now())
-        await self._edit(QUEUE, name, {"paused": True, "paused_by": by, "paused_at": at})
+        await self._edit(QUEUE, name, {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at})
 
     async def resume_queue(self, name: str) -> None:
-        """Let a queue go on."""
+        """Resume a paused queue."""
         await self._edit(QUEUE, name, {"paused": False, "paused_by": None, "paused_at": None})
 
     async def set_queue(
@@ -82,23 +84,23 @@ class Limited(Lifetime):
         max_concurrency: int | None = None,
         rates: Sequence[str] | None = None,
     ) -> None:
-        """Serve a queue before those of lower priority (default 0), hold no more of its jobs at once, keep to rates.
+        """Change a queue while running: priority (default 0, higher is served first), concurrency limit, rate limits.
 
-        What is left out stays as it is.
+        An argument left out stays as it is.
         """
         said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates)
         await self._edit(QUEUE, name, _checked_queue(said))
 
     async def reset_queue(self, name: str) -> None:
-        """Let the code speak again: forget what was set while running, a pause as well."""
+        """Drop what was set while running, a pause included; the code applies again."""
         await self._edit(QUEUE, name, None)
 
     async def forget_queue(self, name: str) -> None:
-        """Forget all that was ever said of a queue: by code that may be gone, and while running, a pause as well.
+        """Delete all stored settings of a queue: those from code, those set while running, and a pause.
 
-        Its jobs stay. A worker whose code still says it writes it again when it starts.
+        Its jobs stay. A worker whose code still has the settings stores them again when it starts.
 
-        :raises UnknownSetting: nothing was said
+        :raises UnknownSetting: nothing is stored
         """
         await forget_rule(self.engine, "queue", name)
 
@@ -110,25 +112,25 @@ class Limited(Lifetime):
         max_per_key: int | None = None,
         rates: Sequence[str] | None = None,
     ) -> None:
-        """Limit a task while running; what is left out stays as it is."""
+        """Change the limits of a task while running; an argument left out stays as it is."""
         said = _given(max_concurrency=max_concurrency, max_per_key=max_per_key, rates=rates)
         await self._edit(LIMIT, task, msgspec.to_builtins(check_limits(said)) if said else {}, only=said)
 
     async def reset_limit(self, task: str) -> None:
-        """Let the code speak again about a task."""
+        """Drop the limits of a task that were set while running; the code applies again."""
         await self._edit(LIMIT, task, None)
 
     async def forget_limit(self, task: str) -> None:
-        """Forget all limits of a task, those of code that may be gone as well; its jobs stay.
+        """Delete all stored limits of a task, those from code included; its jobs stay.
 
-        A worker whose code still has them writes them again when it starts.
+        A worker whose code still has them stores them again when it starts.
 
-        :raises UnknownSetting: there are none
+        :raises UnknownSetting: nothing is stored
         """
         await forget_rule(self.engine, "task", task)
 
     async def limits(self) -> list[LimitInfo]:
-        """Every task that is limited, by name."""
+        """The limits of every limited task, by name."""
         settings = await self.engine.settings(LIMIT)
         limits = limits_of((one.key, one.value) for one in settings)
         found = []
@@ -141,30 +143,30 @@ class Limited(Lifetime):
         return found
 
     async def set_rate(self, name: str, rate: Rate) -> None:
-        """Change a rate while running."""
+        """Make or change a rate limit while running."""
         if not isinstance(rate, Rate):
             raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
         await self._edit(RATE, name, msgspec.to_builtins(rate))
 
     async def reset_rate(self, name: str) -> None:
-        """Let the code speak again about a rate."""
+        """Drop what was set of a rate while running; the code applies again."""
         await self._edit(RATE, name, None)
 
     async def forget_rate(self, name: str) -> None:
-        """Forget a rate, that of code that may be gone as well: it limits nothing then, whoever keeps to it.
+        """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more.
 
-        A worker whose code still has it writes it again when it starts.
+        A worker whose code still has it stores it again when it starts.
 
-        :raises UnknownSetting: there is none
+        :raises UnknownSetting: nothing is stored
         """
         await forget_rule(self.engine, "rate", name)
 
     async def rates(self) -> dict[str, Rate]:
-        """Every rate, by name, but for those that only another version can read (``doctor`` tells of them)."""
+        """Every rate, by name, except those that only another version can read (``doctor`` names them)."""
         return dict(limits_of((one.key, one.value) for one in await self.engine.settings(RATE)).rates)
 
     async def known_names(self, of: Named) -> frozenset[str]:
-        """The queues, tasks or rates (``of``) that code, a job, a schedule or a live worker has anything to do with."""
+        """The queues, tasks or rates (``of``) that this App, a job, a schedule or a live worker names."""
         app = cast("App", self)
         return await known_names(self.engine, of, self._declared, app.handlers, self.host.clock.now())
 
@@ -177,9 +179,7 @@ class Limited(Lifetime):
 
 
 def _named(name: Any, what: str) -> str:
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise ConfigError(f"{what} is text that is not empty, not {name!r}")
-    return name
+    return checked_name(name, what)
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
@@ -187,9 +187,7 @@ def _given(**arguments: Any) -> dict[str, Any]:
 
 
 def _count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(f"{name} must be a whole number of at least 1, not {value!r}")
-    return int(value)
+    return whole(value, name, 1)
 
 
 def _rates(value: Any) -> tuple[str, ...]:
@@ -210,9 +208,7 @@ def check_limits(given: Mapping[str, Any]) -> TaskRule:
 def _checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
     checked: dict[str, Any] = {}
     if "priority" in said:
-        if isinstance(said["priority"], bool) or not isinstance(said["priority"], int):
-            raise ConfigError(f"a queue's priority must be a whole number, not {said['priority']!r}")
-        checked["priority"] = said["priority"]
+        checked["priority"] = whole(said["priority"], "a queue's priority", -COUNT)
     if "max_concurrency" in said:
         checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
     if "rates" in said:

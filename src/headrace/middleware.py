@@ -78,7 +78,7 @@ class Hooked:
         return self._on("on_success", fn)
 
     def on_retry(self, fn: C) -> C:
-        """Call this with every job whose attempt failed and that will be tried again: see its error, available_at."""
+        """Call this with every job whose attempt failed and that will be retried: see its error and available_at."""
         return self._on("on_retry", fn)
 
     def on_failed(self, fn: C) -> C:
@@ -86,7 +86,7 @@ class Hooked:
         return self._on("on_failed", fn)
 
     def on_cancelled(self, fn: C) -> C:
-        """Call this with every job that a worker of this App stopped because that was asked for."""
+        """Call this with every job that a worker of this App stopped because of a cancel."""
         return self._on("on_cancelled", fn)
 
     def _on(self, moment: Moment, fn: C) -> C:

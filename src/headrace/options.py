@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from difflib import get_close_matches
 from string import Formatter
 from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
-from headrace.core.codec import Misfit, Parameter, RecordCodec
+from headrace.core import bounds
+from headrace.core.codec import Codec, Misfit
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
+from headrace.core.moments import moment as told
 from headrace.core.retry import Retry, Seconds, seconds
 from headrace.core.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError
@@ -40,22 +42,22 @@ class HasId(Protocol):
 
 
 class JobOptions(TypedDict, total=False):
-    """What can be said about a job at submit, in ``task.options(...)``, and as a default of a task or an App."""
+    """The options of a job: at submit, in ``task.options(...)``, and as a default of a task or an App."""
 
     queue: str
-    """The line it stands in; ``default`` if nothing is said."""
+    """The queue of the job; ``default`` if left out."""
     priority: int
-    """0 to 100, higher first; 50 if nothing is said."""
+    """0 to 100, higher first; 50 if left out."""
     retry: Retry
-    """How often and when it is tried again; replaced whole."""
+    """The retry policy; replaced as a whole."""
     timeout: Seconds | None
-    """How long one attempt may take; 30 minutes if nothing is said, None for ever."""
+    """How long one attempt may take; 30 minutes if left out, None: no limit."""
     delay: Seconds
-    """Not before so much time has passed since the submit; excludes ``not_before``."""
+    """Start no sooner than this long after the submit; excludes ``not_before``."""
     not_before: datetime | None
-    """Not before this moment; excludes ``delay``."""
+    """Start no sooner than this moment; excludes ``delay``."""
     not_after: datetime | None
-    """Cancelled as expired if it has not begun by then."""
+    """Cancelled as ``expired`` if it has not started by this moment."""
     dedup: str | None
     """At most one live job of the task holds this key. As an option of the task, a template of its parameters."""
     on_duplicate: Literal["return", "raise"]
@@ -65,50 +67,48 @@ class JobOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
     """JSON values kept with the job, for people and programs to read."""
     requires: Mapping[str, Any]
-    """What a worker must offer to be given the job."""
+    """Reserved; leave it out: no worker takes a job that requires something."""
     customer: str | None
     """On whose behalf it runs."""
     concurrency_key: str | None
-    """Jobs of a task with the same key take turns with those of others, and at most ``max_per_key`` of them are held at
-    once. As an option of the task, a template of its parameters."""
+    """At most ``max_per_key`` jobs of the task with the same key are held at once, and keys take turns. As an option of
+    the task, a template of its parameters."""
     after: Sequence[HasId | UUID | str]
-    """Jobs to wait for: drafts, handles or ids, at most 1,000. Drafts are submitted before it, or together with it."""
+    """The jobs to wait for: drafts, handles or ids, at most 1,000. Submit drafts before it, or together with it."""
     after_when: AfterWhen
-    """``succeeded`` (default): it runs when all of them completed. ``ended``: when all have ended, however they did."""
+    """``succeeded`` (default): run when all of them completed. ``ended``: run when all of them ended, however."""
     on_parent_failure: OnParentFailure
-    """What becomes of it when one that had to succeed did not: ``cancel`` (default) or ``fail``."""
+    """When one that had to succeed did not: ``cancel`` the job (default), or ``fail`` it."""
     derived_id: bool
-    """Whether the id of a job that a handler submits derives from the job that submits it and from the call (its task,
-    its arguments, and its number among equal ones), so that a later attempt finds it instead of submitting it again;
-    True if nothing is said."""
+    """For jobs that a handler submits. True (default): the id is computed from the handler's job and the call (task,
+    arguments, number among equal calls), so that a later attempt finds the job and does not submit it again."""
     trace: Mapping[str, str]
-    """The trace it is part of, as W3C headers such as ``traceparent``; that of the job that submits it if nothing is
-    said."""
+    """The trace of the job, as W3C headers such as ``traceparent``; if left out, that of the job that submits it."""
     connection: Any
-    """A connection with a transaction of the caller's: the job exists if and only if that is committed."""
+    """A connection with an open transaction: the job exists only if that transaction is committed."""
 
 
 class TaskOptions(JobOptions, total=False):
-    """What can be said about a task at its decoration."""
+    """The options of ``@app.task``, besides those of a job."""
 
     name: str
-    """The task's name; the function's own if nothing is said."""
+    """The task's name; the function's own if left out."""
     aliases: Sequence[str]
     """Earlier names, under which stored jobs may still wait."""
     run_in: Literal["process"]
     """Run the plain function in a process of its own instead of a thread."""
     schedule: Cron | Every
-    """When the task submits itself."""
+    """The schedule that submits jobs of the task."""
     max_concurrency: int
-    """At most so many of its jobs are held at once, by all workers together."""
+    """Concurrency limit: how many of its jobs all workers together hold at once."""
     max_per_key: int
-    """At most so many of its jobs with the same concurrency key; 1 if there is a key and nothing is said."""
+    """Concurrency limit of each ``concurrency_key``; 1 if there is a key and this is left out."""
     rates: Sequence[str]
-    """The rates that it keeps to, by name: see ``app.rate``."""
+    """Its rate limits, by name: see ``app.rate``."""
     continuous: Continuous
-    """Run it all the time: each run is followed by another, so many at once across the cluster."""
+    """Run it all the time: when a run ends, the next begins, with this many instances in all workers together."""
     middleware: Sequence[Middleware]
-    """What is called around its runs, inside what ``@app.middleware`` has; the first is the outermost."""
+    """Called around its runs, inside those of ``@app.middleware``; the first is the outermost."""
     on_success: Callback | Sequence[Callback]
     """Called with the job when it completed."""
     on_retry: Callback | Sequence[Callback]
@@ -122,29 +122,11 @@ class TaskOptions(JobOptions, total=False):
 TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_template"}
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
 
-_LONGEST_KEY = 200
-
-_METADATA = RecordCodec("metadata", [Parameter("metadata", dict[str, Any], True)])
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str) or not value.strip() or not value.isprintable():
-        raise ConfigError(f"{name} must be text that is not empty, not {value!r}")
-    return value
-
-
-def _turn_key(value: Any, name: str) -> str | None:
-    if value is None:
-        return None
-    if len(_text(value, name)) > _LONGEST_KEY:
-        raise ConfigError(f"{name} must have at most {_LONGEST_KEY} characters, not {len(value)}")
-    return str(value)
+_OBJECT = Codec(dict[str, Any])
 
 
 def _priority(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100:
-        raise ConfigError(f"{name} must be a whole number from 0 to 100, not {value!r}")
-    return int(value)
+    return bounds.whole(value, name, 0, 100)
 
 
 def _retry(value: Any, name: str) -> Retry:
@@ -162,20 +144,10 @@ def _timeout(value: Any, name: str) -> float | None:
     return number
 
 
-def _moment(value: Any, name: str) -> datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        raise ConfigError(f"{name} must be a datetime, not {value!r}")
-    if value.tzinfo is None or value.utcoffset() is None:
-        raise ConfigError(f"{name} must be an aware datetime, as in datetime.now(UTC): {value!r} has no time zone")
-    return value.astimezone(UTC)
-
-
 def _tags(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
-    return tuple(dict.fromkeys(_text(tag, f"each of {name}") for tag in value))
+    return bounds.checked_tags(value, name)
 
 
 def _after(value: Any, name: str) -> tuple[UUID, ...]:
@@ -213,6 +185,7 @@ def _flag(value: Any, name: str) -> bool:
 def _headers(value: Any, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(part, str) for pair in value.items() for part in pair):
         raise ConfigError(f"{name} must be a mapping of text to text, not {value!r}")
+    _json(value, name)
     return dict(value)
 
 
@@ -221,9 +194,11 @@ def _json(value: Any, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} must be a mapping of JSON values, not {value!r}")
     plain = dict(value)
     try:
-        _METADATA.encode({"metadata": plain})
+        text = _OBJECT.encode(plain)
     except Misfit as error:
-        raise ConfigError(f"{name}{error.path.removeprefix('metadata')} must be JSON: {error.message}") from None
+        where = f".{error.path.lstrip('.')}" if error.path else ""
+        raise ConfigError(f"{name}{where} must be JSON: {error.message}") from None
+    bounds.checked_document(text, name)
     return plain
 
 
@@ -232,20 +207,20 @@ def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]
 
 
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
-    "queue": _text,
+    "queue": bounds.checked_name,
     "priority": _priority,
     "retry": _retry,
     "timeout": _timeout,
     "delay": seconds,
-    "not_before": _moment,
-    "not_after": _moment,
-    "dedup": _maybe(_text),
+    "not_before": bounds.checked_moment,
+    "not_after": bounds.checked_moment,
+    "dedup": _maybe(bounds.checked_key),
     "on_duplicate": _one_of("return", "raise"),
     "tags": _tags,
     "metadata": _json,
     "requires": _json,
-    "customer": _maybe(_text),
-    "concurrency_key": _turn_key,
+    "customer": _maybe(bounds.checked_key),
+    "concurrency_key": _maybe(bounds.checked_key),
     "after": _after,
     "after_when": _one_of(*get_args(AfterWhen)),
     "on_parent_failure": _one_of(*get_args(OnParentFailure)),
@@ -291,7 +266,9 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
         whole |= layer
     not_before, not_after = whole.get("not_before"), whole.get("not_after")
     if not_before is not None and not_after is not None and not_after <= not_before:
-        raise ConfigError(f"not_after ({not_after}) must be later than not_before ({not_before})")
+        raise ConfigError(
+            f"not_after ({told(not_after, None)}) must be later than not_before ({told(not_before, None)})"
+        )
     return whole
 
 
@@ -340,4 +317,7 @@ def _fill_template(key: str, template: str, arguments: Mapping[str, Any]) -> str
         raise ConfigError(f"{key} template {template!r}: {error.args[0]!r} was not passed and has no default") from None
     except (ValueError, TypeError, IndexError, AttributeError) as error:
         raise ConfigError(f"{key} template {template!r}: {error}") from None
-    return _turn_key(text, key) if key == "concurrency_key" else text
+    try:
+        return bounds.checked_key(text, key)
+    except ConfigError as error:
+        raise ConfigError(f"{key} template {template!r}: {error}") from None

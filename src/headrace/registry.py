@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from types import FrameType
 from typing import Any
 
@@ -16,7 +17,16 @@ from headrace.errors import InvalidPayload
 from headrace.handler import Handler
 from headrace.options import TEMPLATES
 
-__all__ = ["PREFIX", "TaskDoc", "UnregisteredTask", "check_payload", "find_task", "known_tasks", "register_tasks"]
+__all__ = [
+    "PREFIX",
+    "TaskDoc",
+    "UnregisteredTask",
+    "check_payload",
+    "find_task",
+    "known_tasks",
+    "register_tasks",
+    "resembling",
+]
 
 PREFIX = "task:"
 
@@ -97,9 +107,17 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
     return changed
 
 
-def warn_unregistered(name: str) -> None:
+def resembling(name: str, known: Iterable[str]) -> str:
+    """The question that a mistyped name calls for; empty if no name that is known resembles it."""
+    near = get_close_matches(name, sorted(known), 1)
+    return f"did you mean {near[0]!r}?" if near else ""
+
+
+def warn_unregistered(name: str, known: Iterable[str] = ()) -> None:
     """Tell the caller that nobody has said how this task is to be treated, or that it exists."""
     message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
+    if asked := resembling(name, known):
+        message += f"; {asked}"
     # The first frame outside this package: the line that submitted, not ours.
     depth, frame = 2, inspect.currentframe()
     while frame is not None and frame.f_back is not None and _ours(frame.f_back):

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.record import Record
 from headrace.core.schedule import Continuous, Cron, Every, Rule, ScheduleDoc, State, new_schedule, preview
 from headrace.draft import Draft
 from headrace.engine import Engine
@@ -27,17 +28,17 @@ __all__ = ["ScheduleInfo", "Scheduling", "announce_schedules"]
 _MOST_FIRES = 1000
 
 
-class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A schedule: its rule, what it submits, how it stands, and when it fires."""
+class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """A schedule: its rule, its task, its state, and when it fires."""
 
     name: str
     rule: Rule
     task: str
     state: State
-    """``active``; ``paused`` by a person; ``retired``, the code asks for it no more; ``unserved``, no live worker has
-    the code that asks for it; ``ended``, its last fire has been."""
+    """``active``; ``paused`` by a person; ``retired``: the code no longer has it; ``unserved``: no live worker has its
+    task; ``ended``: its last fire is over."""
     next_fire: datetime | None
-    """None while it rests, when it has ended, and for what is continuous."""
+    """None if it is paused, retired, ended or continuous."""
     last_fire: datetime | None
     """The newest fire that made a job."""
     last_job: UUID | None
@@ -45,7 +46,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int
     """Fires that made no job because one of an earlier fire was live."""
     waiting: datetime | None
-    """The fire that makes its job when the live one has ended."""
+    """The fire that waits for the live job to end (``overlap="wait"``)."""
     paused: bool
     source: Literal["code", "dynamic"]
     queue: str
@@ -81,7 +82,7 @@ class Scheduling(Lifetime):
     async def schedules(self) -> list[ScheduleInfo]:
         """Every schedule, by name."""
         docs = await schedules.list_schedules(self.engine)
-        tasks = await _served(self.engine) if docs else ()
+        tasks = await self._served() if docs else ()
         return [ScheduleInfo.of(doc, tasks) for doc in docs]
 
     async def get_schedule(self, name: str) -> ScheduleInfo:
@@ -89,9 +90,9 @@ class Scheduling(Lifetime):
         return await self._told(await schedules.find_schedule(self.engine, name))
 
     async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
-        """Submit the draft's work whenever the rule fires, until the schedule is deleted.
+        """Make a schedule that submits the draft's task and payload whenever the rule fires.
 
-        One of this name is changed, and stays paused if it is: ``resume_schedule`` ends that.
+        A schedule of this name is changed; if it is paused, it stays paused until ``resume_schedule``.
 
         :raises ConfigError: the rule never fires from now on, or code defines a schedule of this name
         """
@@ -105,7 +106,7 @@ class Scheduling(Lifetime):
         return await self._told(await schedules.create_schedule(self.engine, doc))
 
     async def next_fires(self, schedule: str | Cron | Every, n: int = 5) -> list[datetime]:
-        """The next ``n`` fires, in UTC, of a schedule by its name (as if it did not rest) or of a rule that begins now.
+        """The next ``n`` fires, in UTC, of a schedule by its name (as if it were not paused) or of a rule from now on.
 
         :raises UnknownSchedule:
         :raises ConfigError: it is continuous, and so has no fires
@@ -123,15 +124,15 @@ class Scheduling(Lifetime):
         return preview(doc.rule, max(now, doc.cursor), doc.anchor, n)
 
     async def pause_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule rest; runs of a continuous one end and are not followed by others; :raises UnknownSchedule:"""
+        """Pause a schedule; current runs of a continuous one finish and are not followed; :raises UnknownSchedule:"""
         return await self._told(await schedules.pause_schedule(self.engine, name))
 
     async def resume_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule go on; what it missed is not made good; :raises UnknownSchedule:"""
+        """Resume a paused schedule; missed fires are not made up for; :raises UnknownSchedule:"""
         return await self._told(await schedules.resume_schedule(self.engine, name, self.host.clock.now()))
 
     async def trigger_schedule(self, name: str) -> JobHandle[Any]:
-        """Submit a schedule's job now, beside its fires; :raises UnknownSchedule:"""
+        """Submit a schedule's job now, besides its fires; :raises UnknownSchedule:"""
         job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name)
         return JobHandle(cast("App", self), job.id, last=job)
 
@@ -142,11 +143,13 @@ class Scheduling(Lifetime):
         await hush(self.engine, self.lanes, self.host, name, running=True)
 
     async def _told(self, doc: ScheduleDoc) -> ScheduleInfo:
-        return ScheduleInfo.of(doc, await _served(self.engine))
+        return ScheduleInfo.of(doc, await self._served())
 
-
-async def _served(engine: Engine) -> frozenset[str]:
-    return frozenset(task for row in await engine.workers() if row.alive for task in row.info.tasks)
+    async def _served(self) -> frozenset[str]:
+        """The tasks of workers that are heard of."""
+        now, rules = self.host.clock.now(), self.engine.rules
+        rows = [row.as_heard(now, rules) for row in await self.engine.workers()]
+        return frozenset(task for row in rows if row.alive for task in row.info.tasks)
 
 
 async def announce_schedules(

@@ -33,7 +33,7 @@ class StreamItem(msgspec.Struct, Generic[T_co], frozen=True):
     number: int
     """Its place in the stream, from 1."""
     restarted: bool = False
-    """Whether the stream begins anew with it: what was read before came from an attempt that did not count."""
+    """Whether a new attempt began the stream again with this item: items read before no longer count."""
 
 
 class Stream(Generic[T_co]):

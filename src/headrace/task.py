@@ -222,7 +222,7 @@ class Task(Generic[P, R_co]):
     # -- calling
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function here and now, with a Context that leads nowhere if it takes one."""
+        """Call the function here and now, with a Context whose reports go nowhere if it takes one."""
         if self.handler.takes_context:
             return self.fn(self._detached(args, kwargs), *args, **kwargs)
         return self.fn(*args, **kwargs)
@@ -241,7 +241,7 @@ class AsyncTask(Task[P, R_co]):
     """A task whose function is a coroutine function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]:
-        """Call the function here, with a Context that leads nowhere if it takes one."""
+        """Call the function here, with a Context whose reports go nowhere if it takes one."""
         return cast("Coroutine[Any, Any, R_co]", super().__call__(*args, **kwargs))
 
 
@@ -249,7 +249,7 @@ class PlainTask(Task[P, R_co]):
     """A task whose function is a plain one, run in a thread or a process."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function here, with a Context that leads nowhere if it takes one."""
+        """Call the function here, with a Context whose reports go nowhere if it takes one."""
         return cast("R_co", super().__call__(*args, **kwargs))
 
 
@@ -275,7 +275,7 @@ class StreamTask(Task[P, int], Generic[P, T_co]):
         return _Owned(self, self.draft(*args, **kwargs))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[T_co]:
-        """Call the function here, with a Context that leads nowhere if it takes one."""
+        """Call the function here, with a Context whose reports go nowhere if it takes one."""
         return cast("AsyncIterator[T_co]", super().__call__(*args, **kwargs))
 
 

@@ -19,7 +19,7 @@ from headrace.core.job import Job
 from headrace.core.query import as_seen
 from headrace.core.status import DEFERRED
 from headrace.engine import MAX_BATCH, Engine
-from headrace.errors import HeadraceError, JobNotFound, NotOpen, Unavailable
+from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.lending import Waiting
 
@@ -237,6 +237,8 @@ class _Watching(ABC, Generic[T]):
             chunk = ids[start : start + MAX_BATCH]
             try:
                 answers = await self._look(chunk)
+            except StoreLost:
+                raise  # it does not come back: whoever waits is told
             except Unavailable as error:
                 # The store comes back or the caller's patience ends; neither is this loop's to decide.
                 _log.debug("the store could not be asked about %d: %s", len(chunk), error)

@@ -20,18 +20,13 @@ GROUP = "headrace.engines"
 """Entry points by which other packages bring engines: the name is the URL's scheme, the object a function that takes
 the URL, the Rules and the Host, and returns an Engine."""
 
-_LATER = {
-    "redis": ("redis", "redis"),
-    "s3": ("obstore", "objects"),
-    "gs": ("obstore", "objects"),
-    "az": ("obstore", "objects"),
-}
 _OF_THE_SERVER = (
     "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "host", "port", "passfile", "target_session_attrs",
 )  # fmt: skip
 """Parameters of a PostgreSQL URL that are the driver's to understand."""
-_SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql", "rediss": "redis"}
-_OWN = ("sqlite", "memory", "postgresql")
+_SPELLINGS = {"postgres": "postgresql", "postgresql+asyncpg": "postgresql"}
+_OWN = {"sqlite": "sqlite:///FILE", "postgresql": "postgresql://USER@HOST/DATABASE", "memory": "memory://"}
+"""The schemes of the engines that come with headrace, and what their URLs look like."""
 
 
 def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") -> Engine:
@@ -55,13 +50,9 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
         return engine
     if scheme == "postgresql":
         return _postgres(parts, url, rules, host, namespace)
-    if scheme in _LATER:
-        library, extra = _LATER[scheme]
-        if find_spec(library) is None:
-            raise MissingExtra(f"{scheme}://", library, extra)
-        raise NotSupported(f"{scheme}:// is not in this version: use sqlite:/// or memory://")
-    others = sorted({*_OWN, *(point.name for point in entry_points(group=GROUP))})
-    raise ConfigError(f"no engine for {redact(url)!r}: known are {', '.join(f'{one}://' for one in others)}")
+    others = sorted({point.name for point in entry_points(group=GROUP)} - _OWN.keys())
+    known = [*_OWN.values(), *(f"{one}://" for one in others)]
+    raise ConfigError(f"no engine for {redact(url)!r}: there are {', '.join(known[:-1])} and {known[-1]}")
 
 
 def redact(url: str) -> str:

@@ -61,3 +61,36 @@ def test_a_retry_whose_key_is_taken_is_refused(shell: Shell) -> None:
     assert verdict["verdict"] == "refused"
     assert holder in verdict["message"]
     assert verdict["job"]["id"] == first
+
+
+def test_many_refusals_are_one_line_with_counts(shell: Shell) -> None:
+    ids = [shell.submit("add", f"a={number}") for number in range(7)]
+    shell.work()
+    for id in ids[:2]:
+        shell("discard", id, "--url", shell.url)
+    shell.submit("add", "a=9", "--delay", "1h")
+    chosen = ("--status", "completed", "--status", "cancelled", "--status", "scheduled", "--yes", "--url", shell.url)
+    result = shell("retry", *chosen, code=4)
+    assert result.stderr.splitlines() == [
+        "0 of 8 retried; cannot retry 8: 5 completed, 2 cancelled (discarded), 1 scheduled (--json names each)"
+    ]
+    verdicts = shell.json("retry", *chosen, code=4)
+    assert len([one for one in verdicts if one["verdict"] == "refused" and one["id"] in one["message"]]) == 8
+
+
+def test_many_ids_that_are_not_there_are_counted_beside_what_was_done(shell: Shell) -> None:
+    waiting = [shell.submit("add", f"a={number}", "--delay", "1h") for number in range(2)]
+    nobody = [f"01990000-0000-7000-8000-0000deadbe{number:02x}" for number in range(6)]
+    result = shell("cancel", *waiting, *nobody, "--url", shell.url, code=3)
+    assert result.stderr.splitlines() == ["2 of 8 cancelled; cannot cancel 6: 6 not found (--json names each)"]
+    assert all(id in result.stdout for id in waiting)
+
+
+def test_keys_that_others_hold_are_counted(shell: Shell) -> None:
+    for number in range(6):
+        shell.submit("boom", "--max-retries", "0", "--dedup", f"k{number}")
+    shell.work()
+    for number in range(6):
+        shell.submit("boom", "--dedup", f"k{number}", "--delay", "1h")
+    result = shell("retry", "--status", "failed", "--yes", "--url", shell.url, code=4)
+    assert "0 of 6 retried; cannot retry 6: 6 whose dedup key another job holds" in result.stderr

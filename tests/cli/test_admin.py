@@ -15,7 +15,9 @@ def test_stats_balance_the_books(shell: Shell) -> None:
     assert found["statuses"]["completed"] == 1
     assert found["ledger"] == {"accepted": 2, "live": 1, "ended": 1, "pruned": 0}
     text = shell("stats", "--url", shell.url).stdout
-    assert "2 = 1 live + 1 ended + 0 pruned" in text
+    assert "submitted  2 = 1 live + 1 ended + 0 pruned" in text
+    assert "accepted" not in text  # a status: one word, one meaning on a screen
+    assert "2 submitted, all accounted for" in shell("doctor", "--url", shell.url).stdout
 
 
 def test_tasks_are_known_after_a_worker_was_there(shell: Shell) -> None:

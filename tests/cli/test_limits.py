@@ -60,9 +60,9 @@ def test_what_code_said_is_forgotten_until_a_worker_says_it_again(shell: Shell) 
     (shell.folder / "quick.py").write_text(plain + LIMITED)
     shell.start("worker", "quick:app", "--burst").communicate(timeout=60)
     for group, name, said in (
-        ("limits", "draw", "task draw has no limits any more; a worker whose code still says it writes it again"),
-        ("queues", "images", "queue images is as if nothing was said of it; a worker whose code still says it"),
-        ("rates", "api", "rate api is no more; a worker whose code still says it writes it again when it starts"),
+        ("limits", "draw", "task draw has no limits any more; a worker whose code still has it stores it again"),
+        ("queues", "images", "queue images has no stored settings any more; a worker whose code still has it"),
+        ("rates", "api", "rate api is deleted; a worker whose code still has it stores it again when it starts"),
     ):
         shell(group, "reset", name, "--url", shell.url)  # what the code once said stays
         assert shell.json(group, "--url", shell.url)

@@ -34,7 +34,7 @@ def test_logs_of_a_silent_job(shell: Shell) -> None:
     id = shell.submit("add", "a=1")
     result = shell("logs", id, "--url", shell.url)
     assert result.stdout == ""
-    assert "nothing was said" in result.stderr
+    assert "no log lines" in result.stderr
     shell("logs", "ffffffff", "--url", shell.url, code=3)
 
 

@@ -13,13 +13,24 @@ from headrace.cli.options import duration, moment
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("1.5", 1.5), ("250ms", 0.25), ("15m", 900), ("2h", 7200), ("1.5d", 129600), (".5s", 0.5)],
+    [
+        ("90", 90),
+        ("1.5", 1.5),
+        ("250ms", 0.25),
+        ("15m", 900),
+        ("2h", 7200),
+        ("1.5d", 129600),
+        (".5s", 0.5),
+        ("60s", 60),
+        ("1h30m", 5400),
+        ("1M 5S", 65),
+    ],
 )
 def test_a_duration_is_a_number_with_a_unit(text: str, seconds: float) -> None:
     assert duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "-1", "soon", "5 parsecs", "inf", "nan", "1e3"])
+@pytest.mark.parametrize("text", ["", "-1", "soon", "5 parsecs", "inf", "nan", "1e3", "30m1h", "1h1h", "1h30"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter, match="not a duration"):
         duration(text)

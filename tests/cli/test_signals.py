@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from headrace.cli import signals
+from headrace.worker import signals as common
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
@@ -76,10 +77,10 @@ async def test_the_same_signal_again_at_once_is_an_echo(monkeypatch: pytest.Monk
         told.rest()
         return steps
 
-    monkeypatch.setattr(signals, "ECHO", 3600)
+    monkeypatch.setattr(common, "ECHO", 3600)
     assert await heard(signal.SIGTERM, signal.SIGTERM, signal.SIGTERM) == ["first"]
     assert await heard(signal.SIGTERM, signal.SIGINT) == ["first", "second"]
-    monkeypatch.setattr(signals, "ECHO", 0)
+    monkeypatch.setattr(common, "ECHO", 0)
     assert await heard(signal.SIGTERM, signal.SIGTERM) == ["first", "second"]
 
 

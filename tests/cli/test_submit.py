@@ -90,3 +90,54 @@ def test_an_interrupted_run_takes_its_job_along(shell: Shell, number: signal.Sig
     assert (job["status"], job["reason"]) == ("cancelled", "user")
     assert f"cancelled job {job['id']}" in said
     assert "Traceback" not in said
+
+
+# Names that nobody knows
+
+
+@pytest.mark.parametrize("command", [["submit"], ["run"], ["schedules", "create", "nightly"]])
+def test_a_misspelt_task_of_a_known_app_is_an_error(shell: Shell, command: list[str]) -> None:
+    rule = ["--cron", "0 2 * * *"] if command[0] == "schedules" else []
+    said = shell(*command, "resiez", "image=x", *rule, "--app", "quick", code=3).stderr
+    assert (
+        "'resiez': this App has no task of that name, nor has any worker of its store; did you mean 'resize'?" in said
+    )
+    assert shell.json("stats", "--url", shell.url)["ledger"]["accepted"] == 0
+
+
+def test_a_name_like_no_other_is_an_error_that_lists_the_tasks(shell: Shell) -> None:
+    said = shell("submit", "xyzzy", "--app", "quick", code=3).stderr
+    assert "there are add, boom, chatty, resize, slow" in said
+    assert "use --url URL without --app" in said
+
+
+def test_by_name_without_an_app_it_is_a_warning_with_a_guess(shell: Shell) -> None:
+    shell.work()  # which registers the tasks
+    result = shell("submit", "resiez", "image=x", "--url", shell.url)
+    assert "no worker has registered a task named 'resiez'" in result.stderr
+    assert "did you mean 'resize'?" in result.stderr
+    [job] = shell.json("jobs", "--url", shell.url)["items"]
+    assert (job["id"], job["task"]) == (result.stdout.strip(), "resiez")
+
+
+def test_an_app_without_tasks_is_a_client_and_warned(shell: Shell) -> None:
+    (shell.folder / "client.py").write_text('from headrace import App\napp = App("sqlite:///jobs.db")\n')
+    assert "no worker has registered" in shell("submit", "resize", "image=x", "--app", "client").stderr
+
+
+def test_tasks_of_another_service_are_known_by_its_workers(shell: Shell) -> None:
+    (shell.folder / "other.py").write_text(
+        'from headrace import App\napp = App("sqlite:///jobs.db")\n@app.task\ndef adds(a: int) -> int:\n    return a\n'
+    )
+    shell("submit", "add", "a=1", "--app", "other", code=3)
+    shell.work()  # the other service has started once
+    assert shell("submit", "add", "a=1", "--app", "other").stderr == ""
+
+
+def test_tasks_of_imported_modules_are_known(shell: Shell) -> None:
+    (shell.folder / "parts.py").write_text("from wide import app\n@app.task\ndef part(a: int) -> int:\n    return a\n")
+    (shell.folder / "wide.py").write_text(
+        'from headrace import App\napp = App("sqlite:///jobs.db", imports=["parts"])\n'
+        "@app.task\ndef whole() -> None: ...\n"
+    )
+    assert shell("submit", "part", "a=1", "--app", "wide").stderr == ""

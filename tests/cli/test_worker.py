@@ -11,6 +11,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 
 import pytest
 
@@ -186,6 +187,90 @@ def test_processes_that_cannot_start_end_with_their_error(shell: Shell) -> None:
     _, said = supervisor.communicate(timeout=60)
     assert supervisor.returncode == 2
     assert "no module named 'nowhere'" in said
+
+
+LEAVES = """
+import asyncio, logging, os, sys
+from headrace import App, Retry
+
+if os.environ.get("LOGGING"):
+    logging.basicConfig(level=os.environ["LOGGING"])
+
+app = App("sqlite:///jobs.db")
+
+async def leave(how: str) -> None:
+    if how == "sys.exit":
+        sys.exit(3)
+    raise KeyboardInterrupt
+
+@app.task(retry=Retry(0))
+async def leaves(how: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(leave(how))
+
+@app.task
+async def fine(secret: str = "xyzzy") -> str:
+    return "fine"
+
+@app.task(retry=Retry(0))
+async def boom(secret: str = "xyzzy") -> None:
+    raise ValueError("no route")
+"""
+
+
+@pytest.fixture
+def leaving(shell: Shell) -> Iterator[Shell]:
+    """A folder with leaving.py as well."""
+    (shell.folder / "leaving.py").write_text(LEAVES)
+    sys.modules.pop("leaving", None)
+    yield shell
+    sys.modules.pop("leaving", None)
+
+
+def test_only_signals_stop_a_worker(leaving: Shell) -> None:
+    shell = leaving
+    worker = shell.start("worker", "leaving:app")
+    for how in ("sys.exit", "interrupt"):
+        id = shell("submit", "leaves", f"how={how}", "--app", "leaving").stdout.strip()
+        await_status(shell, id, "failed")
+        error = shell.json("show", id, "--url", shell.url)["error"]["type"]
+        assert error == ("SystemExit" if how == "sys.exit" else "KeyboardInterrupt")
+    id = shell("submit", "fine", "--app", "leaving").stdout.strip()
+    await_status(shell, id, "completed")
+    worker.send_signal(signal.SIGINT)
+    _, said = worker.communicate(timeout=60)
+    assert worker.returncode == 0
+    assert said.count("was raised on the worker's loop") == 2
+    assert "stopped: 1 done, 2 failed" in said
+
+
+@pytest.mark.parametrize("setup", ["", "INFO", "WARNING"])
+@pytest.mark.parametrize("flags", [(), ("-v",), ("-v", "--processes", "2")])
+def test_log_lines_appear_once(
+    leaving: Shell, setup: str, flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the App sets up its logging: a failure is one line, and starts and ends are said only if asked for."""
+    shell = leaving
+    ids = [shell("submit", task, "--app", "leaving").stdout.strip().replace("-", "")[-8:] for task in ("fine", "boom")]
+    monkeypatch.setenv("LOGGING", setup)
+    worker = shell.start("worker", "leaving:app", "--burst", *flags)
+    out, said = worker.communicate(timeout=120)
+    assert worker.returncode == 0, said
+    assert out == ""
+    failure = f"boom {ids[1]}: attempt 1 of 1 failed: ValueError: no route; dead letter (retries_exhausted)"
+    assert said.count(failure) == 1
+    assert said.count(ids[1]) == (2 if flags else 1), said
+    assert said.count(f"fine {ids[0]}: attempt 1 of 4 starts") == said.count(f"fine {ids[0]}: completed") == bool(flags)
+    assert ("WARNING:headrace.worker:" + failure in said) is bool(setup), "in the App's own way, if it has one"
+    assert "xyzzy" not in said
+
+
+def test_with_json_log_lines_are_events(shell: Shell) -> None:
+    shell.submit("boom")
+    lines = [json.loads(line) for line in shell("worker", "quick", "--burst", "--json").stdout.splitlines()]
+    assert [(one["level"], "attempt 1 of 2 failed" in one["message"]) for one in lines if one["event"] == "log"][
+        :1
+    ] == [("warning", True)]
 
 
 def test_reload_needs_its_extra(shell: Shell) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -49,13 +49,18 @@ def told(job: Job, now: datetime = NOW, *workers: WorkerRow, **more: Any) -> Exp
 ERROR = ErrorInfo("ValueError", "no such image\nat all")
 
 
+def test_moments_are_told_in_the_zone_of_the_person() -> None:
+    zone = timezone(timedelta(hours=5, minutes=30))
+    assert "since 2026-01-01 17:30:00+05:30 (just now)" in told(new(), zone=zone)
+
+
 # Waiting for a time
 
 
 def test_scheduled() -> None:
     found = told(new(NOW + timedelta(hours=3)))
     assert found.codes == ("scheduled",)
-    assert str(found) == "It is scheduled for 2026-01-01 15:00:00 UTC (in 3 h)."
+    assert str(found) == "It is scheduled for 2026-01-01 15:00:00+00:00 (in 3 h)."
 
 
 def test_a_scheduled_job_that_is_due_stands_in_line() -> None:
@@ -93,7 +98,7 @@ def test_a_paused_queue() -> None:
 def test_a_paused_queue_names_who_paused_it_and_when() -> None:
     rule = QueueRule(paused=True, paused_by="anna", paused_at=NOW - MINUTE * 10)
     found = told(new(), NOW, worker(), limits=Limits({"default": rule}))
-    assert "Queue 'default' was paused by anna at 2026-01-01 11:50:00 UTC (10 min ago): nothing is taken" in found
+    assert "Queue 'default' was paused by anna at 2026-01-01 11:50:00+00:00 (10 min ago): nothing is taken" in found
     assert found.facts[1].data == {"queue": "default", "by": "anna", "at": NOW - MINUTE * 10}
 
 
@@ -155,7 +160,7 @@ def test_running() -> None:
     found = told(job, NOW + 2 * MINUTE, worker(beat_at=NOW + 2 * MINUTE))
     assert found.codes == ("running", "progress", "deadline")
     text = str(found)
-    assert f"It runs on worker {ME} on mill (pid 42) since 2026-01-01 12:00:00 UTC (2 min ago), attempt 1." in text
+    assert f"It runs on worker {ME} on mill (pid 42) since 2026-01-01 12:00:00+00:00 (2 min ago), attempt 1." in text
     assert "It is at 40 %: halfway or so." in text
     assert "(in 8 min)" in text
 
@@ -167,7 +172,12 @@ def test_held_by_a_worker_nobody_knows() -> None:
 def test_held_by_a_worker_in_trouble() -> None:
     job = running(timeout=None)
     assert told(job, NOW, worker(alive=False)).codes == ("running", "worker_dead")
-    assert told(job, NOW + MINUTE, worker()).codes == ("running", "worker_silent")
+    later, found = NOW + 4 * MINUTE, told(job, NOW + 4 * MINUTE, worker())
+    assert found.codes == ("running", "worker_silent")
+    assert "That worker is silent since 4 min; no other is alive to take the job back: start one." in found
+    assert found.facts[1].data == {"since": NOW, "seconds": 240.0}
+    found = told(job, later, worker(), worker(id=OTHER, beat_at=later))
+    assert "That worker is silent since 4 min; the job is about to be taken back." in found
     assert told(job, NOW, worker(beat=Beat(state="blocked"))).codes == ("running", "worker_blocked")
 
 
@@ -176,7 +186,7 @@ def test_cancel_requested() -> None:
     assert change is not None
     found = told(change.job, NOW, worker())
     assert found.codes == ("running", "cancel_requested")
-    assert "it is ended at 2026-01-01 12:00:30 UTC" in str(found)
+    assert "it is ended at 2026-01-01 12:00:30+00:00" in str(found)
 
 
 def test_out_of_time() -> None:
@@ -187,7 +197,9 @@ def test_out_of_time() -> None:
 
 
 def test_completed() -> None:
-    assert str(told(finish(running(), Completed(), NOW, 0.5, RULES).job)) == "It completed at 2026-01-01 12:00:00 UTC."
+    assert (
+        str(told(finish(running(), Completed(), NOW, 0.5, RULES).job)) == "It completed at 2026-01-01 12:00:00+00:00."
+    )
 
 
 def test_failed_tells_reason_error_and_remedy() -> None:
@@ -211,7 +223,7 @@ def test_cancelled_and_expired() -> None:
 def test_where_it_came_from() -> None:
     found = told(new(schedule="nightly", fire_at=NOW, rerun_of=OTHER), NOW, worker())
     assert found.codes == ("schedule", "rerun", "queued", "ready")
-    assert "The schedule 'nightly' submitted it for 2026-01-01 12:00:00 UTC." in str(found)
+    assert "The schedule 'nightly' submitted it for 2026-01-01 12:00:00+00:00." in str(found)
     by_hand = told(new(schedule="nightly"), NOW, worker())
     assert "It was triggered by hand, from the schedule 'nightly'." in str(by_hand)
 

@@ -10,7 +10,7 @@ from hypothesis import given as sample
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core import lifecycle
+from headrace.core import acts, lifecycle
 from headrace.core.change import Key
 from headrace.core.job import Attempt, ErrorInfo, Job, Progress, Streak
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
@@ -137,13 +137,21 @@ def test_progress_leaves_the_rev() -> None:
 
 
 @pytest.mark.parametrize(
-    ("charged", "max_retries", "losses", "may"),
-    [(0, 3, 0, True), (2, 3, 0, True), (3, 3, 0, False), (0, 0, 0, False), (0, 1, 0, True), (0, 3, 1, False)],
+    ("attempt", "charged", "max_retries", "losses", "may"),
+    [
+        (0, 0, 3, 0, True),
+        (0, 0, 1, 0, True),
+        (0, 0, 0, 0, False),  # it may not be repeated
+        (0, 0, 3, 1, False),  # lost once, before its start as far as is known
+        (1, 0, 3, 0, False),  # the same, after a retry by hand; or it was snoozed or released
+        (1, 1, 3, 0, False),  # a retry
+        (4, 3, 3, 0, False),
+    ],
 )
-def test_a_start_may_ride_only_if_the_job_may_be_repeated(
-    charged: int, max_retries: int, losses: int, may: bool
+def test_a_start_may_ride_only_in_the_first_attempt_of_a_job_that_may_be_repeated(
+    attempt: int, charged: int, max_retries: int, losses: int, may: bool
 ) -> None:
-    job = replace(submitted(retry=Retry(max_retries)), charged=charged, unstarted_losses=losses)
+    job = replace(submitted(retry=Retry(max_retries)), attempt=attempt, charged=charged, unstarted_losses=losses)
     assert lifecycle.may_ride(job) is may
 
 
@@ -479,6 +487,45 @@ def test_revs_and_epochs_only_grow_and_the_budget_holds(
         assert change.job.epoch > held.epoch
         assert change.job.rev > held.rev >= job.rev
         job = change.job
+
+
+_FATES = st.sampled_from(
+    ["lost before the call", "dies in the call", "dies after a second", "fails", "snoozes", "is released", "is retried"]
+)
+
+
+@sample(st.lists(_FATES, max_size=40), st.integers(0, 3))
+def test_handler_calls_keep_to_the_budget_whenever_workers_die(fates: list[str], max_retries: int) -> None:
+    """Per redrive no more calls than the budget, but for one unrecorded in the whole life of the job."""
+    job, calls, unrecorded = submitted(retry=Retry(max_retries)), 0, 0
+    for n, fate in enumerate(fates):
+        now = NOW + timedelta(hours=n)
+        if job.ended:
+            if fate != "is retried":
+                continue
+            job, calls = acts.retry(job, now).job, 0
+        held = given(replace(job, status=Status.QUEUED), now=now)
+        if fate == "lost before the call":
+            job = lifecycle.lose(held, Cause.LEASE, now, 0.5, RULES).job
+            continue
+        rides = lifecycle.may_ride(held)
+        if rides and fate == "dies in the call":
+            job, unrecorded = lifecycle.lose(held, Cause.LEASE, now, 0.5, RULES).job, unrecorded + 1
+            continue
+        on_record = started(held, now)
+        if fate == "snoozes":
+            job = lifecycle.finish(on_record, Snoozed(1), now, 0.5, RULES).job
+        elif fate == "is released":
+            job = lifecycle.release(on_record, now).job
+        else:
+            calls += 1
+            if fate == "fails":
+                job = lifecycle.finish(on_record, Failed(error=OOPS), now, 0.5, RULES).job
+            else:
+                job = lifecycle.lose(on_record, Cause.LEASE, now, 0.5, RULES).job
+        assert calls <= job.max_attempts
+        assert unrecorded <= 1
+    assert not (unrecorded and max_retries == 0)
 
 
 def test_rules_are_passed_in() -> None:

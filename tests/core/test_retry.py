@@ -124,3 +124,21 @@ def test_seconds_are_numbers_or_spans() -> None:
     for bad in (-1, float("nan"), float("inf"), 1e12, timedelta.max, timedelta(seconds=-1), "1", None, True):
         with pytest.raises(ConfigError, match="the thing"):
             seconds(bad, "the thing")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("backoff", [lambda n: n, print, 5, None, {1, 2}, iter([1]), b"a", {"a": 1}, range(0), "no"])
+def test_a_backoff_that_is_no_list_is_refused_and_says_what_is_accepted(backoff: Any) -> None:
+    with pytest.raises(ConfigError, match=r"backoff must (be 'exponential', 'fixed' or a list|name from 1 to 100)"):
+        Retry(backoff=backoff)
+
+
+def test_a_function_for_a_backoff_is_told_what_to_do_instead() -> None:
+    with pytest.raises(ConfigError, match=r"a function cannot be stored: raise RetryLater\(delay\) in the handler"):
+        Retry(backoff=lambda n: 2**n)  # type: ignore[arg-type]
+
+
+def test_what_a_policy_names_has_a_bound() -> None:
+    assert Retry(backoff=[1] * 100, retry_on=["E"] * 100).backoff == (1.0,) * 100
+    for odd in ({"backoff": [1] * 101}, {"retry_on": ["E"] * 101}, {"give_up_on": ["x" * 513]}, {"factor": 10**400}):
+        with pytest.raises(ConfigError, match=next(iter(odd))):
+            Retry(**odd)

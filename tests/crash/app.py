@@ -15,6 +15,9 @@ app = App()
 
 QUICK = Retry(20, backoff="fixed", initial=0.05)
 
+PATIENCE = 10.0
+"""Seconds that ``hurried`` workers wait for an answer of PostgreSQL."""
+
 
 @app.task(retry=QUICK)
 async def work(seconds: float = 0.05) -> int:

@@ -188,7 +188,7 @@ async def test_a_worker_whose_connections_fall_silent_goes_on_with_others_and_is
         with (
             app.override(url=direct),
             # It is heard again after half a lease and two beats at most; the rest is for a busy machine.
-            crew(proxy.url, tmp_path, beat=1.0, lease=12.0) as workers,
+            crew(proxy.url, tmp_path, "tests.crash.hurried:app", beat=1.0, lease=12.0) as workers,
             crew(direct, there, beat=1.0, lease=12.0) as others,
         ):
             async with app:
@@ -200,7 +200,7 @@ async def test_a_worker_whose_connections_fall_silent_goes_on_with_others_and_is
                 [name] = {row.info.id for row in await app.workers() if row.holds}
                 heard = await _beats_of(name)
                 proxy.silence()
-                await until(partial(_beats_on, name, heard + 6), within=60, what="six beats by another way")
+                await until(partial(_beats_on, name, heard + 3), within=60, what="three beats by another way")
                 gate.touch()
                 assert await handle.result(timeout=60) == 1
                 assert {row.info.id for row in await app.workers() if row.alive} >= {name}

@@ -15,7 +15,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.support import warden
-from tests.support.pgbouncer import PgBouncer
+from tests.support.pgbouncer import PgBouncer, found
 from tests.support.postgres import GIVEN, Server, shared
 from tests.support.until import until
 
@@ -225,6 +225,14 @@ async def test_a_stopped_bouncer_cuts_its_clients_and_is_gone(tmp_path: Path) ->
     with pytest.raises(OSError, match="onnect"):
         await asyncpg.connect(bouncer.dsn)
     bouncer.stop()
+
+
+def test_a_bouncer_that_was_fetched_once_is_not_fetched_again(bare: Path) -> None:
+    found()
+    code = "from tests.support.pgbouncer import found; print(found()[0].is_file())"
+    nothing = os.environ | {"TMPDIR": str(bare), "PATH": ""}  # not even what would fetch it
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=nothing, check=True, capture_output=True)
+    assert said.stdout == b"True\n"
 
 
 def test_a_bouncer_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Every engine tells the same story as the memory engine.
 
-``HEADRACE_MODEL=long`` tries many more and longer stories, new ones each time.
+The stories are new in each run; ``HEADRACE_SEED=…``, as a run shows it, tells those of that run again.
+``HEADRACE_MODEL=long`` tells many more and longer ones.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis import HealthCheck, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from headrace.core.rules import Rules
 from headrace.engine import Engine
@@ -18,6 +20,7 @@ from headrace.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
 from tests.support.schemas import postgres_engine
+from tests.support.seed import told
 
 LONG = os.environ.get("HEADRACE_MODEL") == "long"
 
@@ -43,14 +46,35 @@ def test_the_same_story(subject: Make | None) -> None:
         def __init__(self) -> None:
             super().__init__(makers)
 
+    with told() as number:
+        tell(Story, number, examples=2000 if LONG else 150, steps=100 if LONG else 50)
+
+
+def tell(story: type[RuleBasedStateMachine], number: int, *, examples: int, steps: int) -> None:
+    """Tell as many stories, those of this seed."""
     run_state_machine_as_test(
-        Story,
+        seed(number)(story),
         settings=settings(
-            max_examples=2000 if LONG else 150,
-            stateful_step_count=100 if LONG else 50,
+            max_examples=examples,
+            stateful_step_count=steps,
             deadline=None,
-            derandomize=not LONG,
             database=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_a_seed_tells_its_own_stories_each_time() -> None:
+    def stories(number: int) -> list[int]:
+        heard: list[int] = []
+
+        class Story(RuleBasedStateMachine):
+            @rule(word=st.integers(0, 999))
+            def hear(self, word: int) -> None:
+                heard.append(word)
+
+        tell(Story, number, examples=5, steps=10)
+        return heard
+
+    assert stories(1) == stories(1)
+    assert stories(1) != stories(2)

@@ -1,4 +1,7 @@
-"""A real PgBouncer in front of a server: the one installed, or Debian's package unpacked beside the virtualenv."""
+"""A real PgBouncer in front of a server: the one installed, or Debian's package unpacked in the virtualenv.
+
+As a program it sees to it that there is one; ``make`` runs it when it makes the virtualenv, so that no test fetches it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
@@ -105,22 +109,31 @@ def found() -> tuple[Path, str]:
     places = [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"]
     if installed := shutil.which("pgbouncer", path=os.pathsep.join(places)):
         return Path(installed), ""
-    place = daemons.place(Path(sys.prefix))
-    final = place / f"headrace-pgbouncer-{os.geteuid()}"
-    if not final.exists():
-        made = Path(tempfile.mkdtemp(prefix="headrace-pgbouncer-new-", dir=place))
-        made.chmod(0o755)
-        try:
-            _fetch(made)
-            made.rename(final)  # whole or not at all; whoever comes second finds it done
-        except (OSError, subprocess.SubprocessError) as error:
-            shutil.rmtree(made)
-            if not final.exists():
-                raise RuntimeError(f"{MISSING}\n{getattr(error, 'stderr', '') or error}") from error
+    name, home = f"headrace-pgbouncer-{os.geteuid()}", Path(sys.prefix)
+    place = daemons.place(home)
+    kept, final = (home if os.access(home, os.W_OK) else place) / name, place / name
+    _make(kept, _fetch)
+    if final != kept:  # those who run it cannot get there
+        _make(final, lambda made: shutil.copytree(kept, made, dirs_exist_ok=True))
     if final.stat().st_uid != os.geteuid():
         raise RuntimeError(f"{final} belongs to somebody else")
     libraries = [str(each) for part in ("lib", "usr/lib") for each in final.glob(f"root/{part}/*-linux-*")]
     return final / "root" / "usr" / "sbin" / "pgbouncer", os.pathsep.join(libraries)
+
+
+def _make(final: Path, fill: Callable[[Path], object]) -> None:
+    """Make a folder, unless it is there: whole or not at all; whoever comes second finds it done."""
+    if final.exists():
+        return
+    made = Path(tempfile.mkdtemp(prefix="headrace-pgbouncer-new-", dir=final.parent))
+    made.chmod(0o755)
+    try:
+        fill(made)
+        made.rename(final)
+    except (OSError, subprocess.SubprocessError) as error:
+        shutil.rmtree(made)
+        if not final.exists():
+            raise RuntimeError(f"{MISSING}\n{getattr(error, 'stderr', '') or error}") from error
 
 
 def _fetch(folder: Path) -> None:
@@ -157,3 +170,10 @@ def _download_with_lists(folder: Path, names: list[str]) -> None:
 def _run(folder: Path, *command: str) -> str:
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True, timeout=PATIENCE * 2)
     return done.stdout
+
+
+if __name__ == "__main__":
+    try:
+        found()
+    except RuntimeError as error:
+        sys.exit(str(error))

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from headrace.core.retry import Retry
 from headrace.errors import GiveUp, Snooze
@@ -26,6 +27,12 @@ def square(ctx: Context, n: int) -> dict[str, int]:
     return {"square": n * n, "pid": os.getpid()}
 
 
+@tasks.task(run_in="process", retry=Retry(0))
+def odd(kind: str) -> Any:
+    """What is no plain JSON, or too much of it."""
+    return {"set": {1, 2}, "nan": float("nan"), "half": "\ud83d", "long": "x" * (1024 * 1024)}[kind]
+
+
 @tasks.task(run_in="process")
 def says(ctx: Context, text: str) -> None:
     """Log a line, and try to keep a step."""
@@ -39,6 +46,12 @@ def dies(how: str) -> None:
     if how == "signal":
         os.kill(os.getpid(), signal.SIGKILL)
     os._exit(7)
+
+
+@tasks.task(run_in="process", retry=Retry(0))
+def exits(kind: str) -> None:
+    """Raise what is meant to end a process."""
+    raise {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}[kind](3)
 
 
 @tasks.task(run_in="process")

@@ -248,3 +248,118 @@ async def test_a_plain_handler_at_work_is_waited_for(shop: Shop) -> None:
         await dawdle.map([(1,), (2,)])
         await h.drain()
         assert shop.did == ["begin 1", "end 1", "begin 2", "end 2"]
+
+
+class Studio:
+    """Tasks that are submitted together: in batches and in graphs."""
+
+    def __init__(self) -> None:
+        self.app = app = App("sqlite:///never-touched.db")
+        self.did: list[str] = []
+
+        @app.task(retry=Retry(max_retries=0))
+        async def cut(clip: str) -> str:
+            self.did.append(f"cut {clip}")
+            if clip == "broken":
+                raise ValueError(clip)
+            return clip
+
+        @app.task
+        async def montage(title: str = "untitled") -> list[str]:
+            self.did.append(f"montage {title}")
+            return list((await Context.current().results(cut)) if title == "film" else [])
+
+        @app.task
+        async def alert() -> None:
+            self.did.append("alert")
+
+        @app.task
+        async def film(clips: list[str]) -> None:
+            async with app.batch(on_complete=montage.draft("in a handler")) as batch:
+                batch.add_many(cut.draft(clip) for clip in clips)
+
+        @app.bulk(size=10)
+        async def index(words: list[str]) -> list[int]:
+            self.did.append(f"index {' '.join(words)}")
+            return [len(word) for word in words]
+
+        self.cut, self.montage, self.alert, self.film, self.index = cut, montage, alert, film, index
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_batch_is_seen_and_so_is_what_follows_its_end(inline: bool) -> None:
+    studio = Studio()
+    async with harness(studio.app, now=START, inline=inline) as h:
+        drafts = {"on_complete": studio.montage.draft(), "on_failure": studio.alert.draft()}
+        async with studio.app.batch(**drafts) as batch:
+            batch.add(studio.cut.draft("a"))
+            batch.add(studio.cut.draft("broken"))
+            assert h.submitted == []
+        assert h.assert_submitted(studio.cut, "a").batch == batch.id
+        assert [job.id for job in h.submitted[:2]] == [handle.id for handle in batch.handles]
+        if not inline:
+            assert studio.did == []
+            h.assert_not_submitted(studio.montage)  # it is, once all have ended
+        await h.drain()
+        assert studio.did[:2] == ["cut a", "cut broken"]
+        assert sorted(studio.did[2:]) == ["alert", "montage untitled"]
+        h.assert_submitted(studio.montage)
+        h.assert_submitted(studio.alert)
+        assert len(h.submitted) == 4
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_graph_is_seen_in_the_order_it_runs(inline: bool) -> None:
+    studio = Studio()
+    async with harness(studio.app, inline=inline) as h:
+        cuts = [studio.cut.draft("a"), studio.cut.draft("b")]
+        film = studio.montage.options(after=cuts).draft("film")
+        handles = await studio.app.submit_many([film, *cuts])
+        assert [job.task for job in h.submitted] == ["cut", "cut", "montage"]
+        assert set(h.assert_submitted(studio.montage, "film").after) == {draft.id for draft in cuts}
+        h.assert_submitted(studio.cut, "b")
+        await h.drain()
+        assert await handles[0].result(timeout=1) == ["a", "b"]
+
+
+async def test_a_large_batch_is_seen_whole_and_in_order() -> None:
+    studio = Studio()
+    async with harness(studio.app) as h:
+        async with studio.app.batch() as batch:
+            batch.add_many(studio.cut.draft(str(n)) for n in range(1003))
+        assert [job.payload["clip"] for job in h.submitted] == [str(n) for n in range(1003)]
+
+
+async def test_what_a_refused_graph_holds_was_not_submitted() -> None:
+    studio = Studio()
+    async with harness(studio.app) as h:
+        missing = studio.cut.draft("never submitted")
+        with pytest.raises(JobNotFound):
+            await studio.app.submit_many([studio.cut.draft("a"), studio.montage.options(after=[missing]).draft()])
+        assert h.submitted == []
+        h.assert_not_submitted(studio.cut)
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_what_handlers_submit_together_is_seen(inline: bool) -> None:
+    studio = Studio()
+    async with harness(studio.app, inline=inline) as h:
+        parent = await studio.film.submit(["a", "b"])
+        await h.drain()
+        assert h.assert_submitted(studio.cut, "b").parent == parent.id
+        h.assert_submitted(studio.montage, "in a handler")
+        assert [job.task for job in h.submitted] == ["film", "cut", "cut", "montage"]
+        assert studio.did == ["cut a", "cut b", "montage in a handler"]
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_what_map_and_a_bulk_task_submit_is_seen(inline: bool) -> None:
+    studio = Studio()
+    async with harness(studio.app, inline=inline) as h:
+        await studio.cut.map([("a",), {"clip": "b"}])
+        job = await studio.index.submit("word")
+        h.assert_submitted(studio.cut, "b")
+        h.assert_submitted(studio.index, "word")
+        await h.drain()
+        assert studio.did == ["cut a", "cut b", "index word"]
+        assert await job.result(timeout=1) == 4

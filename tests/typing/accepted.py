@@ -218,6 +218,8 @@ def takes_more(handle: JobHandle[int | None]) -> None: ...
 async def the_app_works_with_anything() -> None:
     async with app, app.worker(concurrency=10, queues=["images"], burst=True, grace=timedelta(seconds=1)) as worker:
         assert_type(worker.id, UUID)
+        await worker.run(signals=False)
+    app.lifespan(worker=True, concurrency=10, queues=["images"], burst=True, grace=timedelta(seconds=1))
     assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
     assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])
     assert_type(await app.jobs(status=[Status.FAILED, "cancelled"]), Page[Job])

@@ -82,6 +82,8 @@ def options_are_checked() -> None:
     Retry(3, "fixed")  # type: ignore[call-arg]
     Tasks(queue="a")  # type: ignore[call-arg]
     App(defaults={"queue": 1})  # type: ignore[arg-type]
+    app.lifespan(worker=True, processes=2)  # type: ignore[call-arg]
+    app.lifespan(worker=True, concurrency="5")  # type: ignore[arg-type]
 
 
 def bare(job: str) -> None: ...

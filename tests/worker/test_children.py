@@ -21,7 +21,7 @@ from headrace.worker.children import Children
 from headrace.worker.context import Context
 from tests.support import process_families
 from tests.support.apps import url_of
-from tests.support.process_tasks import checks, dies, spins, square, steers, waits
+from tests.support.process_tasks import checks, dies, exits, spins, square, steers, waits
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -34,9 +34,20 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def forge(shop: Shop) -> Shop:
     """A shop that knows the process tasks."""
-    for task in (square, dies, spins, checks, steers, waits):
+    for task in (square, dies, exits, spins, checks, steers, waits):
         shop.handlers[task.name] = task.handler
     return shop
+
+
+async def test_a_child_outlives_what_its_handler_raises(forge: Shop) -> None:
+    async with forge.worker(concurrency=1):
+        first = await forge.ended(await forge.submit("square", payload={"n": 7}))
+        for kind in ("SystemExit", "KeyboardInterrupt", "GeneratorExit"):
+            job = await forge.ended(await forge.submit("exits", payload={"kind": kind}, retry=ONCE))
+            assert job.error is not None
+            assert (job.status, job.error.type) == (Status.FAILED, kind)
+        second = await forge.ended(await forge.submit("square", payload={"n": 8}))
+    assert first.result["pid"] == second.result["pid"]
 
 
 def gone(pid: int) -> bool:

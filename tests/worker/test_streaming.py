@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from headrace.core.entry import Append, Entry, Kind
 from headrace.core.lifecycle import lose
+from headrace.core.retry import Retry
 from headrace.core.status import Cause, Status
+from headrace.errors import Unstorable
 from headrace.runtime.lanes import Lanes
 from headrace.worker.context import Context
 from headrace.worker.run import Run
@@ -176,6 +180,33 @@ async def test_a_generator_is_held_up_by_a_store_that_does_not_keep_up(shop: Sho
         assert yielded <= 2 * MOST_ENTRIES + 1
         gate.set()
         assert (await shop.ended(id)).result == 10 * MOST_ENTRIES
+
+
+@pytest.mark.parametrize("pause", [False, True], ids=["all in one write", "after others were kept"])
+async def test_items_that_the_store_refuses_at_the_end_fail_the_job(shop: Shop, pause: bool) -> None:
+    """Else it would be completed without them."""
+
+    async def few(ctx: Context) -> AsyncIterator[str]:
+        yield "first"
+        if pause:
+            await until(lambda: _has(shop, ctx.job_id, 1))
+        yield "last"
+
+    shop.task(few)
+    keep = shop.lanes.append
+
+    async def picky(append: Append) -> bool:
+        if any(entry.data == '"last"' for entry in append.entries):
+            raise Unstorable("this item is not for me")
+        return await keep(append)
+
+    shop.lanes.append = picky  # type: ignore[method-assign]
+    async with shop.worker():
+        id = await shop.submit("few", retry=Retry(0))
+        job = await shop.ended(id)
+    assert job.error is not None
+    assert (job.status, job.error.type) == (Status.FAILED, "Unstorable")
+    assert [value for _, _, value in await items(shop, id)] == (['"first"'] if pause else [])
 
 
 async def test_many_streams_at_once_share_writes(shop: Shop) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -25,6 +26,7 @@ from headrace.errors import GiveUp, RetryLater, Snooze, Unavailable, Unstorable
 from headrace.host import Host
 from headrace.worker import fetcher, floor
 from headrace.worker.context import Context
+from headrace.worker.worker import TICK
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop, make_engine, open_shop
 from tests.support.until import until
@@ -416,27 +418,58 @@ async def test_nothing_is_hoarded_when_jobs_are_slow(shop: Shop) -> None:
 
 async def test_newcomers_of_higher_priority_go_first(shop: Shop) -> None:
     ran: list[int] = []
+    began, gate = asyncio.Event(), asyncio.Event()
 
     async def note(n: int) -> None:
         ran.append(n)
+        if n < 0:
+            began.set()
+            await gate.wait()
 
     shop.task(note)
-    for n in range(5):
-        await shop.submit("note", payload={"n": n}, priority=10 + n)
-    await asyncio.wait_for(shop.worker(concurrency=1, burst=True).run(), 20)
-    assert ran == [4, 3, 2, 1, 0]
+    await shop.submit("note", payload={"n": -1})
+    async with shop.worker(concurrency=1):
+        await asyncio.wait_for(began.wait(), 20)
+        # All of them come while the only slot is taken, the most urgent last.
+        ids = [await shop.submit("note", payload={"n": n}, priority=10 + n) for n in range(5)]
+        gate.set()
+        await shop.all_ended(ids)
+    assert ran == [-1, 4, 3, 2, 1, 0]
+
+
+class Stopped:
+    """A clock that stands still until it is set; what never steps goes on."""
+
+    def __init__(self) -> None:
+        self.time = datetime.now(UTC)
+
+    def now(self) -> datetime:
+        """As it was set."""
+        return self.time
+
+    def monotonic(self) -> float:
+        """The machine's own."""
+        return time.monotonic()
 
 
 async def test_a_long_run_is_recorded_as_running_within_a_second(shop: Shop) -> None:
-    gate = asyncio.Event()
+    gate, began = asyncio.Event(), asyncio.Event()
 
     async def slow() -> None:
+        began.set()
         await gate.wait()
 
     shop.task(slow)
     id = await shop.submit("slow")
+    shop.host.clock = clock = Stopped()
     async with shop.worker():
-        job = await shop.reaches(id, Status.RUNNING)
+        await asyncio.wait_for(began.wait(), 20)
+        job = await shop.get(id)
+        assert job.status is Status.ACCEPTED, "as far as the store knows"
+        # The last look within the second comes no earlier than this, and nobody sets the clock on.
+        assert TICK < 1.0
+        clock.time += timedelta(seconds=1.0 - TICK)
+        job = await shop.reaches(id, Status.RUNNING, within=20)
         assert job.attempt == 1
         gate.set()
         await shop.ended(id)

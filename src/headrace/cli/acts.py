@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
@@ -27,6 +28,10 @@ __all__ = ["cancel", "confirm", "discard", "rerun", "retry"]
 PAST = {Verb.CANCEL: "cancelled", Verb.RETRY: "retried", Verb.RERUN: "rerun", Verb.DISCARD: "discarded"}
 
 
+FEW = 5
+"""So many refusals are told one by one, more are counted: what went wrong must not scroll away."""
+
+
 class Verdict(NamedTuple):
     """What came of acting on one job."""
 
@@ -36,6 +41,8 @@ class Verdict(NamedTuple):
     message: str | None
     job: Job | None
     code: int
+    why: str = ""
+    """Of a refusal: what it shares with others, so that they can be counted."""
 
     def to_dict(self) -> dict[str, Any]:
         """As printed for programs."""
@@ -53,7 +60,7 @@ def chooser(fn: F) -> F:
 @chooser
 @common
 def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Cancel jobs: at once if they wait, by asking their worker if they run."""
+    """Cancel jobs: waiting ones end at once, running ones are asked to stop."""
     return _act(state, Verb.CANCEL, ids, yes, chosen)
 
 
@@ -61,7 +68,7 @@ def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @chooser
 @common
 def retry(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Give failed or cancelled jobs another go: the same job, with a fresh budget."""
+    """Retry failed or cancelled jobs: the same jobs, with a new budget."""
     return _act(state, Verb.RETRY, ids, yes, chosen)
 
 
@@ -69,7 +76,7 @@ def retry(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @chooser
 @common
 def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Submit ended jobs once more as new jobs, and print the new ids."""
+    """Submit ended jobs again as new jobs, and print the new ids."""
     return _act(state, Verb.RERUN, ids, yes, chosen)
 
 
@@ -77,7 +84,7 @@ def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @chooser
 @common
 def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Take completed or failed jobs off the books: they end cancelled (discarded)."""
+    """Discard completed or failed jobs: they end cancelled (discarded) and can only be rerun."""
     return _act(state, Verb.DISCARD, ids, yes, chosen)
 
 
@@ -123,11 +130,18 @@ async def _judged(app: App, verb: Verb, name: str) -> Verdict:
         id = await resolve(app, name)
         job = await _verbs(app)[verb](id)
     except (JobNotFound, NoSuchJob) as error:
-        return Verdict(name, "not_found", _text(error), None, NOT_FOUND)
+        return Verdict(name, "not_found", _text(error), None, NOT_FOUND, "not found")
     except (TransitionRefused, Duplicate) as error:
         # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
-        return Verdict(str(id), "refused", str(error), error.job if error.job.id == id else await app.get(id), REFUSED)
+        job = error.job if error.job.id == id else await app.get(id)
+        return Verdict(str(id), "refused", str(error), job, REFUSED, _why(error))
     return Verdict(str(id), "done" if verb is not Verb.CANCEL or job.ended else "requested", None, job, DONE)
+
+
+def _why(error: TransitionRefused | Duplicate) -> str:
+    if isinstance(error, Duplicate):
+        return "whose dedup key another job holds"
+    return f"{error.job.status} ({error.job.reason})" if error.job.reason else error.job.status.value
 
 
 def _text(error: BaseException) -> str:
@@ -151,8 +165,9 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State) -> None:
     if state.json:
         document([verdict.to_dict() for verdict in verdicts])
         return
-    for verdict in verdicts:
-        if verdict.code != DONE:
+    refused = [verdict for verdict in verdicts if verdict.code != DONE]
+    if len(refused) <= FEW:
+        for verdict in refused:
             say(f"error: {verdict.message}")
     done = [verdict.job for verdict in verdicts if verdict.code == DONE and verdict.job]
     if verb is Verb.RERUN:
@@ -167,4 +182,12 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State) -> None:
         for job in done:
             out.print(Text.assemble((str(job.id), "cyan"), f"  {job.task}  ", status_text(job)))
     if len(verdicts) > 1:
-        say(f"{len(done)} of {len(verdicts)} {PAST[verb]}")
+        told = f"{len(done):,} of {len(verdicts):,} {PAST[verb]}"
+        say(f"{told}; {_counted(refused, verb)}" if len(refused) > FEW else told)
+
+
+def _counted(refused: Sequence[Verdict], verb: Verb) -> str:
+    """Many refusals in one line: how many for which reason, most first."""
+    reasons = Counter(verdict.why for verdict in refused).most_common()
+    counts = ", ".join(f"{count:,} {why}" for why, count in reasons)
+    return f"cannot {verb} {len(refused):,}: {counts} (--json names each)"

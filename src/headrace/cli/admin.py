@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.failures import noted
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
 from headrace.cli.run import StoreUnusable, choose, with_app
@@ -21,7 +22,7 @@ __all__ = ["migrate", "prune", "stats", "tasks", "workers"]
 @click.command()
 @common
 def stats(state: State) -> None:
-    """Count jobs by status, and balance the books."""
+    """Count jobs by status, and check the ledger: submitted = live + ended + pruned."""
 
     async def work(app: App) -> None:
         found = await app.stats()
@@ -100,7 +101,7 @@ def migrate(state: State, plan: bool) -> None:
         try:
             names = asyncio.run(app.migrate(plan=plan))
         except ConfigError as error:
-            raise StoreUnusable(str(error)) from error
+            raise StoreUnusable(f"{error}{noted(error)}") from error
     if state.json:
         document({"pending" if plan else "applied": names})
         return

@@ -16,7 +16,7 @@ from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, is_terminal, line, say
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
-from headrace.cli.words import clock, counted
+from headrace.cli.words import counted, time_of_day
 from headrace.core.batch import Batch, cancelled, may_miss_some
 from headrace.core.status import Verb
 from headrace.errors import Unavailable
@@ -37,19 +37,21 @@ Viewer: TypeAlias = "Callable[[Batch], None]"
 @click.argument("id")
 @click.option("--wait", is_flag=True, help="Follow it until it has ended; exit code 0 if all of its jobs completed.")
 @click.option("--timeout", type=duration, metavar="DURATION", help="Wait no longer than this; the batch goes on.")
-@click.option("--cancel", is_flag=True, help="Cancel those of its jobs that have not ended; it takes no more.")
+@click.option("--cancel", is_flag=True, help="Cancel its jobs that have not ended; it takes no more jobs.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask before the cancel.")
 @common
 def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool, yes: bool) -> int:
-    """Show how a batch stands, wait for it, or cancel it.
+    """Show a batch, wait for it, or cancel it.
 
     ID is that of the batch, or of one of its jobs, which may be cut to its first or last digits.
 
     With --wait the exit code is 0 if all of its jobs completed, and 1 if not, if it did not end in time, if it was
-    cancelled, or if its submitter fell silent before all of its jobs were there.
+    cancelled, or if its submitter fell silent before all of its jobs were there. Ctrl-C ends the waiting, not the
+    batch: 0 on a terminal, 130 in a script.
     """
     if timeout is not None and not wait:
         raise click.UsageError("--timeout says how long to --wait")
+    seen: list[Batch] = []
 
     async def work(app: App) -> int:
         handle = app.batch_handle(await resolve_batch(app, id))
@@ -61,7 +63,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
         elif cancel:
             say("nothing to cancel: all of its jobs have ended")
         if wait:
-            return await _follow(app, handle, state, timeout)
+            return await _follow(app, handle, state, seen, timeout)
         if state.json:
             document(record)
         else:
@@ -72,7 +74,16 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
             console().print(batch_view(record, follow, app.host.clock.now()))
         return DONE
 
-    return with_app(state, work)
+    if not wait:
+        return with_app(state, work)
+    from headrace.cli.follow import until_left
+
+    def last() -> str:
+        from headrace.cli.batch_view import sentence
+
+        return "\n".join(f"{sentence(record)}; it goes on unwatched" for record in seen) or "nothing seen yet"
+
+    return until_left(state, lambda: with_app(state, work), last)
 
 
 @click.command()
@@ -99,10 +110,9 @@ def batches(state: State, limit: int, cursor: str | None) -> None:
     with_app(state, work)
 
 
-async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | None) -> int:
-    """Show the batch whenever it has changed, until it has ended; the exit code that deserves."""
+async def _follow(app: App, handle: BatchHandle, state: State, seen: list[Batch], timeout: float | None) -> int:
+    """Show the batch whenever it has changed, until it has ended, and keep the last in ``seen``; the exit code."""
     waiting = asyncio.create_task(handle.wait(timeout=timeout))
-    seen: Batch | None = None
     try:
         with _viewer(app, state) as see:
             while True:
@@ -111,9 +121,9 @@ async def _follow(app: App, handle: BatchHandle, state: State, timeout: float | 
                     with suppress(Unavailable):  # the store comes back, or the time is up
                         await handle.refresh()
                 record = waiting.result() if done else handle.last
-                if record is not None and record != seen:
+                if record is not None and [record] != seen:
                     see(record)
-                    seen = record
+                    seen[:] = [record]
                 if done:
                     break
     finally:
@@ -134,4 +144,4 @@ def _viewer(app: App, state: State) -> Iterator[Viewer]:
         with moving_bar(console()) as see:
             yield see
     else:
-        yield lambda record: click.echo(f"{clock(app.host.clock.now())} {sentence(record)}")
+        yield lambda record: click.echo(f"{time_of_day(app.host.clock.now())} {sentence(record)}")

@@ -9,10 +9,10 @@ from uuid import UUID
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.render import STYLES, fitted, grid, status_text, table
+from headrace.cli.fitting import Fitted
+from headrace.cli.render import STYLES, grid, status_text, table
 from headrace.cli.words import ago, moment, span
 from headrace.core.batch import Batch, Call, is_over, may_miss_some
 from headrace.core.job import Job
@@ -94,7 +94,7 @@ def batch_view(record: Batch, follow: Mapping[UUID, Job], now: datetime) -> Rend
     return Group(head, bar(record), Text(), facts)
 
 
-def batches_view(records: Sequence[Batch], now: datetime) -> Table:
+def batches_view(records: Sequence[Batch], now: datetime) -> Fitted:
     """Batches with how far they are."""
     made = table("batch", "state", *_NUMBERS, "created", "took", right=_NUMBERS)
     for record in records:
@@ -109,7 +109,7 @@ def batches_view(records: Sequence[Batch], now: datetime) -> Table:
             ago(record.created_at, now),
             "" if ended is None else span((ended - record.created_at).total_seconds()),
         )
-    return fitted(made)
+    return Fitted(made, ("live", "created", "took", "cancelled"))
 
 
 def _follows(record: Batch, call: Call, job: Job | None) -> Text:

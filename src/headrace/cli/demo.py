@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import tempfile
-from contextlib import suppress
+import time
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failures import DONE, FAILED
+from headrace.cli.called import hint, is_relative
+from headrace.cli.failures import DONE, FAILED, INTERRUPTED
 from headrace.cli.options import common
 from headrace.cli.output import console, document, is_terminal, say
+from headrace.cli.run import plain_warnings
+from headrace.cli.signals import on_signals
 from headrace.cli.state import State
+from headrace.cli.words import counted, short, span
 
 if TYPE_CHECKING:
+    from headrace.app import App
     from headrace.cli.demo_play import Scenario
 
 __all__ = ["demo"]
 
 PAUSE = 4.0
 """Seconds between the rounds of the endless demo."""
+
+GRACE = 0.2
+"""Seconds that running jobs have to finish when the demo ends: whoever interrupts it is not kept waiting."""
+
+OLD = 86400.0
+"""Seconds after which the store of an earlier demo is removed by the next one."""
 
 
 @click.command()
@@ -30,65 +44,121 @@ PAUSE = 4.0
 def demo(state: State, once: bool) -> int:
     """Run sample tasks and watch them: progress, retries, a dead letter, a schedule, a snooze, a cancel.
 
-    Uses a SQLite file in a temporary directory unless --url names a store. With --once the exit code is 0 only if every
-    job went the way it should.
+    Ctrl-C ends it. Unless --url names a store it uses a SQLite file in the temporary directory, which stays for you to
+    look at; a later demo removes it when it is a day old. With --once the exit code is 0 only if every job went the way
+    it should.
     """
-    with tempfile.TemporaryDirectory(prefix="headrace-demo-") as folder:
-        url = state.url or f"sqlite:///{Path(folder) / 'demo.db'}"
-        from headrace.cli.demo_app import app
-
-        with app.override(url=url):
-            try:
-                return asyncio.run(_play(state, url, once))
-            except KeyboardInterrupt:
-                if once:
-                    raise
-                return DONE
-
-
-async def _play(state: State, url: str, once: bool) -> int:
+    url = state.url or new_store()
     from headrace.cli.demo_app import app
-    from headrace.cli.demo_play import Scenario
-    from headrace.cli.demo_view import show
 
-    hint = f"in another terminal: headrace jobs --url {url}"
-    if not state.json and not is_terminal():
-        say(hint)
-    async with app, app.worker(concurrency=8, grace=2):
-        view = asyncio.create_task(show(app, state, hint + ("" if once else "\nCtrl-C ends the demo")))
+    with plain_warnings(), app.override(url=url):
         try:
-            while True:
-                scenario = Scenario(app)
-                playing = asyncio.create_task(scenario.play())
+            return asyncio.run(_play(app, state, url, once))
+        except KeyboardInterrupt:  # before there was anything to sum up
+            return INTERRUPTED if once else DONE
+
+
+def new_store() -> str:
+    """A file of its own, under a name short enough for a hint to fit one line."""
+    mine = os.getuid() if hasattr(os, "getuid") else None
+    for file in Path(tempfile.gettempdir()).glob("headrace-*/demo"):
+        found = file.stat()
+        if mine in (None, found.st_uid) and time.time() - found.st_mtime > OLD:
+            shutil.rmtree(file.parent, ignore_errors=True)
+    return f"sqlite:///{Path(tempfile.mkdtemp(prefix='headrace-')) / 'demo'}"
+
+
+async def _play(app: App, state: State, url: str, once: bool) -> int:
+    from headrace.cli.demo_view import show
+    from headrace.wiring import redact
+
+    store = redact(url)
+    where = "from another terminal" + (", in this folder:" if is_relative() else ":")
+    hints = f"look {where}", hint("jobs", "--url", store)
+    if not state.json and not is_terminal():
+        click.echo("\n".join(hints), err=True)
+    stop, rounds = asyncio.Event(), list["Scenario"]()
+    async with app:
+        with on_signals(stop.set, stop.set):
+            async with app.worker(concurrency=8, grace=GRACE):
                 # The view never ends by itself: if it is done first, it has failed, and its error is the answer.
-                done, _ = await asyncio.wait({playing, view}, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    task.result()
-                if once:
-                    break
-                await asyncio.sleep(PAUSE)
-        finally:
-            view.cancel()
-            with suppress(asyncio.CancelledError):
-                await view
-        return await _summary(scenario, state)
+                await _first(show(app, state, rounds, hints), _rounds(app, rounds, once), stop.wait())
+            if once and not stop.is_set():
+                code = await _judged(rounds[-1], state)
+            else:
+                await _sum_up(app, rounds)
+                code = INTERRUPTED if once else DONE
+            if not state.json:
+                await _say_where(app, store)
+    return code
 
 
-async def _summary(scenario: Scenario, state: State) -> int:
+async def _first(*works: Coroutine[Any, Any, Any]) -> None:
+    """Wait until one of them has ended and end the others; what went wrong is raised with the frame that did it."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        # Asked once: the second time a task raises its error, the traceback is lost.
+        ends = await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:
+        if isinstance(end, Exception):
+            raise end
+
+
+async def _rounds(app: App, rounds: list[Scenario], once: bool) -> None:
+    """Play the scenario, once or for ever."""
+    from headrace.cli.demo_play import Scenario
+
+    while True:
+        rounds.append(Scenario(app))
+        await rounds[-1].play()
+        if once:
+            return
+        await asyncio.sleep(PAUSE)
+
+
+async def _sum_up(app: App, rounds: list[Scenario]) -> None:
+    """Say in a line what was to be seen."""
+    if not rounds:
+        return
+    from headrace.cli.demo_view import ENDS
+
+    statuses = (await app.stats()).statuses
+    ends = [f"{statuses.get(status, 0):,} {status}" for status in ENDS if statuses.get(status, 0)]
+    left = sum(statuses.values()) - sum(statuses.get(status, 0) for status in ENDS)
+    took = span((app.host.clock.now() - rounds[0].began).total_seconds())
+    words = ", ".join([*ends, f"{left:,} not ended"] if left else ends)
+    say(f"headrace demo, {took}, {counted(len(rounds), 'round')}: {words}")
+
+
+async def _say_where(app: App, store: str) -> None:
+    """Say how to look at what is there now."""
+    from headrace.core.status import Status
+
+    found = await app.jobs(status=[Status.FAILED], limit=1)
+    hints = [hint("jobs", "--url", store), *(hint("show", short(job.id), "--url", store) for job in found.items)]
+    # Not wrapped between words: the terminal breaks what is too long so that it can still be copied.
+    click.echo("\n".join(["look at the jobs, or at one, as long as you like:", *hints]), err=True)
+
+
+async def _judged(scenario: Scenario, state: State) -> int:
     findings = await scenario.findings()
+    good = sum(one.ok for one in findings)
     if state.json:
         document([finding._asdict() for finding in findings])
     else:
+        from rich.table import Table
         from rich.text import Text
 
-        from headrace.cli.render import table
-
-        made = table("", "what", "expected", "found")
+        made = Table.grid(padding=(0, 2))
         for one in findings:
             sign = Text("✓", "green") if one.ok else Text("✗", "bold red")
-            made.add_row(sign, Text(one.what), Text(one.expected), Text(one.found, "" if one.ok else "red"))
+            found = Text(one.found) if one.ok else Text(f"{one.found}; expected {one.expected}", "red")
+            made.add_row(sign, Text(one.what), found)
         out = console()
         out.print(made)
-        good = sum(one.ok for one in findings)
         out.print(Text(f"\n{good} of {len(findings)} as expected", "green" if good == len(findings) else "bold red"))
-    return DONE if all(one.ok for one in findings) else FAILED
+    return DONE if good == len(findings) else FAILED

@@ -1,19 +1,23 @@
-"""The tasks of ``headrace demo``: one for each thing a job can go through."""
+"""The tasks of ``headrace demo``, one for each thing a job can go through; their docstrings are its captions."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 from headrace import App, Context, Every, Retry, Snooze
 
-__all__ = ["add", "app", "doomed", "endless", "patient", "thumbnail", "tick", "unsteady"]
+__all__ = ["ROWS", "add", "app", "doomed", "endless", "later", "patient", "thumbnail", "tick", "unsteady"]
 
 app = App()
+
+# What fails here is meant to, and is on the screen already.
+logging.getLogger("headrace").addHandler(logging.NullHandler())
 
 
 @app.task(queue="images")
 async def thumbnail(ctx: Context, image: str, width: int = 320) -> dict[str, str | int]:
-    """Reports progress and returns a result."""
+    """Reports its progress."""
     for step in range(1, 11):
         await asyncio.sleep(0.08)
         ctx.progress(step * 10, f"row {step * 48} of 480")
@@ -22,8 +26,15 @@ async def thumbnail(ctx: Context, image: str, width: int = 320) -> dict[str, str
 
 @app.task
 def add(a: int, b: int) -> int:
-    """A plain function; runs in a thread."""
+    """Plain functions, run in threads."""
     return a + b
+
+
+@app.task
+async def later() -> str:
+    """Delayed: starts 2 s from now."""
+    await asyncio.sleep(0.3)
+    return "in its own time"
 
 
 @app.task(retry=Retry(3, backoff=[0.4, 0.8], jitter=False))
@@ -31,20 +42,20 @@ async def unsteady(ctx: Context) -> str:
     """Fails twice, then succeeds."""
     await asyncio.sleep(0.2)
     if ctx.attempt < 3:
-        raise ConnectionError(f"the line dropped (attempt {ctx.attempt})")
+        raise ConnectionError("the line dropped")
     return "third time lucky"
 
 
 @app.task(retry=Retry(2, backoff=[0.3, 0.6], jitter=False))
 async def doomed() -> None:
-    """Fails every time: ends in the dead letters."""
+    """Fails each time: a dead letter."""
     await asyncio.sleep(0.1)
-    raise ValueError("there is no 30th of February")
+    raise ValueError("no 30th of February")
 
 
 @app.task
 async def patient(ctx: Context) -> str:
-    """Finds it is too early, snoozes, then does its work."""
+    """Too early: snoozes, uncharged."""
     if ctx.attempt == 1:
         raise Snooze(1.0)
     await asyncio.sleep(0.2)
@@ -53,7 +64,7 @@ async def patient(ctx: Context) -> str:
 
 @app.task
 async def endless(ctx: Context) -> None:
-    """Runs until somebody cancels it."""
+    """Runs until it is cancelled."""
     for step in range(10_000):
         ctx.progress(min(step, 99), "digging")
         await asyncio.sleep(0.05)
@@ -61,5 +72,9 @@ async def endless(ctx: Context) -> None:
 
 @app.task(schedule=Every(seconds=2))
 async def tick() -> str:
-    """Submitted by its schedule."""
+    """Comes by its schedule, every 2 s."""
     return "tock"
+
+
+ROWS = (thumbnail, add, later, unsteady, doomed, patient, endless, tick)
+"""In the order of the screen."""

@@ -16,7 +16,7 @@ import click
 from headrace.cli.failures import DONE, FAILED, sentence
 from headrace.cli.options import common
 from headrace.cli.output import console, document
-from headrace.cli.run import StoreUnusable, choose, opened
+from headrace.cli.run import StoreUnusable, choose, missing, opened, whose_url
 from headrace.cli.state import State
 from headrace.errors import ConfigError, HeadraceError
 
@@ -72,14 +72,15 @@ def _versions() -> list[Check]:
 
 
 def _clock() -> Check:
+    from headrace.core.moments import moment
     from headrace.engine import Check
 
     now, before = datetime.now(UTC), time.monotonic()
     if now < BUILT:
-        return Check("clock", "fail", f"the clock says {now:%Y-%m-%d}", "set the clock, e.g. by NTP")
+        return Check("clock", "fail", f"the clock says {moment(now, None)}", "set the clock, e.g. by NTP")
     if time.monotonic() < before:
         return Check("clock", "fail", "the monotonic clock runs backwards", "this machine cannot run workers")
-    return Check("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+    return Check("clock", "ok", moment(now, None))
 
 
 def _zones() -> Check:
@@ -97,7 +98,6 @@ def _zones() -> Check:
 def _app_checks(state: State) -> list[Check]:
     """The App can be imported, the settings can be read, and what the store itself says."""
     from headrace.engine import Check
-    from headrace.wiring import redact
 
     try:
         app, url = choose(state)
@@ -109,13 +109,27 @@ def _app_checks(state: State) -> list[Check]:
         found.append(Check("app", "ok", f"{len(names)} tasks: {', '.join(names)}"))
     try:
         with app.override(url=url) if url else nullcontext():
-            found.append(
-                Check("settings", "ok", f"url {redact(app.settings.url)}; read from {', '.join(_sources(state))}")
-            )
+            found.append(_settings(app, state))
             found += asyncio.run(_ask(app))
     except (HeadraceError, StoreUnusable) as error:
         found.append(Check("store", "fail", sentence(error), None))
     return found
+
+
+def _settings(app: App, state: State) -> Check:
+    """Which store is meant, who says so, and what else was read."""
+    from headrace.engine import Check
+    from headrace.wiring import redact
+
+    others = [source for source in _sources(state) if source != "HEADRACE_URL"]
+    read = f"; settings are read from {', '.join(others)}" if others else ""
+    message = f"url {redact(app.settings.url)} {whose_url(app)}{read}"
+    won, lost = app.whose_url()
+    if won == "App(...)" and any("HEADRACE_URL" in one for one in lost):
+        return Check(
+            "settings", "warn", message, "leave the url out of App(...) to have HEADRACE_URL decide, or unset it"
+        )
+    return Check("settings", "ok", message)
 
 
 def _sources(state: State) -> list[str]:
@@ -126,24 +140,30 @@ def _sources(state: State) -> list[str]:
     variables = [f"HEADRACE_{name.upper()}" for name in Settings.__struct_fields__]
     found = [str(file)] if file else []
     found += [name for name in variables if os.environ.get(name)]
-    found += [f"--app {state.app}"] if state.app else []
-    found += ["--url"] if state.url else []
-    return found or ["defaults"]
+    return [*found, f"--app {state.app}"] if state.app else found
 
 
 async def _ask(app: App) -> list[Check]:
+    """What the store says; it is not made for that."""
+    from headrace.engine import Check
+
+    if not await app.store_exists():
+        return [Check("store", "fail", missing(app), "check the url; headrace migrate makes the store at once")]
     async with opened(app):
         return await app.doctor()
 
 
 def _print(found: list[Check]) -> None:
+    from rich.table import Table
     from rich.text import Text
 
     signs = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "bold red")}
-    width = max(len(check.name) for check in found)
-    out = console()
+    made = Table.grid(padding=(0, 2))
     for check in found:
         sign, style = signs[check.level]
-        out.print(Text.assemble((sign, style), f" {check.name:<{width}}  {check.message}"), soft_wrap=True)
+        made.add_row(Text.assemble((sign, style), f" {check.name}"), Text(check.message))
         if check.remedy and check.level != "ok":
-            out.print(Text(f"  {'':<{width}}  → {check.remedy}", "bold"), soft_wrap=True)
+            made.add_row("", Text(f"→ {check.remedy}", "bold"))
+    made.columns[0].no_wrap = True
+    out = console()
+    out.print(made, soft_wrap=not out.is_terminal)

@@ -8,6 +8,7 @@ import traceback
 import click
 
 from headrace import errors
+from headrace.cli.output import wrapped
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "NOT_FOUND", "REFUSED", "UNREACHABLE", "USAGE", "code_of", "report"]
 
@@ -34,6 +35,7 @@ _REMEDIES: tuple[tuple[type[BaseException], str], ...] = (
     (errors.Overloaded, "the store is behind; try again, or submit more slowly"),
     (errors.SchemaTooNew, "upgrade headrace here, or use a store of this version"),
     (errors.SchemaTooOld, "bring it up to date: headrace migrate"),
+    (errors.StoreLost, ""),  # it says itself what is to be done
     (errors.Unavailable, "check --url and that the store is up: headrace doctor"),
 )
 
@@ -55,8 +57,18 @@ def sentence(error: BaseException) -> str:
     if not isinstance(error, errors.HeadraceError):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
         return f"{text} (unexpected; the traceback is shown with --debug)"
+    text += noted(error)
     remedy = next((words for kind, words in _REMEDIES if isinstance(error, kind)), None)
     return f"{text or type(error).__name__} — {remedy}" if remedy and "headrace " not in text else text
+
+
+def noted(error: BaseException) -> str:
+    """What was noted on an error, to follow its text."""
+    from headrace.config import OVERRIDE
+
+    # Who has just typed --url knows where the url comes from.
+    notes = [note for note in getattr(error, "__notes__", ()) if OVERRIDE not in note]
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def report(error: BaseException, debug: bool) -> int:
@@ -68,6 +80,10 @@ def report(error: BaseException, debug: bool) -> int:
     else:
         if debug:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
+        else:
+            for note in getattr(error, "__notes__", ()):
+                click.echo(note, err=True)
         colour = False if os.environ.get("NO_COLOR") else None
-        click.echo(click.style("error: ", fg="red") + sentence(error), err=True, color=colour)
+        text = wrapped(f"error: {sentence(error)}", stderr=True).removeprefix("error: ")
+        click.echo(click.style("error: ", fg="red") + text, err=True, color=colour)
     return code_of(error)

@@ -6,8 +6,10 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from headrace.config import find_file
@@ -43,12 +45,49 @@ def import_module(name: str) -> ModuleType:
             here = f"is it in this directory ({os.getcwd()}) or installed?"
             hint = _not_the_file(name) if name.endswith(".py") else here
             raise ConfigError(f"no module named {missing!r}: {hint}") from error
-        raise ConfigError(f"importing {name!r} failed: it needs {missing!r}, which is not installed") from error
+        raise _failed(name, f"it needs {missing!r}, which is not installed", error) from error
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        raise ConfigError(
-            f"importing {name!r} failed: {type(error).__name__}: {error} ({place.filename}:{place.lineno})"
-        ) from error
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise _failed(name, f"{type(error).__name__}: {said}", error) from error
+
+
+_OURS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "")
+_FOREIGN = (_OURS, "<frozen importlib", str(importlib.__file__))
+
+
+def _failed(name: str, why: str, error: Exception) -> ConfigError:
+    """An import that failed, with the lines of the user's code that led there: neither ours nor those of the import
+    machinery say anything about it."""
+    _without_machinery(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = traceback.format_list(frames)
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    if isinstance(error, SyntaxError):
+        lines += traceback.format_exception_only(error)[:-1]
+        place = f" ({error.filename}:{error.lineno})"
+    failed = ConfigError(f"importing {name!r} failed: {why}{place}")
+    if lines:
+        failed.add_note("".join(lines).rstrip())
+    return failed
+
+
+def _without_machinery(first: BaseException) -> None:
+    """Leave the user's own frames in the traceback of an error, and of those it came from."""
+    error: BaseException | None = first
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        kept = [one for one in _chain(error.__traceback__) if not one.tb_frame.f_code.co_filename.startswith(_FOREIGN)]
+        for one, following in zip_longest(kept, kept[1:]):
+            one.tb_next = following
+        error.__traceback__ = kept[0] if kept else None
+        error = error.__cause__ or error.__context__
+
+
+def _chain(trace: TracebackType | None) -> Iterator[TracebackType]:
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
 
 
 def _not_the_file(name: str) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 import click
 
-from headrace.cli.failures import DONE, FAILED
-from headrace.cli.output import console, is_terminal, line
+from headrace.cli.failures import DONE, FAILED, INTERRUPTED
+from headrace.cli.output import console, is_terminal, line, say
 from headrace.cli.state import State
-from headrace.cli.words import clock, compact
+from headrace.cli.words import compact, time_of_day
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import ResultTimeout
@@ -21,7 +21,7 @@ from headrace.errors import ResultTimeout
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["ending", "follow", "sentence"]
+__all__ = ["ending", "follow", "sentence", "until_left"]
 
 
 class Viewer(Protocol):
@@ -32,13 +32,27 @@ class Viewer(Protocol):
         ...
 
 
-async def follow(app: App, id: UUID, state: State, timeout: float | None = None) -> int:
-    """Show every change of the job until it has ended; the exit code its end deserves."""
+def until_left(state: State, following: Callable[[], int], seen: Callable[[], str]) -> int:
+    """Follow something until it ends, or until an interrupt; then say what was seen.
+
+    A person who has seen enough has failed at nothing: 0. A program asked for an end that did not come: 130, because 0
+    would tell it that all went well.
+    """
+    try:
+        return following()
+    except KeyboardInterrupt:
+        say(seen())
+        return DONE if is_terminal() and not state.json else INTERRUPTED
+
+
+async def follow(app: App, id: UUID, state: State, seen: list[Job], timeout: float | None = None) -> int:
+    """Show every change of the job until it has ended, ``seen`` is the last; the exit code its end deserves."""
     job = await app.get(id)
     with viewer(state) as see:
         try:
             async with asyncio.timeout(timeout):
                 async for job in app.watch(id):
+                    seen[:] = [job]
                     see(job)
         except TimeoutError:
             raise ResultTimeout(id, timeout or 0.0) from None
@@ -73,7 +87,7 @@ def viewer(state: State) -> Iterator[Viewer]:
     if state.json:
         yield lambda job: line(job.to_dict())
     elif not is_terminal():
-        yield lambda job: click.echo(f"{clock(job.updated_at)} {job.task} {sentence(job)}")
+        yield lambda job: click.echo(f"{time_of_day(job.updated_at)} {job.task} {sentence(job)}")
     else:
         with _bar() as see:
             yield see

@@ -8,12 +8,13 @@ import click
 
 from headrace.cli.ids import every, given, resolve, wanted
 from headrace.cli.options import common, duration, filters
-from headrace.cli.output import console, document, say
+from headrace.cli.output import console, document, say, tell
 from headrace.cli.run import with_app
 from headrace.cli.state import State
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.core.job import Job
 
 __all__ = ["explain", "jobs", "show", "watch"]
 
@@ -73,7 +74,9 @@ def show(state: State, id: str) -> None:
         from headrace.cli.render import job_view
 
         out = console()
-        out.print(job_view(job, history, app.host.clock.now(), out))
+        crew = await app.workers() if job.worker else []
+        silent = next((row.silent_since for row in crew if row.info.id == job.worker), None)
+        out.print(job_view(job, history, app.host.clock.now(), out, silent))
         for view in family_view(job, await relatives(app, job), app.host.clock.now(), out):
             out.print(view)
 
@@ -87,15 +90,20 @@ def show(state: State, id: str) -> None:
 def watch(state: State, id: str, timeout: float | None) -> int:
     """Follow a job until it ends.
 
-    Exit code 0 if it completed, 1 if it failed, was cancelled, or did not end in time.
+    Exit code 0 if it completed, 1 if it failed, was cancelled, or did not end in time. Ctrl-C ends the watching, not
+    the job: 0 on a terminal, 130 in a script.
     """
+    from headrace.cli.follow import follow, sentence, until_left
+
+    seen: list[Job] = []
 
     async def work(app: App) -> int:
-        from headrace.cli.follow import follow
+        return await follow(app, await resolve(app, id), state, seen, timeout)
 
-        return await follow(app, await resolve(app, id), state, timeout)
+    def last() -> str:
+        return "\n".join(f"{job.task} {sentence(job)}; it goes on unwatched" for job in seen) or "nothing seen yet"
 
-    return with_app(state, work)
+    return until_left(state, lambda: with_app(state, work), last)
 
 
 @click.command()
@@ -108,6 +116,6 @@ def explain(state: State, id: str) -> None:
         found = await resolve(app, id)
         told = await app.explain(found)
         answer: dict[str, Any] = {"id": str(found), "explanation": str(told), "facts": told.facts}
-        document(answer) if state.json else click.echo(told)
+        document(answer) if state.json else tell(str(told))
 
     with_app(state, work)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
-from headrace.cli.options import common
+from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
@@ -44,14 +44,14 @@ async def _limits(app: App, state: State, task: str | None = None) -> None:
 
 @limits.command("set")
 @click.argument("task")
-@click.option("--max-concurrency", type=int, help="At most so many of its jobs are held at once, by all workers.")
-@click.option("--max-per-key", type=int, help="At most so many with the same concurrency key.")
-@click.option("--rate", "names", multiple=True, help="A rate it keeps to, by name; may be given more than once.")
+@click.option("--max-concurrency", type=int, help="Concurrency limit across all workers.")
+@click.option("--max-per-key", type=int, help="Concurrency limit of each concurrency key.")
+@click.option("--rate", "names", multiple=True, help="The name of a rate limit; may be given several times.")
 @common
 def set_limit(
     state: State, task: str, max_concurrency: int | None, max_per_key: int | None, names: tuple[str, ...]
 ) -> None:
-    """Limit a task; this goes before what the code says."""
+    """Change the limits of a task; this overrides the code until reset."""
     if max_concurrency is None and max_per_key is None and not names:
         raise click.UsageError("nothing to set: give --max-concurrency, --max-per-key or --rate")
 
@@ -68,7 +68,7 @@ def set_limit(
 @click.argument("task")
 @common
 def reset_limit(state: State, task: str) -> None:
-    """Forget what was set while running: the code speaks again."""
+    """Drop what was set while running; the code applies again."""
 
     async def work(app: App) -> None:
         await app.reset_limit(task)
@@ -82,7 +82,7 @@ def reset_limit(state: State, task: str) -> None:
 @click.argument("task")
 @common
 def forget_limit(state: State, task: str) -> None:
-    """Forget all limits of a task, also those of code that is gone; its jobs stay."""
+    """Delete all stored limits of a task, those from code included; its jobs stay."""
 
     async def work(app: App) -> None:
         await app.forget_limit(task)
@@ -115,14 +115,17 @@ async def _rates(app: App, state: State, name: str | None = None) -> None:
 @rates.command("set")
 @click.argument("name")
 @click.argument("limit", type=int)
-@click.option("--per", type=float, help="Seconds in which at most LIMIT may begin; a new rate needs it.")
 @click.option(
-    "--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted; a new rate is fixed."
+    "--per",
+    type=duration,
+    metavar="DURATION",
+    help="The span in which at most LIMIT jobs may start; a new rate needs it.",
 )
-@click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key is counted by itself.")
+@click.option("--kind", type=click.Choice(["fixed", "sliding", "bucket"]), help="How time is counted (default: fixed).")
+@click.option("--keyed/--not-keyed", default=None, help="Whether each concurrency key has a rate of its own.")
 @common
 def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind | None, keyed: bool | None) -> None:
-    """Make or change a rate; this goes before what the code says. What is left out stays as it is."""
+    """Make or change a rate limit; this overrides the code until reset. An option left out stays as it is."""
 
     async def work(app: App) -> None:
         old = (await app.rates()).get(name)
@@ -142,7 +145,7 @@ def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind 
 @click.argument("name")
 @common
 def reset_rate(state: State, name: str) -> None:
-    """Forget what was set while running: the code speaks again."""
+    """Drop what was set while running; the code applies again."""
 
     async def work(app: App) -> None:
         await app.reset_rate(name)
@@ -156,11 +159,11 @@ def reset_rate(state: State, name: str) -> None:
 @click.argument("name")
 @common
 def forget_rate(state: State, name: str) -> None:
-    """Forget a rate, also that of code that is gone: whoever keeps to it is not limited by it."""
+    """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more."""
 
     async def work(app: App) -> None:
         await app.forget_rate(name)
-        document({"forgotten": name}) if state.json else say(f"rate {name} is no more; {REWRITTEN}")
+        document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
         await note_undefined(app, [name])
 
     with_app(state, work)

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace.cli.failures import DONE
 from headrace.cli.ids import resolve
 from headrace.cli.options import common
 from headrace.cli.output import document, line, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
-from headrace.cli.words import clock
+from headrace.cli.words import counted, time_of_day
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -22,21 +23,25 @@ __all__ = ["logs"]
 
 @click.command()
 @click.argument("id")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is said from now on, until the job has ended.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only what was said in this attempt.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with new lines until the job has ended.")
+@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Only the lines of this attempt.")
 @common
-def logs(state: State, id: str, follow: bool, attempt: int | None) -> None:
-    """Show what a job's handler said to logging.
+def logs(state: State, id: str, follow: bool, attempt: int | None) -> int:
+    """Show the log lines of a job's handler.
 
-    Each line: the time, the number of the attempt, the level, the logger, and the message.
+    Each line: the time, the number of the attempt, the level, the logger, and the message. Ctrl-C ends the following:
+    exit code 0 on a terminal, 130 in a script.
     """
+    from headrace.cli.follow import until_left
 
-    async def work(app: App) -> None:
+    lines = 0
+
+    async def work(app: App) -> int:
+        nonlocal lines
         wanted = await resolve(app, id)
         found: list[dict[str, object]] = []
-        empty = True
         async for one in app.logs(wanted, follow=follow, attempt=attempt):
-            empty = False
+            lines += 1
             if not state.json:
                 click.echo(_words(one))
             elif follow:
@@ -45,10 +50,13 @@ def logs(state: State, id: str, follow: bool, attempt: int | None) -> None:
                 found.append(_record(one))
         if state.json and not follow:
             document({"id": str(wanted), "items": found})
-        elif empty and not state.json:
-            say("nothing was said: a handler's logging shows here from the level that the logger lets through")
+        elif not lines and not state.json:
+            say("no log lines: a handler's lines are kept from the level of its logger on (Python's default: WARNING)")
+        return DONE
 
-    with_app(state, work)
+    if not follow:
+        return with_app(state, work)
+    return until_left(state, lambda: with_app(state, work), lambda: f"{counted(lines, 'line')} seen; the job goes on")
 
 
 def _record(one: LogLine) -> dict[str, object]:
@@ -60,4 +68,4 @@ def _record(one: LogLine) -> dict[str, object]:
 def _words(one: LogLine) -> str:
     # A message may hold anything, also what would make a terminal do things.
     message = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in one.message)
-    return f"{clock(one.at)} #{one.attempt} {one.level:<7} {one.logger}: {message}"
+    return f"{time_of_day(one.at)} #{one.attempt} {one.level:<7} {one.logger}: {message}"

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.ruling import Named
 
-__all__ = ["REWRITTEN", "note_strange", "note_undefined", "note_unreadable"]
+__all__ = ["REWRITTEN", "check_task", "note_strange", "note_undefined", "note_unreadable"]
 
-REWRITTEN = "a worker whose code still says it writes it again when it starts"
+REWRITTEN = "a worker whose code still has it stores it again when it starts"
 """What a person should know who has forgotten something."""
 
 
@@ -27,6 +27,25 @@ async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> 
         message = f"no job, no live worker and no code knows a {of} named {name!r}"
     group = "limits" if of == "task" else f"{of}s"
     warn(f"{message}; if that is a slip, headrace {group} forget {name} takes it back" if undo else message)
+
+
+async def check_task(app: App, name: str) -> None:
+    """Refuse a task that neither an App with tasks nor any worker of its store knows: its job would wait for ever.
+
+    Without such an App nobody here can tell a slip from the task of a service that is yet to start.
+
+    :raises UnknownTask: with what may have been meant
+    """
+    from headrace.errors import UnknownTask
+    from headrace.registry import resembling
+
+    app.load()
+    if not app.by_name or name in app.by_name or await app.session.find_task(name) is not None:
+        return
+    known = {*app.by_name, *(task.name for task in await app.tasks())}
+    hint = resembling(name, known) or f"there are {', '.join(sorted(known))}"
+    where = "this App has no task of that name, nor has any worker of its store"
+    raise UnknownTask(name, f"{name!r}: {where}; {hint} (for a service yet to start, use --url URL without --app)")
 
 
 async def note_undefined(app: App, names: Iterable[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import wraps
@@ -11,21 +10,20 @@ from typing import Any, TypeVar
 import click
 
 from headrace.cli.state import State
+from headrace.core import durations
 from headrace.core.status import Status
 
 __all__ = ["common", "duration", "filters", "moment", "target"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
-
 
 def duration(value: str | float) -> float:
-    """Seconds, or a number with a unit: 90, 250ms, 15m, 2h, 1.5d."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]*)\s*", str(value), re.IGNORECASE)
-    if match is None or match[2].lower() not in _UNITS:
-        raise click.BadParameter(f"{value!r} is not a duration: say 90, 250ms, 15m, 2h or 1.5d")
-    return float(match[1]) * _UNITS[match[2].lower()]
+    """A length of time, wherever one is given: seconds, or numbers with units (90, 250ms, 60s, 1h30m)."""
+    try:
+        return durations.duration(value) if isinstance(value, str) else float(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def moment(value: str) -> datetime:
@@ -34,7 +32,10 @@ def moment(value: str) -> datetime:
         found = datetime.fromisoformat(value)
     except ValueError:
         raise click.BadParameter(f"{value!r} is not a moment: say 2026-01-31T08:00 or 2026-01-31T08:00+01:00") from None
-    return found if found.tzinfo else found.astimezone()
+    try:
+        return found if found.tzinfo else found.astimezone()
+    except (OverflowError, ValueError, OSError):  # at the ends of the calendar there is no local time
+        raise click.BadParameter(f"{value!r} is not a moment that has a local time: say it with an offset") from None
 
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
@@ -81,7 +82,8 @@ def filters(fn: F) -> F:
             "--status",
             multiple=True,
             type=click.Choice([status.value for status in Status]),
-            help="Jobs in this status; may be given several times.",
+            metavar="STATUS",
+            help=f"Jobs in this status ({', '.join(Status)}); may be given several times.",
         ),
     ):
         fn = option(fn)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +13,7 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["console", "document", "is_terminal", "line", "say", "warn"]
+__all__ = ["console", "document", "is_terminal", "line", "say", "tell", "warn", "wrapped"]
 
 WIDE = 400
 """Columns for readers that are not terminals: nothing is cut for a program."""
@@ -49,14 +51,30 @@ def line(value: Any) -> None:
     sys.stdout.flush()
 
 
+def tell(sentences: str) -> None:
+    """Print an answer that is sentences."""
+    click.echo(wrapped(sentences))
+
+
 def say(message: str) -> None:
     """Tell the person something that is not data."""
-    click.echo(message, err=True)
+    click.echo(wrapped(message, stderr=True), err=True)
 
 
 def warn(message: str) -> None:
     """Tell the person something that should not be missed."""
-    click.echo(click.style("warning: ", fg="yellow") + message, err=True, color=_colour())
+    text = wrapped(f"warning: {message}", stderr=True).removeprefix("warning: ")
+    click.echo(click.style("warning: ", fg="yellow") + text, err=True, color=_colour())
+
+
+def wrapped(text: str, *, stderr: bool = False) -> str:
+    """Sentences broken between words where a person looks at them, so that no terminal breaks them within; for programs
+    they stay as they are, and so does what is longer than a line, such as an id or a URL."""
+    if not is_terminal(stderr):
+        return text
+    columns = shutil.get_terminal_size().columns
+    fill = TextWrapper(columns, break_long_words=False, break_on_hyphens=False, replace_whitespace=False).fill
+    return "\n".join(line if len(line) <= columns else fill(line) for line in text.split("\n"))
 
 
 def _colour() -> bool | None:

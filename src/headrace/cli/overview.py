@@ -10,9 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli.render import STYLES, counts_text, fitted, grid, table
+from headrace.cli.fitting import Fitted
+from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.words import ago, compact, moment, short, span
 from headrace.core.schedule import Continuous
+from headrace.core.silence import told_silence
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -44,17 +46,25 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
             made.add_row(Text(status.value, STYLES[status]), str(count), Text(bar, STYLES[status]))
     books = stats.ledger
     facts = grid()
-    facts.add_row("accepted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
+    facts.add_row("submitted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
     if books.unaccounted:
         facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
-    facts.add_row("workers", f"{stats.workers_alive} alive")
+    facts.add_row("workers", _crew(stats, now))
     if stats.oldest_queued:
         facts.add_row("waiting", f"the oldest queued job for {span((now - stats.oldest_queued).total_seconds())}")
     head = made if made.row_count else Text("no jobs yet", "dim")
     return Group(head, Text(), facts)
 
 
-def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
+def _crew(stats: Stats, now: datetime) -> Text:
+    text = Text(f"{stats.workers_alive} alive")
+    if stats.workers_silent and stats.silent_since is not None:
+        last = ", the last" if stats.workers_silent > 1 else ""
+        text.append(f", {stats.workers_silent}{last} {told_silence(stats.silent_since, now)}", "bold red")
+    return text
+
+
+def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
     """Queues in the order workers serve them."""
     made = table("queue", "priority", "at once", "rates", "state", "oldest", "jobs", right=("priority", "at once"))
     for queue in queues:
@@ -64,32 +74,32 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Table:
         most, rates = _count(queue.max_concurrency), Text(", ".join(queue.rates) or "–")
         jobs = counts_text(queue.counts) or Text("empty", "dim")
         made.add_row(Text(queue.name), str(queue.priority), most, rates, state, oldest, jobs)
-    return fitted(made)
+    return Fitted(made, ("rates", "at once", "priority", "oldest"), wrap=True)
 
 
-def limits_view(limits: Sequence[LimitInfo]) -> Table:
+def limits_view(limits: Sequence[LimitInfo]) -> Fitted:
     """Tasks with their limits, and who said so."""
     made = table("task", "at once", "per key", "rates", "set", right=("at once", "per key"))
     for one in limits:
         counts = (_count(one.max_concurrency), _count(one.max_per_key))
         made.add_row(Text(one.task), *counts, Text(", ".join(one.rates) or "–"), "live" if one.live else "in code")
-    return fitted(made)
+    return Fitted(made)
 
 
 def _count(most: int | None) -> str:
     return "–" if most is None else str(most)
 
 
-def rates_view(rates: Mapping[str, Rate]) -> Table:
+def rates_view(rates: Mapping[str, Rate]) -> Fitted:
     """Rates by name."""
     made = table("rate", "limit", "per", "kind", right=("limit",))
     for name, rate in rates.items():
         kind = f"{rate.kind}, by key" if rate.keyed else rate.kind
         made.add_row(Text(name), str(rate.limit), span(rate.per), kind)
-    return fitted(made)
+    return Fitted(made)
 
 
-def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
+def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Fitted:
     """Schedules with how they stand, and their last and next fire."""
     made = table("schedule", "rule", "task", "state", "next", "last", "skipped", "from", right=("skipped",))
     for one in schedules:
@@ -103,7 +113,7 @@ def schedules_view(schedules: Sequence[ScheduleInfo], now: datetime) -> Table:
             str(one.skipped) if one.skipped else "",
             Text(one.source),
         )
-    return fitted(made)
+    return Fitted(made, ("skipped", "from", "task", "last"))
 
 
 def _schedule_state(one: ScheduleInfo) -> Text:
@@ -145,7 +155,7 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
     return made
 
 
-def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
+def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
     """Tasks with their policy and parameters."""
     made = table("task", "queue", "priority", "timeout", "here", "parameters", right=("priority",))
     for task in tasks:
@@ -155,17 +165,17 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Table:
         timeout = span(task.timeout) if task.timeout is not None else "none"
         here = Text("✓", "green") if task.here else Text("")
         made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
-    return fitted(made)
+    return Fitted(made, ("timeout", "priority"))
 
 
-def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
-    """Workers with what they hold and when they were last heard."""
-    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "last beat", "queues")
+def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
+    """Workers with how they are, judged by when they were last heard of, and what they hold."""
+    columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "queues")
     made = table(*columns, right=("pid", "busy", "holds", "done"))
     for row in workers:
         info, beat = row.info, row.beat
-        style = {"running": "green", "draining": "yellow", "blocked": "bold red"}.get(beat.state, "")
-        state = Text(beat.state, style) if row.alive else Text("dead", "bold red")
+        style = {"running": "green", "draining": "yellow"}.get(beat.state, "bold red")
+        state = Text(beat.state if row.silent_since is None else told_silence(row.silent_since, now), style)
         if beat.stuck_threads:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
         made.add_row(
@@ -177,7 +187,6 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Table:
             str(row.holds),
             str(beat.done),
             span((now - info.started_at).total_seconds()),
-            ago(row.beat_at, now),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
         )
-    return fitted(made)
+    return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)

@@ -33,7 +33,7 @@ async def _list(app: App, state: State) -> None:
     if state.json:
         document(found)
     elif not found:
-        say("no queues yet: a queue is there as soon as a job stands in it")
+        say("no queues yet: the first job of a queue makes it")
     else:
         from headrace.cli.overview import queues_view
 
@@ -60,7 +60,7 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.option("--by", help="Who pauses it, for explain to tell; you on this machine, if left out.")
 @common
 def pause(state: State, name: str, by: str | None) -> None:
-    """Let no worker claim from the queue; what runs goes on."""
+    """Pause the queue: none of its jobs are started, running ones go on."""
 
     async def work(app: App) -> None:
         await app.pause_queue(name, by=by or _me())
@@ -74,7 +74,7 @@ def pause(state: State, name: str, by: str | None) -> None:
 @click.argument("name")
 @common
 def resume(state: State, name: str) -> None:
-    """Open a paused queue."""
+    """Resume a paused queue."""
 
     async def work(app: App) -> None:
         await app.resume_queue(name)
@@ -86,12 +86,12 @@ def resume(state: State, name: str) -> None:
 
 @queues.command("set")
 @click.argument("name")
-@click.option("--priority", type=int, help="Queues with a higher one are served first (default 0).")
-@click.option("--max-concurrency", type=int, help="At most so many of its jobs are held at once, by all workers.")
-@click.option("--rate", "rates", multiple=True, help="A rate it keeps to, by name; may be given more than once.")
+@click.option("--priority", type=int, help="A queue with a higher number is served first (default 0).")
+@click.option("--max-concurrency", type=int, help="Concurrency limit across all workers.")
+@click.option("--rate", "rates", multiple=True, help="The name of a rate limit; may be given several times.")
 @common
 def set_(state: State, name: str, priority: int | None, max_concurrency: int | None, rates: tuple[str, ...]) -> None:
-    """Change a queue's settings; they go before what the code says."""
+    """Change the settings of a queue; this overrides the code until reset."""
     if priority is None and max_concurrency is None and not rates:
         raise click.UsageError("nothing to set: give --priority, --max-concurrency or --rate")
 
@@ -111,7 +111,7 @@ def set_(state: State, name: str, priority: int | None, max_concurrency: int | N
 @click.argument("name")
 @common
 def reset(state: State, name: str) -> None:
-    """Forget what was set while running, a pause as well: the code speaks again."""
+    """Drop what was set while running, a pause included; the code applies again."""
 
     async def work(app: App) -> None:
         await app.reset_queue(name)
@@ -125,12 +125,12 @@ def reset(state: State, name: str) -> None:
 @click.argument("name")
 @common
 def forget(state: State, name: str) -> None:
-    """Forget all that was said of the queue, also by code that is gone, and a pause; its jobs stay."""
+    """Delete all stored settings of the queue, those from code and a pause included; its jobs stay."""
 
     async def work(app: App) -> None:
         await app.forget_queue(name)
         document({"forgotten": name}) if state.json else say(
-            f"queue {name} is as if nothing was said of it; {REWRITTEN}"
+            f"queue {name} has no stored settings any more; {REWRITTEN}"
         )
 
     with_app(state, work)

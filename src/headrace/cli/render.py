@@ -11,14 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.cli import timeline
-from headrace.cli.words import ago, clock, compact, counted, cut, moment, short, span
+from headrace.cli.fitting import Fitted
+from headrace.cli.words import ago, clock, compact, counted, cut, fixed_zone, moment, short, span
 from headrace.core.job import History, Job
+from headrace.core.silence import told_silence
 from headrace.core.status import Status
 
 __all__ = [
     "STYLES",
     "counts_text",
-    "fitted",
     "grid",
     "id_text",
     "job_table",
@@ -49,14 +50,6 @@ def table(*columns: str, right: Sequence[str] = (), title: str | None = None) ->
     made = Table(box=None, header_style="bold dim", pad_edge=False, title=title, title_justify="left")
     for column in columns:
         made.add_column(column, justify="right" if column in right else "left", overflow="ellipsis", no_wrap=True)
-    return made
-
-
-def fitted(made: Table) -> Table:
-    """The table with only its last column giving way when the terminal is narrow."""
-    for column in made.columns[:-1]:
-        cells = [cell if isinstance(cell, Text) else Text(str(cell)) for cell in column.cells]
-        column.min_width = max(cell.cell_len for cell in cells)
     return made
 
 
@@ -117,20 +110,22 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
     return Text(cut(job.payload_text, limit), "dim")
 
 
-def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Table:
+def job_table(jobs: Sequence[Job], now: datetime, console: Console) -> Fitted:
     """Many jobs, a line each."""
     made = table("id", "task", "queue", "status", "attempt", "age", "", right=("attempt", "age"))
     for job in jobs:
         age = span((now - job.created_at).total_seconds())
         row = [id_text(job, console), Text(job.task), Text(job.queue), status_text(job)]
         made.add_row(*row, f"{job.attempt}", age, remark(job, now))
-    return fitted(made)
+    return Fitted(made, ("attempt", "queue", "age"))
 
 
-def job_view(job: Job, history: History, now: datetime, console: Console) -> RenderableType:
-    """Everything about one job: a head, its facts, its timeline, its last traceback."""
+def job_view(
+    job: Job, history: History, now: datetime, console: Console, silent_since: datetime | None = None
+) -> RenderableType:
+    """Everything about one job: a head, its facts, its timeline, its last traceback, whether its worker is silent."""
     head = Text.assemble((job.task, "bold"), "  ", status_text(job), f"  {job.id}")
-    parts: list[RenderableType] = [_facts(job, now)]
+    parts: list[RenderableType] = [_facts(job, now, silent_since)]
     if job.payload:
         parts.append(_block("payload", compact(job.payload)))
     if job.result_text is not None:
@@ -150,7 +145,7 @@ def _block(name: str, text: str, style: str = "") -> RenderableType:
     return made
 
 
-def _facts(job: Job, now: datetime) -> RenderableType:
+def _facts(job: Job, now: datetime, silent_since: datetime | None) -> RenderableType:
     made = grid()
     attempts = f"{job.charged} of {job.max_attempts} charged"
     if job.attempt != job.charged:
@@ -167,8 +162,9 @@ def _facts(job: Job, now: datetime) -> RenderableType:
         bar = progress_bar(job.progress.percent, 30, STYLES[job.status].split()[-1])
         words = [word for word in (job.progress.step, job.progress.message) if word]
         facts.append(("progress", bar.append("  " + " · ".join(words)) if words else bar))
-    optional = {
-        "worker": str(job.worker) if job.worker else None,
+    silent = f" ({told_silence(silent_since, now)})" if silent_since else ""
+    optional: dict[str, str | Text | None] = {
+        "worker": Text.assemble(str(job.worker), (silent, "bold red")) if job.worker else None,
         "tags": ", ".join(job.tags),
         "metadata": compact(job.metadata) if job.metadata else None,
         "dedup": job.dedup,
@@ -195,6 +191,8 @@ def timeline_view(job: Job, history: History, now: datetime, columns: int) -> Re
         max(len(text) for text in column) for column in zip(*((r.label, r.took) for r in picture), strict=True)
     )
     clocks = 12 if columns >= 70 else 0
+    # One offset for all rows, named once: across a turn of the clocks they would look out of order.
+    zone = fixed_zone(start)
     # Notes and picture share what is left of the line; a narrow terminal goes without the times of day.
     width = max(8, min(60, (columns - clocks - labels - tooks - 4) // 2))
     made = Table.grid(padding=(0, 1))
@@ -205,7 +203,8 @@ def timeline_view(job: Job, history: History, now: datetime, columns: int) -> Re
         bar = Text()
         for sign, style in timeline.draw(row, start, end, width):
             bar.append(sign, style)
-        when = Text(clock(row.bars[-1].start) if clocks else "", "dim")
+        when = Text(clock(row.bars[-1].start, zone) if clocks else "", "dim")
         made.add_row(when, Text(row.label, row.style), bar, Text(row.took, "dim", justify="right"), Text(row.note))
-    title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all", "dim"))
+    beside = f", times {zone}" if clocks else ""
+    title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all{beside}", "dim"))
     return Group(Text(), title, made)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from headrace.cli.failures import UNREACHABLE
+from headrace.cli.failures import UNREACHABLE, noted
 from headrace.cli.find import find_app, make_importable
 from headrace.cli.output import warn
 from headrace.cli.state import State
@@ -20,7 +20,7 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["USER", "StoreUnusable", "choose", "opened", "with_app"]
+__all__ = ["USER", "StoreUnusable", "choose", "missing", "opened", "whose_url", "with_app"]
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ def choose(state: State) -> tuple[App, str | None]:
     if state.app is not None:
         return find_app(state.app), state.url
     if state.url is not None:
-        return App(state.url), None
+        return App(), state.url
     named = Settings.load().app
     return (find_app(named), None) if named else (App(), None)
 
@@ -86,19 +86,34 @@ class StoreUnusable(click.ClickException):
     exit_code = UNREACHABLE
 
 
+def missing(app: App) -> str:
+    """That there is no store, and who says where it should be."""
+    from headrace.wiring import redact
+
+    where, whose = redact(app.settings.url), whose_url(app)
+    known = "" if whose.startswith("from --url") else f" ({whose})"
+    return f"there is no store at {where} yet{known}: the first submit or worker makes it"
+
+
+def whose_url(app: App) -> str:
+    """Where the URL comes from, and what it wins over."""
+    from headrace.config import OVERRIDE
+
+    won, others = app.whose_url()
+    won = "--url" if won == OVERRIDE else won
+    return f"from {won}, which wins over {' and '.join(others)}" if others else f"from {won}"
+
+
 @asynccontextmanager
 async def opened(app: App, *, creates: bool = True) -> AsyncIterator[App]:
     """Open the App. A URL that means nothing is bad usage; a store that cannot be opened is a matter of its own."""
-    from headrace.wiring import redact
-
-    engine = app.new_engine()
-    if not creates and not await engine.exists():
-        where = redact(app.settings.url)
-        raise StoreUnusable(f"there is no store at {where} yet: the first submit or worker makes it")
+    app.new_engine()
+    if not creates and not await app.store_exists():
+        raise StoreUnusable(missing(app))
     try:
         await app.__aenter__()
     except ConfigError as error:
-        raise StoreUnusable(str(error)) from error
+        raise StoreUnusable(f"{error}{noted(error)}") from error
     try:
         yield app
     finally:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace.cli.names import check_task
 from headrace.cli.options import common, duration, moment
 from headrace.cli.output import console, document, say
 from headrace.cli.pairs import payload as read_payload
@@ -53,9 +54,9 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.argument("task")
 @click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option("--cron", metavar="EXPR", help="When to fire, as in '0 2 * * *'.")
-@click.option("--every", type=duration, metavar="DURATION", help="Fire again and again after this long.")
-@click.option("--continuous", type=int, metavar="N", help="Run all the time, N at once.")
-@click.option("--cool-down", type=duration, metavar="DURATION", help="How long --continuous rests after a failure.")
+@click.option("--every", type=duration, metavar="DURATION", help="Fire at this interval.")
+@click.option("--continuous", type=int, metavar="N", help="Run all the time, N instances at once.")
+@click.option("--cool-down", type=duration, metavar="DURATION", help="How long --continuous waits after a failure.")
 @click.option("--tz", metavar="ZONE", help="The time zone of --cron (default UTC).")
 @click.option("--start", type=moment, metavar="TIME", help="No fire before this moment; --every counts from it.")
 @click.option("--end", type=moment, metavar="TIME", help="No fire after this moment.")
@@ -68,11 +69,11 @@ async def _one(app: App, name: str, state: State, what: str) -> None:
 @click.option(
     "--catch-up",
     type=click.Choice(["once", "skip", "all"]),
-    help="Which missed fires are made good (default once: the newest).",
+    help="Which missed fires are made up for (default once: the newest).",
 )
-@click.option("--cap", type=int, metavar="N", help="How many --catch-up all makes good at most (default 100).")
+@click.option("--cap", type=int, metavar="N", help="How many fires --catch-up all makes up for at most (default 100).")
 @click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it.")
-@click.option("--queue", metavar="QUEUE", help="The queue its jobs stand in.")
+@click.option("--queue", metavar="QUEUE", help="The queue of its jobs.")
 @click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="The priority of its jobs.")
 @common
 def create(
@@ -93,6 +94,7 @@ def create(
     }
 
     async def work(app: App) -> None:
+        await check_task(app, task)
         draft = await app.draft(task, body, **options)
         replaced = any(one.name == name for one in await app.schedules())
         made = await app.schedule(name, when, draft)
@@ -148,7 +150,7 @@ def show(state: State, name: str) -> None:
 @click.option("-n", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many fires.")
 @common
 def next_(state: State, name: str, n: int) -> None:
-    """Show when a schedule fires next, in its own time zone and in UTC."""
+    """Show when a schedule fires next, in local time and, if it has another time zone, in that."""
 
     async def work(app: App) -> None:
         found = await app.get_schedule(name)
@@ -159,7 +161,7 @@ def next_(state: State, name: str, n: int) -> None:
         if found.state != "active":
             say(f"schedule {name} is {found.state}: it fires at these moments only when it is active")
         for fire in fires:
-            click.echo(f"{fire.local:%Y-%m-%d %H:%M:%S %z}  {fire.at:%Y-%m-%d %H:%M:%S} UTC")
+            click.echo(fire.words())
 
     with_app(state, work)
 
@@ -170,8 +172,14 @@ class _Fire:
     def __init__(self, at: datetime, schedule: ScheduleInfo) -> None:
         from headrace.core.localtime import zone
 
-        self.at = at
-        self.local = at.astimezone(zone(getattr(schedule.rule, "tz", "UTC")))
+        self.at, self.zone = at, getattr(schedule.rule, "tz", "UTC")
+        self.local = at.astimezone(zone(self.zone))
+
+    def words(self) -> str:
+        from headrace.core.moments import moment
+
+        here, there = moment(self.at, None), moment(self.at, self.local.tzinfo)
+        return here if here == there else f"{here}  ({there} {self.zone})"
 
     def as_dict(self) -> dict[str, Any]:
         return {"at": self.at.astimezone(UTC), "local": self.local.isoformat()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,12 @@ import click
 from headrace.cli.failures import DONE, FAILED, USAGE
 from headrace.cli.health import Vitals
 from headrace.cli.health import serve as serve_health
+from headrace.cli.loglines import Logs
 from headrace.cli.output import line, say
 from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
-from headrace.cli.words import clock, short
+from headrace.cli.words import short, time_of_day
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -34,7 +34,7 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
 
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
-        stack.enter_context(tell.logs())
+        stack.enter_context(tell.logs(options.verbose))
         await stack.enter_async_context(opened(app))
         worker = app.worker(
             concurrency=options.concurrency,
@@ -69,7 +69,7 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             tasks=tasks,
         )
         tune_process()
-        await worker.run()
+        await worker.run(signals=False)
         stats = worker.stats
         counts = {"done": stats.done, "failed": stats.failed, "released": stats.released}
         back = f", {stats.released} handed back" if stats.released else ""
@@ -116,33 +116,8 @@ class _Teller:
         if self._json:
             line({"at": now, "event": event, "message": message, **facts})
         else:
-            say(f"{clock(now)} {message}")
+            say(f"{time_of_day(now)} {message}")
 
-    def logs(self) -> _Logs:
+    def logs(self, verbose: bool) -> Logs:
         """Pass on what headrace logs while the worker runs."""
-        return _Logs(self)
-
-
-class _Logs(logging.Handler):
-    """Headrace's log records, told like everything else."""
-
-    def __init__(self, tell: _Teller) -> None:
-        super().__init__(logging.INFO)
-        self._tell = tell
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Tell one record."""
-        level, text = record.levelname.lower(), record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            text += f": {type(record.exc_info[1]).__name__}: {record.exc_info[1]}"
-        prefix = "" if level == "info" else f"{level}: "
-        self._tell("log", prefix + text, level=level)
-
-    def __enter__(self) -> None:
-        logger = logging.getLogger("headrace")
-        logger.addHandler(self)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.INFO)
-
-    def __exit__(self, *exc: object) -> None:
-        logging.getLogger("headrace").removeHandler(self)
+        return Logs(lambda text, level: self("log", text, level=level), verbose=verbose, stdout=self._json)

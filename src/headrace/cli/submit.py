@@ -10,6 +10,7 @@ import click
 
 from headrace.cli.failures import DONE
 from headrace.cli.ids import resolve
+from headrace.cli.names import check_task
 from headrace.cli.options import F, common, duration, moment
 from headrace.cli.output import document, say
 from headrace.cli.pairs import pairs
@@ -34,8 +35,8 @@ def job_options(fn: F) -> F:
     """Add the flags that say how a job is to be run."""
     options: list[Callable[[F], F]] = [
         click.option("--payload", metavar="JSON|@FILE|-", help="The whole payload; key=value pairs are laid over it."),
-        click.option("--queue", metavar="QUEUE", help="The queue to stand in."),
-        click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="Higher goes first."),
+        click.option("--queue", metavar="QUEUE", help="The queue of the job."),
+        click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="A higher number goes first."),
         click.option("--delay", type=duration, metavar="DURATION", help="Start no sooner than this from now."),
         click.option("--not-before", type=moment, metavar="MOMENT", help="Start no sooner than this."),
         click.option("--not-after", type=moment, metavar="MOMENT", help="Expire if not started by then."),
@@ -45,8 +46,13 @@ def job_options(fn: F) -> F:
             type=click.Choice(["return", "raise"]),
             help="If the key is held: return the job that holds it (default), or end with exit code 4.",
         ),
-        click.option("--tag", "tags", multiple=True, metavar="TAG", help="Label it; may be given several times."),
-        click.option("--meta", multiple=True, metavar="KEY=VALUE", help="Keep this with it; several times."),
+        click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be given several times."),
+        click.option(
+            "--meta",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Metadata to keep with the job; may be given several times.",
+        ),
         click.option("--after", multiple=True, metavar="ID", help="Wait for this job; may be given several times."),
         click.option(
             "--after-when",
@@ -149,6 +155,7 @@ def run(
 
 
 async def _submitted(app: App, task: str, body: dict[str, Any], chosen: dict[str, Any]) -> JobHandle[Any]:
+    await check_task(app, task)
     after = [await resolve(app, one) for one in chosen["after"]]
     return await app.submit(task, body, **chosen | {"after": after})
 

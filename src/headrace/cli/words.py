@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
 from uuid import UUID
 
-__all__ = ["ago", "clock", "compact", "counted", "cut", "moment", "short", "span"]
+from headrace.core import moments
+
+__all__ = ["ago", "clock", "compact", "counted", "cut", "fixed_zone", "moment", "short", "span", "time_of_day"]
 
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
@@ -40,15 +42,23 @@ def ago(when: datetime, now: datetime) -> str:
 
 
 def moment(when: datetime) -> str:
-    """A moment in local time, to the millisecond."""
-    local = when.astimezone()
-    return f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d}"
+    """A moment in local time with its offset, to the millisecond."""
+    return moments.moment(when, None, exact=True)
 
 
-def clock(when: datetime) -> str:
-    """The time of day of a moment, local."""
-    local = when.astimezone()
-    return f"{local:%H:%M:%S}.{local.microsecond // 1000:03d}"
+def time_of_day(when: datetime) -> str:
+    """The local time of day of a moment, with its offset."""
+    return moments.time_of_day(when, None)
+
+
+def fixed_zone(when: datetime) -> timezone:
+    """The local offset at a moment, as a zone."""
+    return timezone(when.astimezone().utcoffset() or timedelta(0))
+
+
+def clock(when: datetime, zone: tzinfo | None = None) -> str:
+    """The time of day without its offset, for where that stands beside it, or where the moment is now."""
+    return moments.time_of_day(when, zone, offset=False)
 
 
 def short(id: UUID | None) -> str:

@@ -33,6 +33,7 @@ class Options:
     imports: tuple[str, ...]
     health: Address | None
     grace: float
+    verbose: bool = False
 
     def flags(self, index: int) -> list[str]:
         """The same flags for the child of this index; each takes a health port of its own."""
@@ -40,6 +41,7 @@ class Options:
         words += [word for queue in self.queues for word in ("--queues", queue)]
         words += [word for module in self.imports for word in ("--import", module)]
         words += ["--burst"] if self.burst else []
+        words += ["--verbose"] if self.verbose else []
         if self.health:
             words += ["--health", str(self.health._replace(port=self.health.port + index))]
         return words
@@ -50,8 +52,8 @@ class Options:
 @click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
 @click.option("--concurrency", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
 @click.option("--processes", "-p", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option("--burst", is_flag=True, help="End when no job is left that could be run now.")
-@click.option("--reload", is_flag=True, help="Renew the workers when a Python file in this directory changes.")
+@click.option("--burst", is_flag=True, help="End when no job is left that can run now.")
+@click.option("--reload", is_flag=True, help="Restart the workers when a Python file below this directory changes.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this too; it may define tasks.")
 @click.option(
     "--health",
@@ -65,8 +67,9 @@ class Options:
     default=15.0,
     show_default=True,
     metavar="DURATION",
-    help="On stop, how long running jobs may take to finish; then they are handed back.",
+    help="On stop, how long running jobs may take to finish; then they are released.",
 )
+@click.option("--verbose", "-v", is_flag=True, help="Say when each job starts and ends, and not only what fails.")
 @click.option("--parent-fd", type=int, hidden=True)
 @common
 def worker(
@@ -81,15 +84,24 @@ def worker(
     imports: tuple[str, ...],
     health: Address | None,
     grace: float,
+    verbose: bool,
 ) -> int:
     """Run the tasks of an App until stopped.
 
-    The first SIGINT or SIGTERM stops it in good order: running jobs get the grace to finish, the rest is handed back
-    without charge. The second hands everything back at once, the third does not even do that.
+    The first SIGINT or SIGTERM stops it gracefully: running jobs may finish within the grace, then they are released,
+    not charged. The second releases everything at once. The third exits without releasing.
     """
     names = tuple(name for words in queues for name in words.split(",") if name)
     state.app = where or state.app
-    options = Options(concurrency=concurrency, queues=names, burst=burst, imports=imports, health=health, grace=grace)
+    options = Options(
+        concurrency=concurrency,
+        queues=names,
+        burst=burst,
+        imports=imports,
+        health=health,
+        grace=grace,
+        verbose=verbose,
+    )
     if processes > 1 or reload:
         return asyncio.run(_supervise(state, options, processes, reload))
     return _serve(state, options, parent_fd)
@@ -98,6 +110,8 @@ def worker(
 def _serve(state: State, options: Options, parent_fd: int | None) -> int:
     from headrace.cli.find import import_module
     from headrace.cli.serve import serve
+    from headrace.cli.signals import are_ours
+    from headrace.worker.owning import run_owned
     from headrace.worker.tuning import fast_loop
 
     found, url = choose(state)
@@ -107,8 +121,7 @@ def _serve(state: State, options: Options, parent_fd: int | None) -> int:
         for module in (*found.settings.imports, *options.imports):
             import_module(module)
         _check_tasks(found)
-        with asyncio.Runner(loop_factory=fast_loop()) as runner:
-            return runner.run(serve(found, options, state, parent_fd))
+        return run_owned(serve(found, options, state, parent_fd), loop_factory=fast_loop(), goes_on=are_ours)
 
 
 def _check_tasks(app: App) -> None:

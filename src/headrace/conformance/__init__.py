@@ -16,7 +16,7 @@ own: use it, or derive a name from it); a place not seen before is an empty stor
 engines made for one place do not meet in one store. Every test opens the engine, uses a clock it moves by hand, and
 closes the engine again; nothing sleeps, and nothing but pytest and Hypothesis is needed.
 
-Where the contract leaves a choice (text a store cannot keep, say), a test accepts each way it allows, and no other.
+Where the contract leaves a choice, a test accepts each way it allows, and no other.
 """
 
 import pytest
@@ -25,7 +25,9 @@ _PARTS = (
     "lab",
     "inserting",
     "records",
+    "bounds",
     "claiming",
+    "dating",
     "limiting",
     "unreadable",
     "turns",
@@ -52,9 +54,11 @@ pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 from headrace.conformance.applying import Applying  # noqa: E402
 from headrace.conformance.asking import Asking  # noqa: E402
 from headrace.conformance.batches import Batches  # noqa: E402
+from headrace.conformance.bounds import Bounds  # noqa: E402
 from headrace.conformance.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
+from headrace.conformance.dating import Dating  # noqa: E402
 from headrace.conformance.effects import Effects  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families import Families  # noqa: E402
@@ -79,7 +83,9 @@ __all__ = ["Lab", "Suite"]
 class Suite(
     Inserting,
     Records,
+    Bounds,
     Claiming,
+    Dating,
     Limiting,
     Unreadable,
     Turns,

@@ -212,6 +212,18 @@ class Claiming(Part):
         assert [job.id for job in await lab.claim(await lab.worker())] == [last.id, free.id]
         assert await lab.get(missed) == missed
 
+    @pytest.mark.parametrize(("tasks", "each"), [(1, 100), (2, 100), (50, 10)])
+    async def test_jobs_past_their_last_moment_take_nobodys_place(self, lab: Lab, tasks: int, each: int) -> None:
+        names = [f"task{at}" for at in range(tasks)]
+        missed = await lab.put_all(*(lab.job(name, not_after=5, priority=60) for name in names for _ in range(each)))
+        late = await lab.put_all(*(lab.job(name, not_after=9) for name in names))
+        free = await lab.put_all(*(lab.job(name) for name in names))
+        lab.later(6)
+        taken = await lab.claim(await lab.worker(), 2 * tasks)
+        assert [job.id for job in taken] == [job.id for job in (*late, *free)]
+        assert await lab.claim(await lab.worker()) == []
+        assert await lab.engine.get([job.id for job in missed]) == missed
+
     async def test_a_job_that_was_started_in_time_is_given_again_after_it(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker, not_after=10)

@@ -16,7 +16,6 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed, Failed, Released
 from headrace.core.status import Cause, Status
 from headrace.engine import MAX_BATCH
-from headrace.errors import Unstorable
 
 __all__ = ["Entries"]
 
@@ -230,13 +229,3 @@ class Entries(Part):
         assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
         assert await read(lab, gone) == []
         assert await read(lab, stays) == list(items(lab, 1))
-
-    async def test_text_that_no_store_keeps_is_refused_whole(self, lab: Lab) -> None:
-        job = await lab.running(await lab.worker())
-        bad = Entry(Kind.STEP, 1, 2, '"x"', lab.now, "half \ud800")
-        try:
-            assert await keep(lab, of(job, item(lab, 1, kind=Kind.STEP), bad)) == ["kept"]
-        except Unstorable:
-            assert await read(lab, job, Kind.STEP) == []
-        else:
-            assert len(await read(lab, job, Kind.STEP)) == 2

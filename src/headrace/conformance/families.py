@@ -189,3 +189,13 @@ class Families(Part):
     async def test_a_parent_that_is_gone_was_not_cancelled(self, lab: Lab) -> None:
         gone = lab.job("gone")
         assert isinstance((await lab.insert(lab.job("child", parent=gone.id, root=gone.id)))[0], Inserted)
+
+    async def test_children_outlive_their_parent_and_its_next_child(self, lab: Lab) -> None:
+        parent = await lab.finish(await lab.running(await lab.worker(), "parent"))
+        elder = await self.child(lab, parent, "elder")
+        assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
+        younger = await self.child(lab, parent, "younger")
+        for child in (elder, younger):
+            await lab.cancel(child)
+            assert await lab.engine.delete({Status.CANCELLED: lab.now}) == 1
+            assert await lab.gone(child)

@@ -254,3 +254,20 @@ class Graphs(Part):
         await lab.cancel(await lab.get(child))
         assert await lab.engine.delete(before) == 2
         assert await lab.gone(parent)
+
+    async def test_jobs_that_are_waited_for_keep_no_other_from_being_pruned(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        live = await lab.running(worker, "live")
+        parents = [await lab.finish(await lab.running(worker, f"parent{at}")) for at in range(7)]
+        await lab.put_all(*(self.after(lab, parent, live) for parent in parents))
+        lab.later(1)
+        others = [await lab.finish(await lab.running(worker, f"other{at}")) for at in range(5)]
+        before = dict.fromkeys(ENDED, lab.now)
+        assert [await lab.engine.delete(before, 3) for _ in range(3)] == [3, 2, 0], "the older ones are waited for"
+        assert [await lab.gone(job) for job in (*others, *parents)] == [True] * 5 + [False] * 7
+
+    async def test_a_key_that_a_refused_job_wanted_is_for_the_next_and_that_may_be_waited_for(self, lab: Lab) -> None:
+        refused = self.after(lab, lab.job("never stored"), task="keyed", dedup="k")
+        fresh, double = lab.job("keyed", dedup="k"), lab.job("keyed", dedup="k")
+        answers = await lab.insert(refused, fresh, double, self.after(lab, fresh), self.after(lab, double))
+        assert [type(answer) for answer in answers] == [Refused, Inserted, Duplicated, Inserted, Refused]

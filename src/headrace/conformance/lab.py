@@ -209,7 +209,10 @@ class Lab:
 
     async def sweep(self, found: Overdue) -> Job:
         """Do what the sweeper must do about this job."""
-        return await self.do(sweep(found.job, self.now, 0.5, self.rules, alive=found.alive, unnamed=found.unnamed))
+        alive, unnamed, heard_at = found.alive, found.unnamed, found.heard_at
+        return await self.do(
+            sweep(found.job, self.now, 0.5, self.rules, alive=alive, unnamed=unnamed, heard_at=heard_at)
+        )
 
     async def tell(self, limit: int = 1000) -> list[Change]:
         """Tell until there is nothing more to tell; what came of it."""

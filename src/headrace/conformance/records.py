@@ -19,7 +19,6 @@ from headrace.core.outcome import Completed, Failed
 from headrace.core.retry import Retry
 from headrace.core.status import Reason
 from headrace.engine import Inserted
-from headrace.errors import Unstorable
 
 __all__ = ["Records"]
 
@@ -174,46 +173,6 @@ class Records(Part):
         found = await lab.get(job)
         assert found.created_at == found.available_at == BEGIN
         assert found.created_at.utcoffset() is not None
-
-    @pytest.mark.parametrize("bad", ["\ud83d", "a\udc00b", "\0"], ids=["high", "low", "nul"])
-    @pytest.mark.parametrize("place", ["task", "queue", "dedup", "tags", "metadata", "requires", "payload"])
-    async def test_text_is_stored_faithfully_or_refused_as_unstorable(self, lab: Lab, place: str, bad: str) -> None:
-        before, after = lab.job(), lab.job()
-        value: Any = {
-            "tags": (bad,),
-            "metadata": {"k": bad},
-            "requires": {"k": bad},
-            "payload": f'{{"k":"{bad}"}}',
-        }.get(place, bad)
-        odd = lab.job(**{place: value})
-        try:
-            answers = await lab.insert(before, odd, after)
-        except Unstorable:
-            assert await lab.engine.get([before.id, odd.id, after.id]) == [None, None, None]
-            assert (await lab.engine.ledger()).accepted == 0
-            with pytest.raises(Unstorable):
-                await lab.insert(odd)
-            await lab.put_all(before, after)
-        else:
-            assert [type(answer) for answer in answers] == [Inserted] * 3
-            found = await lab.get(odd)
-            assert found == replace(odd, seq=found.seq)
-
-    @pytest.mark.parametrize("bad", ["\ud83d", "\0"], ids=["half", "nul"])
-    async def test_a_change_is_stored_faithfully_or_refused_as_unstorable(self, lab: Lab, bad: str) -> None:
-        worker = await lab.worker()
-        one, two = await lab.running(worker, "one"), await lab.running(worker, "two")
-        fine = lab.stamp(lab.end(one, Completed("1")))
-        odd = lab.stamp(lab.end(two, Failed(error=ErrorInfo("E", bad), reason=Reason.NON_RETRYABLE)))
-        try:
-            await lab.engine.apply([fine, odd], lab.now)
-        except Unstorable:
-            assert await lab.engine.get([one.id, two.id]) == [one, two]
-            assert await lab.attempts(one) == await lab.attempts(two) == []
-            await lab.do(fine)
-        else:
-            assert await lab.get(one) == fine.job
-            assert await lab.get(two) == odd.job
 
     def test_any_record_comes_back(self, tmp_path: Path) -> None:
         lab = self.lab(tmp_path)

@@ -116,16 +116,22 @@ class Sweeping(Part):
         await lab.held(other, "other")
         assert await lab.overdue() == []
         assert await lab.engine.bury(worker, 0)
-        assert await lab.engine.overdue(lab.now) == [Overdue(job, alive=False)]
-        after = await lab.sweep(Overdue(job, alive=False))
+        [found] = await lab.engine.overdue(lab.now)
+        assert found == Overdue(job, alive=False, heard_at=lab.now)
+        lab.later(8 * 3600)  # nobody was there to sweep
+        after = await lab.sweep(found)
         assert after.worker is None
+        errors = [attempt.error for attempt in await lab.attempts(job) if attempt.error is not None]
+        if status is not Status.ASSIGNED:
+            assert [error.message for error in errors] == ["the worker is dead: it was silent for 8 h"]
+        lab.later(-8 * 3600)
         assert await lab.overdue() == []
 
     async def test_jobs_of_a_worker_that_left_without_them(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker)
         await lab.engine.retire(worker)
-        assert await lab.engine.overdue(lab.now) == [Overdue(job, alive=False)]
+        assert await lab.engine.overdue(lab.now) == [Overdue(job, alive=False, heard_at=lab.now)]
 
     async def test_a_job_two_beats_did_not_name(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -8,8 +8,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.core.bounds import checked_note
 from headrace.core.change import Change, Key
-from headrace.core.decide import LOOSE, change, ended, expired, key_freed, placed, soonest
+from headrace.core.decide import LOOSE, change, dated, ended, expired, key_freed, placed, soonest
 from headrace.core.job import ErrorInfo, Event, Job
 from headrace.core.lifecycle import submit
 from headrace.core.rules import Retention, Rules
@@ -18,6 +19,10 @@ from headrace.core.table import check
 from headrace.errors import TransitionRefused
 
 __all__ = ["cancel", "discard", "expire", "prunable", "rerun", "resolve", "retry"]
+
+
+def _event(job: Job, verb: Verb, now: datetime, by: str | None, note: str | None = None) -> Event:
+    return Event(verb, dated(job, now), checked_note(by, "by"), checked_note(note, "note"))
 
 
 def expire(job: Job, now: datetime) -> Change:
@@ -32,9 +37,9 @@ def cancel(
     job: Job, now: datetime, rules: Rules, *, by: str | None = None, reason: Reason = Reason.USER
 ) -> Change | None:
     """End a job that has not begun, or ask its worker to stop it; None when that was done before."""
+    event = _event(job, Verb.CANCEL, now, by)
     if job.status is Status.CANCELLED or (job.held and job.cancel_requested_at is not None):
         return None
-    event = Event(Verb.CANCEL, now, by)
     if job.status in (Status.ACCEPTED, Status.RUNNING):
         asked = replace(job, cancel_requested_at=now)
         fields: dict[str, Any] = {
@@ -68,13 +73,13 @@ def retry(job: Job, now: datetime, *, by: str | None = None) -> Change:
         "streak": None,
     }
     key = Key.KEEP if job.spec.dedup is None else Key.TAKE
-    return change(job, Verb.RETRY, now, fields, owner=False, key=key, event=Event(Verb.RETRY, now, by))
+    return change(job, Verb.RETRY, now, fields, owner=False, key=key, event=_event(job, Verb.RETRY, now, by))
 
 
 def discard(job: Job, now: datetime, *, by: str | None = None, note: str | None = None) -> Change:
     """Put an ended job away: it no longer counts as done or as a dead letter."""
     fields = {"status": Status.CANCELLED, "reason": Reason.DISCARDED}
-    return change(job, Verb.DISCARD, now, fields, owner=False, event=Event(Verb.DISCARD, now, by, note))
+    return change(job, Verb.DISCARD, now, fields, owner=False, event=_event(job, Verb.DISCARD, now, by, note))
 
 
 def resolve(
@@ -92,7 +97,7 @@ def resolve(
     else:
         fields = ended(job, Status.FAILED, now, Reason.NON_RETRYABLE) | {"error": error}
     key = Key.KEEP if job.ended else key_freed(job)
-    return change(job, Verb.RESOLVE, now, fields, owner=False, key=key, event=Event(Verb.RESOLVE, now, by, note))
+    return change(job, Verb.RESOLVE, now, fields, owner=False, key=key, event=_event(job, Verb.RESOLVE, now, by, note))
 
 
 def rerun(job: Job, id: UUID, now: datetime) -> Job:

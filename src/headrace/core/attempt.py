@@ -9,12 +9,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.record import Record
 from headrace.core.status import Outcome
 
 __all__ = ["Attempt", "ErrorInfo", "Event", "History", "Progress", "Streak", "storable"]
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+class ErrorInfo(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     """What went wrong, as kept with the job and the attempt."""
 
     type: str
@@ -51,9 +52,16 @@ def _plain_details(details: dict[str, Any] | None) -> dict[str, Any] | None:
     if details is None:
         return None
     try:
-        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=repr), type=dict[str, Any])
+        return msgspec.json.decode(msgspec.json.encode(details, enc_hook=_shown), type=dict[str, Any])
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
+
+
+def _shown(value: object) -> str:
+    try:
+        return repr(value)
+    except BaseException as error:  # a user's own code: it may raise anything, and nothing may come of it
+        return f"<it cannot be shown: {type(error).__name__}>"
 
 
 def storable(text: str) -> str:
@@ -70,7 +78,7 @@ def _shorten(text: str, keep: int) -> str:
     return f"{text[:head]} … {text[len(text) - (keep - head) :]}"
 
 
-class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+class Progress(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     """How far a running job says it is."""
 
     percent: float
@@ -86,7 +94,7 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
         return replace(self, message=message, step=step)
 
 
-class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class Attempt(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One execution of a job; ``count`` > 1 is a run of uncharged ones folded together."""
 
     number: int
@@ -105,7 +113,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults
         return replace(self, count=self.count + again.count, finished_at=again.finished_at)
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+class Event(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     """An act of a person or program on a job, kept for the audit."""
 
     verb: str
@@ -114,7 +122,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str | None = None
 
 
-class History(msgspec.Struct, frozen=True):
+class History(msgspec.Struct, Record, frozen=True):
     """What is kept of a job beside its record, oldest first."""
 
     attempts: tuple[Attempt, ...] = ()

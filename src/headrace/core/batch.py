@@ -15,6 +15,7 @@ from headrace.core.decide import tally_of_new
 from headrace.core.job import Job, Spec
 from headrace.core.query import Page
 from headrace.core.rate import micros
+from headrace.core.record import Record
 from headrace.core.rules import Rules
 from headrace.core.status import Verb
 from headrace.errors import ConfigError, HeadraceError, TransitionRefused
@@ -37,7 +38,7 @@ __all__ = [
 ]
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class Call(msgspec.Struct, Record, frozen=True, kw_only=True):
     """A job to be submitted when a batch has ended. Its id is made with the batch: however often, it is one job."""
 
     id: UUID
@@ -46,7 +47,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.0
 
 
-class Batch(msgspec.Struct, frozen=True, kw_only=True):
+class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Jobs that were submitted together, as the store counts them."""
 
     id: UUID
@@ -56,7 +57,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     sealed: bool = False
     """Whether all of its jobs are there; until then it does not end."""
     abandoned: bool = False
-    """Whether it was sealed because its submitter fell silent: there may be jobs that were never added."""
+    """Whether it was sealed because its submitter added nothing for an hour: some jobs may be missing."""
     tally: Tally = Tally()
     ended_at: datetime | None = None
     """When it was first seen that all of its jobs had ended; stays when one is retried."""
@@ -129,9 +130,11 @@ def cursor_at(cursor: str | None) -> tuple[int, UUID]:
         return _END
     at, _, id = cursor.partition("-")
     try:
+        if len(at) > 18:  # more than a store counts to
+            raise ValueError
         return int(at), UUID(id)
     except ValueError:
-        raise ConfigError(f"not a cursor of an earlier page: {cursor!r}") from None
+        raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}") from None
 
 
 def newest_first(found: Sequence[Batch], limit: int) -> Page[Batch]:

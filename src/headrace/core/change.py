@@ -8,6 +8,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Attempt, Event, Job
+from headrace.core.record import Record
 from headrace.core.status import Verb
 
 __all__ = ["Applied", "Change", "Conflict", "Key", "Note", "Tally", "Verdict", "WasStale", "judge"]
@@ -34,7 +35,7 @@ class Note(StrEnum):
     """For the jobs of a cancelled batch; the only note that belongs to a batch and not to a job."""
 
 
-class Tally(msgspec.Struct, frozen=True, gc=False):
+class Tally(msgspec.Struct, Record, frozen=True):
     """How many jobs a batch has, and how many of them ended in which way."""
 
     total: int = 0

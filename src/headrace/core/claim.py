@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.decide import expired
+from headrace.core.decide import dated, expired
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status, Verb
@@ -36,7 +36,10 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grant(msgspec.Struct, frozen=True):
-    """What claim writes on every job it gives away, beside rev + 1 and epoch + 1."""
+    """What claim writes on every job it gives away, beside rev + 1 and epoch + 1.
+
+    Its moments are those of a job that was last changed before them; else the claim is ``dated`` by that change.
+    """
 
     status: Status
     worker: UUID
@@ -48,6 +51,7 @@ class Grant(msgspec.Struct, frozen=True):
     def on(self, job: Job) -> Job:
         """The job in its new owner's hands."""
         check(job, Verb.CLAIM, self.status)
+        at = dated(job, self.assigned_at)
         return replace(
             job,
             status=self.status,
@@ -55,10 +59,10 @@ class Grant(msgspec.Struct, frozen=True):
             epoch=job.epoch + 1,
             worker=self.worker,
             claim=self.claim,
-            assigned_at=self.assigned_at,
-            accepted_at=self.accepted_at,
+            assigned_at=at,
+            accepted_at=None if self.accepted_at is None else at,
             act_by=self.act_by,
-            updated_at=self.assigned_at,
+            updated_at=at,
         )
 
 

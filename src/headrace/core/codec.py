@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import inspect
 
+from headrace.core.bounds import DEPTH, is_too_deep
 from headrace.core.plain import Misfit, binary, check, customs, find_nan, find_unknown, has_objects, watched
 
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
@@ -66,6 +67,7 @@ def _dec_hook(cls: type, value: Any) -> Any:
         raise _Nested(first["msg"], first["loc"]) from None
 
 
+_TOO_DEEP = f"the value is nested too deep (at most {DEPTH}), or contains itself"
 _PLACE = re.compile(r" - at (?P<key>`key` in )?`\$\.?(?P<path>[^`]*)`$")
 _NAMED = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
 
@@ -100,9 +102,11 @@ def _to_text(value: Any) -> str:
     except UnicodeEncodeError:
         raise Misfit("a string holds half of a surrogate pair, which is no text") from None
     except RecursionError:
-        raise Misfit("the value is nested too deep, or contains itself") from None
+        raise Misfit(_TOO_DEEP) from None
     except (TypeError, ValueError, OverflowError, NotImplementedError, msgspec.EncodeError) as error:
         raise Misfit(str(error)) from None
+    if is_too_deep(data):
+        raise Misfit(_TOO_DEEP)
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
     if value is not None and b"null" in data:
         found = find_nan(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True), "")
@@ -111,17 +115,27 @@ def _to_text(value: Any) -> str:
     return data.decode()
 
 
+def _same(decoded: Any, value: Any) -> bool:
+    """Whether a value came back as it was, which spares looking into it."""
+    try:
+        return bool(decoded == value)
+    except Exception:  # whatever a class of the user's says to that
+        return False
+
+
 class Codec:
     """One value of one type."""
 
-    def __init__(self, annotation: Any) -> None:
-        """
+    def __init__(self, annotation: Any, *, plain: bool = True) -> None:
+        """``plain``: what stands where nothing is annotated must be JSON as it is, not only have a JSON form.
+
         :raises Unsupported:
         """
-        if annotation in (NoReturn, object):
+        if annotation in (NoReturn, object):  # one is never returned, the other says nothing
             annotation = None if annotation is NoReturn else Any
         self._node = _describe(annotation)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(annotation, dec_hook=_dec_hook)
+        self._watched = plain and watched(self._node)
         self._only_none = annotation in (None, type(None))
 
     def encode(self, value: Any) -> str:
@@ -129,7 +143,14 @@ class Codec:
         if value is None and self._only_none:
             return "null"
         text = _to_text(value)
-        self.decode(text)
+        decoded = self.decode(text)
+        if self._watched and not _same(decoded, value):
+            try:
+                check(value, self._node, "")
+            except RecursionError:
+                raise Misfit(_TOO_DEEP) from None
+            except Misfit as error:
+                raise Misfit(error.message, error.path.lstrip(".")) from None
         return text
 
     def decode(self, text: str) -> Any:
@@ -187,7 +208,10 @@ class RecordCodec:
         self._decode(text)
         for name, node in self._watched.items():
             if name in arguments:
-                check(arguments[name], node, name)
+                try:
+                    check(arguments[name], node, name)
+                except RecursionError:
+                    raise Misfit(_TOO_DEEP, name) from None
         return text
 
     def _placed(self, error: Misfit, arguments: Mapping[str, Any]) -> Misfit:

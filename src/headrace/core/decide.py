@@ -17,13 +17,16 @@ __all__ = [
     "COMPLETES",
     "ENDS",
     "LOOSE",
+    "again",
     "change",
     "close",
     "close_uncharged",
+    "dated",
     "ended",
     "expired",
     "key_freed",
     "may_have_children",
+    "over",
     "placed",
     "soonest",
     "tally_of_new",
@@ -47,6 +50,16 @@ COMPLETES = Tally(completed=1)
 """What the completion of a live job adds to its batch."""
 
 
+def dated(job: Job, now: datetime) -> datetime:
+    """The moment under which something that happens to the job now is put on record.
+
+    Never before what is on record of it: the clock that says ``now`` may be behind the one that wrote that. Deadlines
+    are counted from ``now`` itself.
+    """
+    last = job.updated_at if job.started_at is None else max(job.updated_at, job.started_at)
+    return max(now, last)
+
+
 def change(
     job: Job,
     verb: Verb,
@@ -60,7 +73,7 @@ def change(
 ) -> Change:
     """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
     check(job, verb, fields.get("status"))
-    made = replace(job, rev=job.rev + 1, updated_at=now, **fields)
+    made = replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields)
     return Change(
         verb=verb,
         rev=job.rev,
@@ -116,7 +129,7 @@ def close(
         worker=job.worker,
         assigned_at=job.assigned_at,
         started_at=job.started_at,
-        finished_at=now,
+        finished_at=dated(job, now),
         error=error,
         cause=cause,
     )
@@ -132,10 +145,31 @@ def close_uncharged(job: Job, outcome: Outcome, now: datetime) -> tuple[Attempt,
 
 def ended(job: Job, status: Status, now: datetime, reason: Reason | None = None) -> dict[str, Any]:
     """The fields of a job that ended; the last attempt's times stay on it, its owner does not."""
-    fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": now, "act_by": None}
+    fields: dict[str, Any] = {"status": status, "reason": reason, "finished_at": dated(job, now), "act_by": None}
     if job.held:
         fields |= {"epoch": job.epoch + 1, "worker": None, "claim": None}
     return fields
+
+
+def over(job: Job, now: datetime, charged: int, error: ErrorInfo | None, reason: Reason) -> dict[str, Any]:
+    """The attempt was the last: cancelled if that was asked for, failed otherwise."""
+    if job.cancel_requested_at is not None:
+        return ended(job, Status.CANCELLED, now, Reason.USER) | {"charged": charged, "error": error}
+    return ended(job, Status.FAILED, now, reason) | {"charged": charged, "error": error}
+
+
+def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay: float) -> dict[str, Any]:
+    """Another attempt follows, after so many seconds."""
+    due = now + timedelta(seconds=delay)
+    return LOOSE | {
+        "status": Status.RETRYING,
+        "epoch": job.epoch + 1,
+        "available_at": due,
+        "act_by": None,
+        "charged": charged,
+        "error": error,
+        "streak": None,
+    }
 
 
 def key_freed(job: Job) -> Key:

@@ -9,6 +9,8 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.record import Record
+
 __all__ = ["BEGIN", "Append", "Cursor", "Entry", "Kept", "Kind", "LogLine", "log_data"]
 
 Cursor = tuple[int, int]
@@ -44,7 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         return (self.attempt, self.number)
 
 
-class LogLine(msgspec.Struct, frozen=True):
+class LogLine(msgspec.Struct, Record, frozen=True):
     """One line of a job's log."""
 
     at: datetime

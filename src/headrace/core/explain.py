@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from headrace.core.decide import expired, soonest
-from headrace.core.explanation import Explanation, Fact, ago, clock, many, span, told
+from headrace.core.explanation import Explanation, Fact, ago, many, span, told
 from headrace.core.in_line import in_line
 from headrace.core.instances import instance_of
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.limit import Usage
+from headrace.core.moments import moment
 from headrace.core.query import as_seen
 from headrace.core.rule import Limits
 from headrace.core.rules import Rules
+from headrace.core.silence import told_silence
 from headrace.core.standing import Standing
 from headrace.core.status import Outcome, Reason, Status
 from headrace.core.waiting import blame, waiting
@@ -52,46 +54,50 @@ def explain(
     standing: Standing | None = None,
     parents: Sequence[Job] = (),
     rules: Rules | None = None,
+    zone: tzinfo | None = UTC,
 ) -> Explanation:
     """Say why the job stands where it does.
 
     ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``standing``: its place in
-    its queue, if known. ``parents``: of its ``relatives``, those that are still here.
+    its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``zone``: of the
+    person who is told; None is that of this machine.
     """
     limits, rules, known = limits or Limits(), rules or Rules(), {one.id: one for one in parents}
+    workers = [row.as_heard(now, rules) for row in workers]
     seen = as_seen(job, now)
-    facts = [*_origin(job)]
+    facts = [*_origin(job, zone)]
     if seen.ended:
-        facts += [*_end(seen), *blame(seen, known, now), *_remedy(seen)]
+        facts += [*_end(seen, zone), *blame(seen, known, now), *_remedy(seen)]
     elif seen.held:
-        facts += _held(seen, now, workers, rules)
+        facts += _held(seen, now, workers, rules, zone)
     elif seen.status is Status.QUEUED:
-        facts += _queued(seen, now)
+        facts += _queued(seen, now, zone)
         if not expired(seen, now):
-            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, standing, rules)
+            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, standing, zone)
     elif seen.status is Status.WAITING:
-        facts += [*waiting(seen, known, now), *_expiry(seen, now)]
+        facts += [*waiting(seen, known, now), *_expiry(seen, now, zone)]
     else:
-        facts += _deferred(seen, now)
+        facts += _deferred(seen, now, zone)
     facts += _past(seen, history)
     return Explanation(tuple(facts))
 
 
-def _origin(job: Job) -> Iterator[Fact]:
+def _origin(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
     if (run := instance_of(job)) is not None:
         text = f"It is a run of instance {run.number + 1} of the continuous schedule {run.schedule!r}."
         yield Fact("continuous", text, {"name": run.schedule, "instance": run.number})
     elif job.spec.schedule is not None:
         at = job.spec.fire_at
         who = f"the schedule {job.spec.schedule!r}"
-        text = f"It was triggered by hand, from {who}." if at is None else f"T{who[1:]} submitted it for {clock(at)}."
+        by_rule = "" if at is None else f"T{who[1:]} submitted it for {moment(at, zone)}."
+        text = by_rule or f"It was triggered by hand, from {who}."
         yield Fact("schedule", text, {"name": job.spec.schedule})
     if job.spec.rerun_of is not None:
         yield Fact("rerun", f"It is a rerun of job {job.spec.rerun_of}.", {"of": job.spec.rerun_of})
 
 
-def _end(job: Job) -> Iterator[Fact]:
-    when = f" at {clock(job.finished_at)}" if job.finished_at else ""
+def _end(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
+    when = f" at {moment(job.finished_at, zone)}" if job.finished_at else ""
     why = f": {_REASONS[job.reason]}" if job.reason is not None else ""
     verb = "was cancelled" if job.status is Status.CANCELLED else str(job.status)
     yield Fact(str(job.status), f"It {verb}{when}{why}.", {"reason": job.reason, "at": job.finished_at})
@@ -108,7 +114,7 @@ def _error(error: ErrorInfo) -> Fact:
     return Fact("error", f"The last error was {told(error)}.", {"type": error.type, "message": error.message})
 
 
-def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules) -> Iterator[Fact]:
+def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, zone: tzinfo | None) -> Iterator[Fact]:
     row = next((row for row in workers if row.info.id == job.worker), None)
     who = f"worker {job.worker}" if row is None else f"worker {job.worker} on {row.info.host} (pid {row.info.pid})"
     since = job.started_at or job.accepted_at or job.assigned_at or job.updated_at
@@ -119,33 +125,38 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules) -
     }[job.status]
     attempt = f", attempt {job.attempt}" if job.status is Status.RUNNING else ""
     data = {"worker": job.worker, "since": since}
-    yield Fact(str(job.status), f"It {does} since {clock(since)} ({ago(now - since)}){attempt}.", data)
+    yield Fact(str(job.status), f"It {does} since {moment(since, zone)} ({ago(now - since)}){attempt}.", data)
     if row is not None and not row.alive:
-        yield Fact("worker_dead", "That worker is dead; the sweeper is about to take the job back.")
-    elif row is not None:
-        silent = (now - row.beat_at).total_seconds()
-        if silent > 2 * rules.beat:
-            yield Fact("worker_silent", f"That worker was last heard of {ago(now - row.beat_at)}.", {"seconds": silent})
-        if row.beat.state == "blocked":
-            yield Fact("worker_blocked", "That worker's event loop is blocked.")
+        yield _gone(row, now, any(other.alive for other in workers))
+    elif row is not None and row.beat.state == "blocked":
+        yield Fact("worker_blocked", "That worker's event loop is blocked.")
     if job.progress is not None:
         message = f": {job.progress.message}" if job.progress.message else ""
         yield Fact("progress", f"It is at {job.progress.percent:g} %{message}.", {"percent": job.progress.percent})
     if job.cancel_requested_at is not None:
         patience = soonest(job, None, rules)
-        limit = f"; if it does not stop, it is ended at {clock(patience)}" if patience else ""
-        text = f"A cancel was requested at {clock(job.cancel_requested_at)}{limit}."
+        limit = f"; if it does not stop, it is ended at {moment(patience, zone)}" if patience else ""
+        text = f"A cancel was requested at {moment(job.cancel_requested_at, zone)}{limit}."
         yield Fact("cancel_requested", text, {"at": job.cancel_requested_at})
     if job.timeout_at is not None:
         late = job.timeout_at <= now
-        text = f"Its time ran out at {clock(job.timeout_at)}" if late else f"It must be done by {clock(job.timeout_at)}"
+        text = f"{'Its time ran out at' if late else 'It must be done by'} {moment(job.timeout_at, zone)}"
         yield Fact(
             "timed_out" if late else "deadline", f"{text} ({span(job.timeout_at, now)}).", {"at": job.timeout_at}
         )
 
 
-def _deferred(job: Job, now: datetime) -> Iterator[Fact]:
-    due = f"{clock(job.available_at)} ({span(job.available_at, now)})"
+def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:
+    """What becomes of the job of a worker that is dead, or as good as that."""
+    soon = "the job is about to be taken back" if others else "no other is alive to take the job back: start one"
+    if row.silent_since is None:
+        return Fact("worker_dead", f"That worker is dead; {soon}.")
+    data = {"since": row.silent_since, "seconds": (now - row.silent_since).total_seconds()}
+    return Fact("worker_silent", f"That worker is {told_silence(row.silent_since, now)}; {soon}.", data)
+
+
+def _deferred(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
+    due = f"{moment(job.available_at, zone)} ({span(job.available_at, now)})"
     match job.status:
         case Status.PENDING:
             yield Fact("pending", "It was accepted and waits to be checked.")
@@ -157,22 +168,22 @@ def _deferred(job: Job, now: datetime) -> Iterator[Fact]:
             snoozed = job.streak is not None and job.streak.outcome is Outcome.SNOOZED
             what = "It snoozes until" if snoozed else "It is scheduled for"
             yield Fact("snoozed" if snoozed else "scheduled", f"{what} {due}.", {"until": job.available_at})
-    yield from _expiry(job, now)
+    yield from _expiry(job, now, zone)
 
 
-def _expiry(job: Job, now: datetime) -> Iterator[Fact]:
+def _expiry(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
     if job.not_after is None or job.first_started_at is not None:
         return
     if expired(job, now):
-        yield Fact("expired", f"Its last moment to start was {clock(job.not_after)}: it will be cancelled.")
+        yield Fact("expired", f"Its last moment to start was {moment(job.not_after, zone)}: it will be cancelled.")
     else:
-        yield Fact("expires", f"It expires unless it starts by {clock(job.not_after)}.", {"at": job.not_after})
+        yield Fact("expires", f"It expires unless it starts by {moment(job.not_after, zone)}.", {"at": job.not_after})
 
 
-def _queued(job: Job, now: datetime) -> Iterator[Fact]:
-    since = f"since {clock(job.arrived_at)} ({ago(now - job.arrived_at)})"
+def _queued(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
+    since = f"since {moment(job.arrived_at, zone)} ({ago(now - job.arrived_at)})"
     yield Fact("queued", f"It stands in queue {job.queue!r} {since}.", {"since": job.arrived_at})
-    yield from _expiry(job, now)
+    yield from _expiry(job, now, zone)
 
 
 def _past(job: Job, history: History) -> Iterator[Fact]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 import msgspec
 
 from headrace.core.job import ErrorInfo
+from headrace.core.moments import length
+from headrace.core.record import Record
 
-__all__ = ["Explanation", "Fact", "ago", "clock", "many", "per_time", "roughly", "span", "told"]
+__all__ = ["Explanation", "Fact", "ago", "many", "per_time", "roughly", "span", "told"]
 
 
-class Fact(msgspec.Struct, frozen=True):
+class Fact(msgspec.Struct, Record, frozen=True):
     """One thing that is so: a word for programs, a sentence for people, and what it is about."""
 
     code: str
@@ -32,6 +34,10 @@ class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
         made.facts = tuple(facts)
         return made
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        return handler(str)
+
     @property
     def codes(self) -> tuple[str, ...]:
         """The facts by their words."""
@@ -49,34 +55,21 @@ def many(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-def clock(at: datetime) -> str:
-    """A moment."""
-    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
 def span(at: datetime, now: datetime) -> str:
     """A moment, seen from now."""
-    return f"in {_length(at - now)}" if at > now else ago(now - at)
+    return f"in {length((at - now).total_seconds())}" if at > now else ago(now - at)
 
 
 def ago(passed: timedelta) -> str:
     """How long ago."""
-    return f"{_length(passed)} ago" if passed >= timedelta(seconds=1) else "just now"
-
-
-def _length(span: timedelta) -> str:
-    seconds = max(0.0, span.total_seconds())
-    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{length(passed.total_seconds())} ago" if passed >= timedelta(seconds=1) else "just now"
 
 
 def roughly(seconds: float) -> str:
     """A length that was guessed, and no more exactly than that."""
     if seconds < 15:
-        return _length(timedelta(seconds=max(1.0, seconds)))
-    return _length(timedelta(seconds=round(seconds / 5) * 5))
+        return length(max(1.0, seconds))
+    return length(round(seconds / 5) * 5)
 
 
 def per_time(per_second: float) -> str:

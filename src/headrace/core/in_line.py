@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
-from headrace.core.explanation import Fact, ago, clock, many, per_time, roughly, span
+from headrace.core.explanation import Fact, ago, many, per_time, roughly, span
 from headrace.core.job import Job
 from headrace.core.limit import Usage
 from headrace.core.match import mismatch
+from headrace.core.moments import moment
 from headrace.core.rate import next_permit, permits
 from headrace.core.rule import Group, Limits, counted_by, told_unreadable
-from headrace.core.rules import Rules
 from headrace.core.standing import Standing, estimate, pace, starts_at_once
 
 if TYPE_CHECKING:
@@ -32,22 +32,21 @@ def in_line(
     usage: Usage,
     holders: Sequence[Job],
     standing: Standing | None,
-    rules: Rules,
+    zone: tzinfo | None = UTC,
 ) -> Iterator[Fact]:
-    """What there is to say of a queued job that has not expired."""
-    held_back = [*_paused(job, now, limits), *_limited(job, now, limits, usage, holders)]
+    """What there is to say of a queued job that has not expired; the workers as they are heard of."""
+    held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
     yield from held_back
-    able = [row for row in workers if row.alive and row.beat.state != "draining"]
-    # If all of them died, nobody is left to bury the last: the dead are known by their silence.
-    heard = [row for row in able if (now - row.beat_at).total_seconds() <= rules.lease]
-    nobody = _silent(now, able) if able and not heard else _nobody(job, heard)
+    able = [row for row in workers if row.takes]
+    silent = [row.silent_since for row in workers if row.silent_since is not None]
+    nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able)
     if nobody is not None:
         yield nobody
     if standing is not None:
         yield _position(job, standing)
     if nobody is not None:
         return
-    takers = [row for row in heard if _obstacle(job, row) is None]
+    takers = [row for row in able if _obstacle(job, row) is None]
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
     soon = not held_back and (standing is None or starts_at_once(standing, free))
     yield from _takers(len(takers), free, soon, bool(held_back))
@@ -58,17 +57,19 @@ def in_line(
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
 
 
-def _paused(job: Job, now: datetime, limits: Limits) -> Iterator[Fact]:
+def _paused(job: Job, now: datetime, limits: Limits, zone: tzinfo | None) -> Iterator[Fact]:
     rule = limits.queue(job.queue)
     if rule.paused:
         by = f" by {rule.paused_by}" if rule.paused_by else ""
-        at = f" at {clock(rule.paused_at)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
+        at = f" at {moment(rule.paused_at, zone)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
         is_paused = f"{'was' if by or at else 'is'} paused{by}{at}"
         text = f"Queue {job.queue!r} {is_paused}: nothing is taken from it until it is resumed."
         yield Fact("queue_paused", text, {"queue": job.queue, "by": rule.paused_by, "at": rule.paused_at})
 
 
-def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job]) -> Iterator[Fact]:
+def _limited(
+    job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job], zone: tzinfo | None
+) -> Iterator[Fact]:
     """What keeps it waiting although a worker might take it."""
     group = Group(job.queue, job.task, job.concurrency_key)
     unreadable = limits.in_the_way(group)
@@ -91,8 +92,9 @@ def _limited(job: Job, now: datetime, limits: Limits, usage: Usage, holders: Seq
         if permits(rate, spent, now) < 1:
             soon = next_permit(rate, spent, now)
             of = f" of the key {bound[-1]!r}" if len(bound) > 2 else ""
-            text = f"The rate {bound[1]!r}{of} lets {rate.limit} begin in {rate.per:g} s: the next at {clock(soon)}"
-            yield Fact("rate_spent", f"{text} ({span(soon, now)}).", {"name": bound[1], "next_permit": soon})
+            text = f"The rate {bound[1]!r}{of} lets {rate.limit} begin in {rate.per:g} s"
+            when = f"the next at {moment(soon, zone)} ({span(soon, now)})"
+            yield Fact("rate_spent", f"{text}: {when}.", {"name": bound[1], "next_permit": soon})
 
 
 def _position(job: Job, standing: Standing) -> Fact:
@@ -149,9 +151,8 @@ def _obstacle(job: Job, row: WorkerRow) -> tuple[int, str] | None:
     return None
 
 
-def _silent(now: datetime, able: Sequence[WorkerRow]) -> Fact:
+def _silent(now: datetime, last: datetime) -> Fact:
     """That no worker is heard of any more."""
-    last = max(row.beat_at for row in able)
     text = f"No worker is heard of any more, the last {ago(now - last)}: start one, if none can be reached."
     return Fact("no_worker", text, {"last_heard_at": last})
 

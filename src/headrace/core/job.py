@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, Streak
+from headrace.core.record import Record, schema_of
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
 
@@ -29,7 +30,7 @@ AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
 
 
-class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What was asked for at submit; never changes."""
 
     task: str
@@ -62,7 +63,7 @@ class Spec(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=Tr
     trace: dict[str, str] | None = None
 
 
-class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     """One durable submission of a task, as stored."""
 
     id: UUID
@@ -113,7 +114,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def queue(self) -> str:
-        """The line it stands in."""
+        """Its queue."""
         return self.spec.queue
 
     @property
@@ -133,7 +134,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def requires(self) -> dict[str, Any]:
-        """What a worker must offer to take it."""
+        """Reserved."""
         return self.spec.requires
 
     @property
@@ -143,7 +144,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def retry(self) -> Retry:
-        """When and how often it is tried again."""
+        """Its retry policy."""
         return self.spec.retry
 
     @property
@@ -153,27 +154,27 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def headers(self) -> dict[str, str] | None:
-        """The headers of the request it came from."""
+        """Reserved."""
         return self.spec.headers
 
     @property
     def route(self) -> dict[str, Any] | None:
-        """The route parameters of the request it came from."""
+        """Reserved."""
         return self.spec.route
 
     @property
     def query(self) -> dict[str, Any] | None:
-        """The query parameters of the request it came from."""
+        """Reserved."""
         return self.spec.query
 
     @property
     def request_key(self) -> str | None:
-        """The key under which the request may be repeated."""
+        """Reserved."""
         return self.spec.request_key
 
     @property
     def concurrency_key(self) -> str | None:
-        """What it shares a limit with."""
+        """Jobs of the task with the same key share a concurrency limit."""
         return self.spec.concurrency_key
 
     @property
@@ -183,7 +184,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def root(self) -> UUID | None:
-        """The job its family began with."""
+        """The first job of its family."""
         return self.spec.root
 
     @property
@@ -208,12 +209,12 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def fire_at(self) -> datetime | None:
-        """The fire of the schedule it stands for."""
+        """The fire of the schedule that made it."""
         return self.spec.fire_at
 
     @property
     def webhook(self) -> dict[str, Any] | None:
-        """Whom to tell how it goes."""
+        """Reserved."""
         return self.spec.webhook
 
     @property
@@ -228,7 +229,7 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def timeout(self) -> float | None:
-        """Seconds one attempt may run; None is for ever."""
+        """Seconds that one attempt may run; None: no limit."""
         return self.spec.timeout
 
     @property
@@ -265,5 +266,23 @@ class Job(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             record["events"] = [msgspec.structs.asdict(event) for event in history.events]
         return msgspec.json.decode(msgspec.json.encode(record), type=dict[str, Any])
 
+    def _field(self, name: str) -> Any:
+        if name not in _NAMES:
+            raise KeyError(name)
+        return getattr(self.spec if name in Spec.__struct_fields__ else self, name)
+
+    @classmethod
+    def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
+        """The JSON schema of what ``to_dict`` gives without a history."""
+        hints = get_type_hints(Spec) | get_type_hints(Job) | _MADE
+        return schema_of(msgspec.defstruct("Job", [(name, hints[name]) for name in _NAMES], namespace=_DOC))
+
 
 _INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by"})
+_MADE = {"payload": dict[str, Any], "result": Any, "max_attempts": int, "timeout_at": datetime | None}
+"""What the record tells beside its fields."""
+_NAMES = dict.fromkeys(
+    ("id", *Spec.__struct_fields__, *(name for name in Job.__struct_fields__ if name not in _INNER), *_MADE)
+)
+"""Of the whole record, in order."""
+_DOC = {"__doc__": Job.__doc__}

@@ -17,15 +17,19 @@ from headrace.core.decide import (
     COMPLETES,
     ENDS,
     LOOSE,
+    again,
     change,
     close,
     close_uncharged,
+    dated,
     ended,
     key_freed,
+    over,
     placed,
     soonest,
 )
 from headrace.core.job import Attempt, ErrorInfo, Job, Progress, Spec
+from headrace.core.losing import lose
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.rules import Rules
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
@@ -106,11 +110,18 @@ def unblock(
 def accept(job: Job, now: datetime, rules: Rules) -> Change:
     """The worker takes what it was offered."""
     act_by = soonest(job, now + timedelta(seconds=rules.start), rules)
-    fields = {"status": Status.ACCEPTED, "accepted_at": now, "act_by": act_by}
+    fields = {"status": Status.ACCEPTED, "accepted_at": dated(job, now), "act_by": act_by}
     return change(job, Verb.ACCEPT, now, fields, owner=True)
 
 
+def _began(job: Job, at: datetime) -> datetime:
+    """When the handler was called, as put on record: not before its worker had the job; a cancel may be later."""
+    since = job.accepted_at or job.assigned_at
+    return at if since is None else max(at, since)
+
+
 def _started(job: Job, at: datetime) -> dict[str, Any]:
+    at = _began(job, at)
     return {
         "status": Status.RUNNING,
         "attempt": job.attempt + 1,
@@ -129,11 +140,11 @@ def start(job: Job, now: datetime, rules: Rules) -> Change:
 
 
 def may_ride(job: Job) -> bool:
-    """Whether the start may be written together with the finish.
+    """Whether the start may be written together with the finish; else it must be durable before the call.
 
-    Only if the job may be repeated and was never lost unstarted; else the start must be durable before the call.
+    Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.
     """
-    return job.charged + 1 < job.max_attempts and job.unstarted_losses == 0
+    return job.attempt == 0 and job.unstarted_losses == 0 and job.charged + 1 < job.max_attempts
 
 
 def progress(job: Job, now: datetime, report: Progress) -> Change:
@@ -189,10 +200,11 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
     # As the others, but in one go with the start: this is what nearly all jobs come to.
     if started_at is None:
         check(job, _COMPLETE, _COMPLETED)
-        attempt, began, first, revs = job.attempt, job.started_at, job.first_started_at, 1
+        attempt, began, first, revs, at = job.attempt, job.started_at, job.first_started_at, 1, dated(job, now)
     else:
         check(job, _START, _RUNNING)
-        attempt, began, first, revs = job.attempt + 1, started_at, job.first_started_at or started_at, 2
+        began = _began(job, started_at)
+        attempt, first, revs, at = job.attempt + 1, job.first_started_at or began, 2, max(dated(job, now), began)
     done = replace(
         job,
         status=_COMPLETED,
@@ -204,10 +216,10 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
         worker=None,
         claim=None,
         act_by=None,
-        updated_at=now,
+        updated_at=at,
         started_at=began,
         first_started_at=first,
-        finished_at=now,
+        finished_at=at,
         reason=None,
         progress=DONE if job.progress is None else replace(job.progress, percent=100.0),
         result_text=result_text,
@@ -226,32 +238,12 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
             worker=job.worker,
             assigned_at=job.assigned_at,
             started_at=began,
-            finished_at=now,
+            finished_at=at,
         ),
         key=key_freed(job),
         notes=ENDS,
         tally=None if job.spec.batch is None else COMPLETES,
     )
-
-
-def _over(job: Job, now: datetime, charged: int, error: ErrorInfo | None, reason: Reason) -> dict[str, Any]:
-    """The attempt was the last: cancelled if that was asked for, failed otherwise."""
-    if job.cancel_requested_at is not None:
-        return ended(job, Status.CANCELLED, now, Reason.USER) | {"charged": charged, "error": error}
-    return ended(job, Status.FAILED, now, reason) | {"charged": charged, "error": error}
-
-
-def _again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay: float) -> dict[str, Any]:
-    due = now + timedelta(seconds=delay)
-    return LOOSE | {
-        "status": Status.RETRYING,
-        "epoch": job.epoch + 1,
-        "available_at": due,
-        "act_by": None,
-        "charged": charged,
-        "error": error,
-        "streak": None,
-    }
 
 
 def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
@@ -263,10 +255,10 @@ def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
         reason = Reason.RETRIES_EXHAUSTED
     closes = close(job, Outcome.FAILED, now, ending.error)
     if reason is not None or job.cancel_requested_at is not None:
-        fields = _over(job, now, charged, ending.error, reason or Reason.NON_RETRYABLE)
+        fields = over(job, now, charged, ending.error, reason or Reason.NON_RETRYABLE)
         return change(job, Verb.FAIL, now, fields, owner=True, closes=closes, key=key_freed(job))
     delay = policy.delay(charged - 1, chance) if ending.delay is None else ending.delay
-    fields = _again(job, now, charged, ending.error, delay)
+    fields = again(job, now, charged, ending.error, delay)
     return change(job, Verb.FAIL, now, fields, owner=True, closes=closes)
 
 
@@ -301,63 +293,3 @@ def release(job: Job, now: datetime) -> Change:
         return change(job, Verb.RELEASE, now, fields, owner=True)
     attempt, streak = close_uncharged(job, Outcome.RELEASED, now)
     return change(job, Verb.RELEASE, now, fields | {"streak": streak}, owner=True, closes=attempt)
-
-
-def lose(
-    job: Job,
-    cause: Cause,
-    now: datetime,
-    chance: float,
-    rules: Rules,
-    *,
-    owner: bool = False,
-    error: ErrorInfo | None = None,
-) -> Change:
-    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out)."""
-    if job.status is Status.RUNNING:
-        return _lose_started(job, cause, now, chance, owner=owner, error=error)
-    losses = job.unstarted_losses + 1
-    fields: dict[str, Any] = {"unstarted_losses": losses}
-    closes = None
-    if job.status is Status.ACCEPTED:
-        # It may have been executing already: leave a record with an unknown start under a number of its own.
-        fields["attempt"] = job.attempt + 1
-        fields["streak"] = None
-        closes = replace(close(job, Outcome.LOST, now, cause=cause), number=job.attempt + 1)
-    if job.cancel_requested_at is not None:
-        fields |= ended(job, Status.CANCELLED, now, Reason.USER)
-    elif losses >= rules.undeliverable_after:
-        fields |= ended(job, Status.FAILED, now, Reason.UNDELIVERABLE)
-        fields["error"] = ErrorInfo("Undeliverable", f"taken by a worker and lost before its start {losses} times")
-    else:
-        expiry = job.not_after if job.first_started_at is None else None
-        fields |= LOOSE | {"status": Status.QUEUED, "epoch": job.epoch + 1, "act_by": expiry}
-        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)
-    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
-
-
-_LOST = {
-    Cause.LEASE: "the worker fell silent and its lease ran out",
-    Cause.BEAT: "the worker no longer names this job as held",
-    Cause.ACCEPT_BY: "the worker did not accept in time",
-    Cause.START_BY: "the worker did not start in time",
-    Cause.TIMEOUT: "the attempt ran out of time",
-    Cause.CANCEL: "the handler did not stop within the grace of a cancel",
-}
-
-
-def _lose_started(
-    job: Job, cause: Cause, now: datetime, chance: float, *, owner: bool, error: ErrorInfo | None
-) -> Change:
-    policy, charged = job.spec.retry, job.charged + 1
-    timed_out = cause is Cause.TIMEOUT
-    if error is None:
-        detail = f"{_LOST[cause]} ({job.spec.timeout:g} s)" if timed_out and job.spec.timeout else _LOST[cause]
-        error = ErrorInfo("Timeout" if timed_out else "Lost", detail)
-    outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
-    closes = close(job, outcome, now, error, cause)
-    if charged >= policy.max_attempts or job.cancel_requested_at is not None:
-        fields = _over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
-        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
-    fields = _again(job, now, charged, error, policy.delay(charged - 1, chance))
-    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)

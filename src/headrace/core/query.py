@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
 from headrace.core.job import Job
+from headrace.core.record import Record, plain, schema_of
 from headrace.core.status import DEFERRED, Status
 from headrace.errors import ConfigError
 
@@ -35,15 +36,28 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     batch: UUID | None = None
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class Page(msgspec.Struct, Record, Generic[T], frozen=True):
     """Some of the answers, and where the next ones begin."""
 
     items: tuple[T, ...]
     cursor: str | None = None
     """Pass it on for the next page; None at the end."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The page as JSON values, each of its items by its own rule."""
+        return {"items": plain(self.items), "cursor": self.cursor}
 
-class Count(msgspec.Struct, frozen=True):
+    @classmethod
+    def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
+        """The JSON schema of a page of these."""
+        schema = schema_of(cls)
+        for kind in parameters:
+            if isinstance(kind, type) and issubclass(kind, Record):
+                schema["properties"]["items"]["items"] = kind._json_schema()
+        return schema
+
+
+class Count(msgspec.Struct, Record, frozen=True):
     """How many jobs of a queue are in a status, and the earliest arrival among them (live ones only)."""
 
     queue: str
@@ -52,8 +66,8 @@ class Count(msgspec.Struct, frozen=True):
     oldest: datetime | None = None
 
 
-class Ledger(msgspec.Struct, frozen=True):
-    """The books: what was accepted is live, ended or pruned, nothing else."""
+class Ledger(msgspec.Struct, Record, frozen=True):
+    """The ledger: every job ever submitted (``accepted``) is live, ended or pruned."""
 
     accepted: int
     live: int
@@ -108,7 +122,7 @@ def cursor_of(cursor: str | None) -> int | None:
     """The order number a page starts below."""
     if cursor is None:
         return None
-    try:
-        return int(cursor)
-    except ValueError:
-        raise ConfigError(f"not a cursor of an earlier page: {cursor!r}") from None
+    # Other digits, signs and underscores are numbers to Python, but no page has given them out.
+    if not isinstance(cursor, str) or not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise ConfigError(f"not a cursor of an earlier page: {cursor!r:.80}")
+    return int(cursor)

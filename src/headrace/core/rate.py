@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
+from headrace.core.bounds import whole
 from headrace.core.retry import Seconds, seconds
 from headrace.errors import ConfigError
 
@@ -22,14 +23,16 @@ _GRAINS = 60
 
 @dataclass(frozen=True, slots=True, init=False)
 class Rate:
-    """At most so many begun in so much time. ``fixed``: in each span counted from 1970 in UTC; ``sliding``: in any such
-    span; ``bucket``: evenly, with as many at once as were saved up."""
+    """A rate limit: at most ``limit`` jobs start in ``per`` seconds.
+
+    ``fixed``: in each span, counted from 1970-01-01 UTC. ``sliding``: in any span. ``bucket``: a token bucket.
+    """
 
     limit: int
     per: float
     kind: Literal["fixed", "sliding", "bucket"]
     keyed: bool
-    """Counted for each concurrency key by itself."""
+    """Whether each concurrency key has a rate of its own."""
 
     def __init__(
         self,
@@ -42,8 +45,7 @@ class Rate:
         """
         :raises ConfigError: naming the argument
         """
-        if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-            raise ConfigError(f"Rate: limit must be a whole number of at least 1, not {limit!r}")
+        whole(limit, "Rate: limit", 1)
         span = seconds(per, "Rate: per")
         if span < 0.001:
             raise ConfigError(f"Rate: per must be at least a millisecond, not {per!r}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
+from headrace.core.bounds import KEY, checked_name, shown, whole
 from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["Retry", "Seconds", "error_names", "seconds"]
@@ -18,10 +19,10 @@ def seconds(value: Seconds, what: str) -> float:
     """A duration in seconds; refuses negatives, NaN and more than a century by name."""
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
         raise ConfigError(f"{what} must be seconds or a timedelta, not {value!r}")
-    number = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    if not 0 <= number <= LONGEST:
-        raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {value!r}")
-    return number
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if not 0 <= number <= LONGEST:  # before it is made a float: a whole number may be greater than any
+        raise ConfigError(f"{what} must be finite, at most a century, and not negative, not {shown(value)}")
+    return float(number)
 
 
 def error_names(error: type[BaseException]) -> tuple[str, ...]:
@@ -36,10 +37,12 @@ def error_names(error: type[BaseException]) -> tuple[str, ...]:
 def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str, ...]:
     if isinstance(errors, str) or not isinstance(errors, Sequence):
         raise ConfigError(f"{what} must be a sequence of exception classes or names, not {errors!r}")
+    if len(errors) > _MOST:
+        raise ConfigError(f"{what} must name at most {_MOST} exceptions, not {len(errors)}")
     names = []
     for error in errors:
         if isinstance(error, str):
-            names.append(error)
+            names.append(checked_name(error, f"each of {what}", KEY))
         elif isinstance(error, type) and issubclass(error, BaseException):
             names.append(f"{error.__module__}.{error.__qualname__}")
         else:
@@ -47,9 +50,29 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
     return tuple(names)
 
 
+_MOST = 100
+"""Delays, and exceptions, that a policy may name: it is stored with every job."""
+_STEEPEST = 1e6
+
+
+def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, ...]:
+    if backoff == "exponential":
+        return "exponential"
+    if backoff == "fixed":
+        return "fixed"
+    # No iterator, whose delays could be read once only; no function: a policy is stored with the job, as data.
+    if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
+        accepted = "'exponential', 'fixed' or a list of delays such as [5, 15, 30]"
+        function = "; a function cannot be stored: raise RetryLater(delay) in the handler" if callable(backoff) else ""
+        raise ConfigError(f"backoff must be {accepted}, not {shown(backoff)}{function}")
+    if not 1 <= len(backoff) <= _MOST:
+        raise ConfigError(f"backoff must name from 1 to {_MOST} delays (the last holds on), not {len(backoff)}")
+    return tuple(seconds(delay, "backoff") for delay in backoff)
+
+
 @dataclass(frozen=True, init=False, slots=True)
 class Retry:
-    """How often, after which errors and with which delays a job is tried again."""
+    """A retry policy: how often a job is retried, after which errors, and with which delays (backoff)."""
 
     max_retries: int
     backoff: Literal["exponential", "fixed"] | tuple[float, ...]
@@ -72,21 +95,11 @@ class Retry:
         retry_on: Sequence[type[BaseException] | str] = (),
         give_up_on: Sequence[type[BaseException] | str] = (),
     ) -> None:
-        if isinstance(max_retries, bool) or not isinstance(max_retries, int) or max_retries < 0:
-            raise ConfigError(f"max_retries must be a whole number from 0, not {max_retries!r}")
-        delays: Literal["exponential", "fixed"] | tuple[float, ...]
-        if isinstance(backoff, str):
-            if backoff not in ("exponential", "fixed"):
-                raise ConfigError(f"backoff must be 'exponential', 'fixed' or a list of seconds, not {backoff!r}")
-            delays = backoff
-        else:
-            delays = tuple(seconds(delay, "backoff") for delay in backoff)
-            if not delays:
-                raise ConfigError("backoff must name at least one delay")
-        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor < float("inf"):
-            raise ConfigError(f"factor must be a number from 1, not {factor!r}")
+        retries, delays = whole(max_retries, "max_retries", 0), _delays(backoff)
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _STEEPEST:
+            raise ConfigError(f"factor must be a number from 1 to {_STEEPEST:g}, not {shown(factor)}")
         put = object.__setattr__  # frozen: the one place that fills it
-        put(self, "max_retries", max_retries)
+        put(self, "max_retries", retries)
         put(self, "backoff", delays)
         put(self, "initial", seconds(initial, "initial"))
         put(self, "factor", float(factor))
@@ -101,9 +114,9 @@ class Retry:
         return self.max_retries + 1
 
     def delay(self, n: int, chance: float) -> float:
-        """Seconds before retry ``n`` (from 0); ``chance`` in [0, 1) spreads it over 0.5 to 1.0 of the whole.
+        """Seconds before retry ``n`` (from 0). With jitter, ``chance`` in [0, 1) makes it 50 to 100 % of the whole.
 
-        The cap ends exponential growth; delays given one by one are taken as given, the last for all that follow.
+        ``cap`` bounds exponential delays only. A list of delays is used as it is; its last delay repeats.
         """
         if isinstance(self.backoff, tuple):
             whole = self.backoff[min(n, len(self.backoff) - 1)]
@@ -117,7 +130,7 @@ class Retry:
         return whole * (0.5 + chance / 2) if self.jitter else whole
 
     def allows(self, names: Sequence[str]) -> bool:
-        """Whether an error that answers to ``names`` may be retried; deny wins."""
+        """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
         if any(name in self.give_up_on for name in names):
             return False
         return not self.retry_on or any(name in self.retry_on for name in names)

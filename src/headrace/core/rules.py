@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from headrace.core import bounds
 from headrace.core.status import ENDED, Status
 
 __all__ = ["Retention", "Rules"]
@@ -40,9 +41,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     undeliverable_after: int = 10
     batch_silence: float = 3600.0
     """How long the submitter of an open batch may add nothing before the batch is sealed without it."""
-    payload_limit: int = 128 * 1024
-    result_limit: int = 1024 * 1024
-    error_limit: int = 16 * 1024
+    error_limit: int = bounds.ERROR
     retention: Retention = Retention()
 
     @property

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.bounds import checked_name
 from headrace.core.fires import (
     SKIP_GRACE,
     due_fires,
@@ -152,8 +153,7 @@ def new_schedule(
     source: Literal["code", "dynamic"] = "dynamic",
 ) -> ScheduleDoc:
     """A schedule that begins now: its first fire is the next one."""
-    if not isinstance(name, str) or not name or not name.isprintable():
-        raise ConfigError(f"a schedule needs a printable name, not {name!r}")
+    checked_name(name, "a schedule's name")
     if not isinstance(rule, Cron | Every | Continuous):
         raise ConfigError(f"schedule {name!r}: the rule must be a Cron, an Every or a Continuous, not {rule!r}")
     alone = None

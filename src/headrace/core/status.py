@@ -8,7 +8,7 @@ __all__ = ["DEFERRED", "ENDED", "HELD", "IDLE", "LIVE", "Cause", "Outcome", "Rea
 
 
 class Status(StrEnum):
-    """Where a job stands; a job is in exactly one."""
+    """The status of a job; a job is in exactly one."""
 
     PENDING = "pending"
     WAITING = "waiting"

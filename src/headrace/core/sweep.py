@@ -34,9 +34,18 @@ def cause_of(job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int
     return Cause.CANCEL if patience is not None and patience <= now else _DEADLINE[job.status]
 
 
-def sweep(job: Job, now: datetime, chance: float, rules: Rules, *, alive: bool, unnamed: int = 0) -> Change | None:
-    """The change the sweeper must write about this job, if any."""
+def sweep(
+    job: Job,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    *,
+    alive: bool,
+    unnamed: int = 0,
+    heard_at: datetime | None = None,
+) -> Change | None:
+    """The change the sweeper must write about this job, if any; ``heard_at``: the last beat of its worker."""
     if job.status in TABLE[Verb.EXPIRE]:
         return expire(job, now) if expired(job, now) else None
     cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed)
-    return None if cause is None else lose(job, cause, now, chance, rules)
+    return None if cause is None else lose(job, cause, now, chance, rules, heard_at=heard_at)

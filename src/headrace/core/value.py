@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.core import bounds
 from headrace.core.codec import Codec, Misfit
-from headrace.core.rules import Rules
 from headrace.errors import InvalidResult
 
 __all__ = ["decode_value", "encode_value"]
-
-_RULES = Rules()
 
 
 def encode_value(codec: Codec, value: Any, what: str) -> str:
@@ -20,9 +18,8 @@ def encode_value(codec: Codec, value: Any, what: str) -> str:
     except Misfit as error:
         where = f" at {error.path}" if error.path else ""
         raise InvalidResult(f"{what}{where}: {error.message}") from None
-    size = len(text) if text.isascii() else len(text.encode())
-    if size > _RULES.result_limit:
-        raise InvalidResult(f"{what}: {size} bytes, at most {_RULES.result_limit}")
+    if (size := bounds.size_of(text)) > bounds.RESULT:
+        raise InvalidResult(f"{what}: {size} bytes, at most {bounds.RESULT}; store it elsewhere and return a reference")
     return text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import Literal, get_args
 
@@ -11,9 +11,10 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import force_setattr
 
+from headrace.core.bounds import KEY, checked_moment, shown, whole
 from headrace.core.localtime import zone
 from headrace.core.retry import Retry, Seconds, seconds
-from headrace.errors import ConfigError
+from headrace.errors import LONGEST, ConfigError
 
 __all__ = [
     "CATCH_UP_CAP",
@@ -36,6 +37,7 @@ CATCH_UP_CAP = 100
 _MOST = 1000
 _SHORTEST = timedelta(seconds=0.1)
 """No steady rule fires more often: each fire is a job and a write of its schedule."""
+_LONGEST = timedelta(seconds=LONGEST)
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -57,31 +59,20 @@ def _choice(value: object, name: str, choices: tuple[str, ...]) -> None:
 
 
 def _count(value: object, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST:
-        raise ConfigError(f"{name} must be a whole number from 1 to {_MOST}, not {value!r}")
-
-
-def _moment(value: object, name: str) -> datetime | None:
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        raise ConfigError(f"{name} must be a datetime, not {value!r}")
-    if value.utcoffset() is None:
-        raise ConfigError(f"{name} must be an aware datetime, as in datetime(2026, 1, 1, tzinfo=UTC), not {value!r}")
-    return value.astimezone(UTC)
+    whole(value, name, 1, _MOST)
 
 
 class Timed(msgspec.Struct, frozen=True, kw_only=True):
     """What can be said about every rule that fires at moments."""
 
     catch_up: CatchUp = "once"
-    """What is made good of fires that nobody was there for: the newest, none, or all of them."""
+    """Which missed fires are made up for: ``once`` the newest, ``skip`` none, ``all`` all of them."""
     cap: int = CATCH_UP_CAP
-    """How many ``catch_up="all"`` makes good at most; the newest are kept."""
+    """How many missed fires ``catch_up="all"`` makes up for at most: the newest."""
     overlap: Overlap = "allow"
-    """What a fire does while a job of an earlier fire is live: submit beside it, submit nothing, or wait for it."""
+    """What a fire does while a job of an earlier fire is live: ``allow`` submits, ``skip`` does not, ``wait`` waits."""
     jitter: Seconds = 0.0
-    """Each fire's job starts up to so much later; how much is derived from the fire, so it is always the same."""
+    """Each job starts up to this much after its fire; the delay is computed from the fire, the same everywhere."""
     start: datetime | None = None
     """No fire before this moment; ``Every`` counts from it, and fires at it."""
     end: datetime | None = None
@@ -93,8 +84,8 @@ class Timed(msgspec.Struct, frozen=True, kw_only=True):
         _count(self.cap, "cap")
         # Frozen, but not made yet: the one place that puts what was given into the form it is used in.
         force_setattr(self, "jitter", seconds(self.jitter, "jitter"))
-        force_setattr(self, "start", _moment(self.start, "start"))
-        force_setattr(self, "end", _moment(self.end, "end"))
+        force_setattr(self, "start", checked_moment(self.start, "start"))
+        force_setattr(self, "end", checked_moment(self.end, "end"))
         if self.start is not None and self.end is not None and self.end < self.start:
             raise ConfigError(f"end ({self.end}) is before start ({self.start})")
 
@@ -119,8 +110,8 @@ class Cron(Timed, frozen=True, tag="cron", tag_field="kind"):
 
     def __post_init__(self) -> None:
         zone(self.tz)
-        if not isinstance(self.expr, str):
-            raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {self.expr!r}")
+        if not isinstance(self.expr, str) or len(self.expr) > KEY:
+            raise ConfigError(f"a cron expression is text such as '0 2 * * *', not {shown(self.expr)}")
         try:
             next(CronSim(self.fields, _SOME_DAY))
         except CronSimError as error:
@@ -156,11 +147,13 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
         for name in ("seconds", "minutes", "hours", "days"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise ConfigError(f"{name} must be a number from 0, not {value!r}")
+                raise ConfigError(f"{name} must be a number from 0, not {shown(value)}")
         try:
             period = self.period
         except OverflowError:
-            raise ConfigError("Every is longer than time itself") from None
+            period = timedelta.max
+        if period > _LONGEST:
+            raise ConfigError("Every fires at least once in a century: give it a shorter period")
         if period <= timedelta(0):
             raise ConfigError("Every needs a period longer than 0, as in Every(minutes=5)")
         if period < _SHORTEST:
@@ -182,12 +175,12 @@ class Every(Timed, frozen=True, tag="every", tag_field="kind"):
 
 
 class Continuous(msgspec.Struct, frozen=True, tag="continuous", tag_field="kind"):
-    """Runs again as soon as a run has ended: so many instances across the cluster, each after a rest if it failed."""
+    """Runs all the time: when a run ends, the next begins; after a failure, when the cool-down is over."""
 
     instances: int = 1
-    """How many runs there are at once, in all workers together."""
+    """How many runs at once, in all workers together."""
     cool_down: Seconds = 5.0
-    """How long an instance rests after a failure."""
+    """Seconds between a failed run and the next."""
 
     def __post_init__(self) -> None:
         _count(self.instances, "instances")

@@ -9,7 +9,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from headrace.engine import Engine
-from headrace.errors import EngineError, Overloaded, Unavailable
+from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
@@ -128,6 +128,8 @@ class Duty(Service):
                 # A nudge during the tick asks for another one.
                 self._due = min(self._due, clock.monotonic() + self.pause())
             return self._recovered(max(0.0, min(self._due - clock.monotonic(), self.elector.asks_in)))
+        except StoreLost:
+            raise  # it does not come back: the worker ends by it
         except (Unavailable, Overloaded) as error:
             if not self._failures:
                 _log.warning("%s waits for the store: %s", self.name, error)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 from headrace.bus import Hint, Topic
-from headrace.core.change import Applied, Conflict
+from headrace.core.account import account, name_of
+from headrace.core.change import Applied, Change, Conflict
+from headrace.core.explanation import many
+from headrace.core.job import Job
 from headrace.core.status import Cause
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
@@ -98,12 +102,13 @@ class Sweeper(Duty):
             if await self.engine.bury(worker, beats):
                 buried += 1
                 _log.warning(
-                    "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %d jobs",
+                    "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %s",
                     worker,
                     row.info.host,
                     row.info.pid,
-                    seen.seconds,
-                    row.holds,
+                    # Longer than it was watched, if it died while nobody was there to watch.
+                    max(seen.seconds, (clock.now() - row.beat_at).total_seconds()),
+                    many(row.holds, "job"),
                 )
         return buried
 
@@ -155,7 +160,7 @@ class Sweeper(Duty):
         job, epoch = row.job, row.job.epoch
         for _ in range(_TRIES):
             now, chance = self.host.clock.now(), self.host.dice.chance()
-            change = sweep(job, now, chance, self.rules, alive=row.alive, unnamed=row.unnamed)
+            change = sweep(job, now, chance, self.rules, alive=row.alive, unnamed=row.unnamed, heard_at=row.heard_at)
             if change is None:
                 return False
             try:
@@ -164,9 +169,18 @@ class Sweeper(Duty):
                 _log.exception("job %s could not be swept", job.id)  # it must not keep the others waiting
                 return False
             if isinstance(verdict, Applied):
-                _log.info("job %s: %s, now %s", job.id, change.verb, verdict.job.status)
+                _say(change, verdict.job, now)
                 return True
             if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
                 return False  # another owner: what we know of the worker says nothing about this one
             job = verdict.job
         return False
+
+
+def _say(change: Change, job: Job, now: datetime) -> None:
+    """Tell what was taken from its worker: nobody else may be left to do so."""
+    attempt = change.attempt
+    if attempt is None:
+        _log.info("%s: %s, now %s", name_of(job), change.verb, job.status)
+    else:
+        _log.warning("%s", account(job, attempt.outcome, now, charged=attempt.started_at is not None))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-from headrace.errors import EngineError, Overloaded, Unavailable, Unstorable
+from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable, Unstorable
 from headrace.host import Host
 
 __all__ = ["Batcher", "Ticket"]
@@ -207,7 +207,8 @@ class Batcher(Generic[T, A]):
         except BaseException as error:
             for ticket in tickets:
                 if isinstance(error, Unavailable):
-                    ticket.reject(self._unavailable(ticket.items, str(error), error.outcome == "unknown"))
+                    lost = isinstance(error, StoreLost)
+                    ticket.reject(self._unavailable(ticket.items, str(error), error.outcome == "unknown", lost=lost))
                 elif isinstance(error, EngineError):
                     ticket.reject(error)
                 else:
@@ -244,6 +245,8 @@ class Batcher(Generic[T, A]):
         while True:
             try:
                 return await self._write(items)
+            except StoreLost:
+                raise  # it does not come back
             except Unavailable as error:
                 unknown = unknown or error.outcome == "unknown"
                 now = self._host.clock.monotonic()
@@ -256,8 +259,8 @@ class Batcher(Generic[T, A]):
             await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    def _unavailable(self, items: Sequence[T], why: str, unknown: bool) -> Unavailable:
+    def _unavailable(self, items: Sequence[T], why: str, unknown: bool, *, lost: bool = False) -> Unavailable:
         ids = [self._identify(item) for item in items]
-        return Unavailable(
+        return (StoreLost if lost else Unavailable)(
             f"the {self._name} were not acknowledged: {why}", outcome="unknown" if unknown else "refused", ids=ids
         )

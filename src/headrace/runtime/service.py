@@ -9,6 +9,8 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
 
+from headrace.errors import StoreLost
+
 __all__ = ["Service"]
 
 _log = logging.getLogger("headrace.service")
@@ -66,6 +68,8 @@ class Service(ABC):
         """Stop; having broken down is told in the log, so that it keeps no other service from being stopped."""
         try:
             await self.stop()
+        except StoreLost:
+            pass  # it was said when it was noticed
         except Exception:
             _log.exception("%s broke down", type(self).__name__)
 

@@ -12,7 +12,7 @@ from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
-from headrace.errors import Unavailable
+from headrace.errors import StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.batcher import MAX_ROWS, Batcher
 
@@ -136,7 +136,7 @@ class Submits:
             try:
                 answers = await self._lots.put((batch, jobs))
             except Unavailable as error:  # which knows of the lot, not of its jobs
-                raise Unavailable(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
+                raise type(error)(str(error), outcome=error.outcome, ids=[job.id for job in jobs]) from error
             refused = next((answer.error for answer in answers if isinstance(answer, Refused)), None)
             if refused is None:
                 return [answer for answer in answers if not isinstance(answer, Refused)]
@@ -154,6 +154,8 @@ class Submits:
         while True:
             try:
                 return await write()
+            except StoreLost:
+                raise  # it does not come back
             except Unavailable:
                 if self.host.clock.monotonic() > until:
                     raise

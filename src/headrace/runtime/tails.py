@@ -12,7 +12,7 @@ from headrace.bus import Hint, Topic
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Engine
-from headrace.errors import JobNotFound, Unavailable
+from headrace.errors import JobNotFound, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.lending import Waiting
 
@@ -50,7 +50,7 @@ class Tails:
                         (job,) = await self.engine.get([id])
                         entries = await self.engine.tail(id, kind, after, most)
                     except Unavailable as error:
-                        if not wait:
+                        if not wait or isinstance(error, StoreLost):
                             raise
                         _log.debug("job %s cannot be followed for now: %s", id, error)
                         await self._host.sleep(_LONGEST)

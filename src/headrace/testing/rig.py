@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, ParamSpec, Self
+from typing import Any, ParamSpec, Self, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from headrace.app import App
 from headrace.core.job import Job
-from headrace.engine import Duplicated, Inserted
+from headrace.engine import InsertAnswer, Inserted
 from headrace.errors import JobNotFound
 from headrace.handle import JobHandle
 from headrace.handler import Handler
@@ -25,6 +25,7 @@ from headrace.testing.inline import Inline
 __all__ = ["Harness", "harness"]
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 _SHOWN = 20
 
@@ -39,7 +40,7 @@ def harness(app: App, *, now: datetime | None = None, inline: bool = False) -> H
 
 
 class Harness:
-    """What a test does with an app: see what was submitted, run it, let time pass."""
+    """An App under test: see what was submitted, run jobs, move the clock."""
 
     def __init__(self, app: App, clock: FakeClock, *, inline: bool = False) -> None:
         self.app, self.clock = app, clock
@@ -72,28 +73,33 @@ class Harness:
         await self._stack.aclose()
 
     def _record(self) -> None:
-        """Keep what goes through the lanes, in both their doors; they are made anew each time the app is entered."""
-        lanes = self.app.lanes
-        insert, insert_many = lanes.insert, lanes.insert_many
+        """Keep every job that comes into the store, by whichever way; both are made anew each time the app is entered.
 
-        async def insert_one(job: Job) -> Inserted | Duplicated:
-            answer = await insert(job)
-            await self._inserted([answer])
-            return answer
+        That is seen at the store, where the jobs of batches pass by, too, and what follows their end. With ``inline``
+        jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
+        """
+        engine, lanes = self.app.engine, self.app.lanes
+        insert = engine.insert
 
-        async def insert_all(jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-            answers = await insert_many(jobs)
-            await self._inserted(answers)
+        async def recorded(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
+            answers = await insert(jobs, *args, **kwargs)
+            for answer in answers:
+                if isinstance(answer, Inserted):
+                    self._submitted.setdefault(answer.job.id, answer.job)
             return answers
 
-        vars(lanes).update(insert=insert_one, insert_many=insert_all)
-
-    async def _inserted(self, answers: Sequence[Inserted | Duplicated]) -> None:
-        for answer in answers:
-            if isinstance(answer, Inserted):
-                self._submitted.setdefault(answer.job.id, answer.job)
+        vars(engine).update(insert=recorded)
         if self._inline:
+            doors = {name: self._drained(getattr(lanes, name)) for name in ("insert", "insert_many", "insert_batch")}
+            vars(lanes).update(doors)
+
+    def _drained(self, door: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        async def submit(*args: P.args, **kwargs: P.kwargs) -> T:
+            answer = await door(*args, **kwargs)
             await self._runner.drain()
+            return answer
+
+        return submit
 
     # -- looking
 
@@ -104,7 +110,8 @@ class Harness:
 
     @property
     def submitted(self) -> list[Job]:
-        """Every job submitted so far, in order, as it was then."""
+        """Every job submitted so far, in order, as it was then: by the test, by handlers, alone, in a batch or a graph,
+        by a schedule, or because a batch ended."""
         return list(self._submitted.values())
 
     async def job(self, job: JobHandle[Any] | Job | UUID) -> Job:
@@ -152,11 +159,11 @@ class Harness:
     # -- letting things happen
 
     async def drain(self) -> int:
-        """Run everything that is due now, and whatever that submits; how many runs."""
+        """Run everything that is due now, and the jobs that those submit; the number of runs."""
         return await self._runner.drain()
 
     async def advance(self, seconds: float = 0.0, *, minutes: float = 0, hours: float = 0, days: float = 0) -> int:
-        """Let time pass: the clock goes from one due moment to the next, and what falls due is run; how many runs."""
+        """Move the clock from one due moment to the next, and run what is due; the number of runs."""
         passed = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days)
         if passed < timedelta(0):
             raise ValueError(f"time passes in one direction, not by {passed}")

@@ -108,6 +108,8 @@ class Call:
         task = asyncio.create_task(go(), name="headrace-job", context=floor.variables.copy())
         run = floor.runs[hold] = Run(hold, self, task, now, self._began)
         floor.members += 1
+        if floor.tally.talks:
+            floor.tally.begins(run)
         return run
 
     async def _outcome(self, ctx: Context, **arguments: Any) -> Any:

@@ -13,6 +13,7 @@ from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import ConfigError
 from headrace.worker.pools import ThreadPool
+from headrace.worker.raising import is_passing
 
 __all__ = ["MOMENTS", "Callback", "Callbacks", "Moment", "Reactions", "check_callbacks", "tell"]
 
@@ -75,6 +76,8 @@ class Reactions:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # said already
         self._changed()
 
     def cancel(self) -> None:
@@ -88,11 +91,19 @@ async def tell(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
     for callback in callbacks.get(job.status, ()):
         try:
             await _call(callback, job, threads)
-        except asyncio.CancelledError:
-            _log.warning("job %s: %s was stopped with the worker", job.id, _name(callback))
-            raise
-        except Exception:
+        except BaseException as error:  # a callback's SystemExit must not end the worker either
+            if is_passing(error) and _is_stopped(error):
+                _log.warning("job %s: %s was stopped with the worker", job.id, _name(callback))
+                raise
             _log.exception("job %s: %s raised; the job is %s all the same", job.id, _name(callback), job.status)
+
+
+def _is_stopped(error: BaseException) -> bool:
+    """Whether the callback was cancelled, rather than having raised the error by itself."""
+    if not isinstance(error, asyncio.CancelledError):
+        return True
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _call(callback: Callback, job: Job, threads: ThreadPool) -> None:
@@ -108,7 +119,7 @@ async def _call(callback: Callback, job: Job, threads: ThreadPool) -> None:
 
 
 class _Raised:
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
@@ -116,10 +127,8 @@ def _guarded(callback: Callback, job: Job) -> object:
     # An error is handed over as a value: not every kind can be set on a future.
     try:
         return callback(job)
-    except Exception as error:
+    except BaseException as error:
         return _Raised(error)
-    except BaseException as error:  # a SystemExit here must end nothing
-        return _Raised(RuntimeError(f"{type(error).__name__}: {error}"))
 
 
 def _name(callback: Callback) -> str:

@@ -26,6 +26,7 @@ from headrace.handler import Handler
 from headrace.worker.context import Context, Stopping, Voice
 from headrace.worker.logs import caught_logs
 from headrace.worker.perform import perform
+from headrace.worker.raising import message_of
 from headrace.worker.resources import Resource
 from headrace.worker.scribe import Scribe
 
@@ -263,8 +264,9 @@ _Work = tuple[Request, Context, _Slot, _Line]
 def _perform(request: Request, ctx: Context) -> Ending:
     try:
         handler = _find(request.module, request.name)
-    except Exception as error:
-        message = f"the child process cannot import {request.module}:{request.name}: {type(error).__name__}: {error}"
+    except BaseException as error:  # a module may as well call sys.exit()
+        what = f"{type(error).__name__}: {message_of(error)}"
+        message = f"the child process cannot import {request.module}:{request.name}: {what}"
         return Failed(error=ErrorInfo("ImportError", message), names=("ImportError",))
     return perform(handler, ctx, request.job)
 

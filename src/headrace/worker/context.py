@@ -128,7 +128,7 @@ _SILENT = Voice()
 
 
 class Context:
-    """The run a handler is in."""
+    """The current run of a job, for its handler: progress, steps, results, stop requests."""
 
     __headrace_context__ = True
     __slots__ = ("_places", "attempt", "job", "started_at", "stopping", "voice")
@@ -172,7 +172,7 @@ class Context:
 
     @property
     def epoch(self) -> int:
-        """The fence: grows whenever the job changes hands."""
+        """Grows whenever the job gains or loses an owner."""
         return self.job.epoch
 
     @property
@@ -283,9 +283,9 @@ class Context:
 
         What the handler wrote there and the end of its job are committed together, or not at all: call it last, then
         commit. Afterwards what the handler returns is ignored, and what it raises only logged. After a rollback the
-        attempt goes on as if nothing had been said.
+        attempt goes on.
 
-        :raises Stale: the job has another owner by now; let it pass, so that the transaction is rolled back
+        :raises Stale: another worker owns the job now; do not catch it, so that the transaction rolls back
         :raises NotSupported: the engine, or this kind of connection, or this kind of handler cannot do it
         :raises InvalidResult: the result is not what the handler promised
         """

@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.core.match import serves
 from headrace.core.rule import limits_of
 from headrace.engine import Claimed, Dead, Engine
-from headrace.errors import EngineError, Unavailable
+from headrace.errors import EngineError, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.service import Service
 
@@ -151,6 +151,8 @@ class Fetcher(Service):
         while True:
             try:
                 answer = await self._engine.claim(worker, ask, request, self._host.clock.now())
+            except StoreLost:
+                raise
             except EngineError as error:
                 if pause == 0.05:
                     _log.warning("no jobs could be claimed, trying on: %s", error)
@@ -177,6 +179,8 @@ class Fetcher(Service):
                 limits = limits_of((doc.key, doc.value) for doc in await self._engine.settings("queue:"))
                 self._priorities = {name: rule.priority for name, rule in limits.queues.items()}
                 self._settings_rev = claimed.settings_rev
+        except StoreLost:
+            raise
         except EngineError as error:
             _log.warning("settings could not be read, trying on: %s", error)
         return fresh
@@ -184,6 +188,8 @@ class Fetcher(Service):
     async def _know_profiles(self) -> bool:
         try:
             known = await self._engine.profiles()
+        except StoreLost:
+            raise
         except EngineError as error:
             _log.warning("the store cannot be asked, trying on: %s", error)
             await self._host.wait(self.stopping, 1.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from itertools import islice
@@ -11,7 +10,6 @@ from uuid import UUID
 
 from headrace.core.claim import order
 from headrace.core.job import Job
-from headrace.core.outcome import Failed, Released, TimedOut
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -22,16 +20,14 @@ from headrace.worker.collecting import Collector, begin_calls
 from headrace.worker.hold import Hold
 from headrace.worker.lending import Lending, Loan
 from headrace.worker.pools import ThreadPool
+from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
 from headrace.worker.speaking import Speaking
 from headrace.worker.stuck import Stuck
+from headrace.worker.tally import Tally
 
 __all__ = ["Floor"]
-
-_log = logging.getLogger("headrace.worker")
-
-_FAILED = (Failed, TimedOut)
 
 START_WITHIN = 0.5
 """A start that was left out is written when its handler has run for so long: well within the promised second."""
@@ -65,7 +61,7 @@ class Floor:
         self.holds: dict[int, Hold] = {}
         """Everything in our hands: buffered, running, or with its end on the way to the store. By the number that the
         job's id is, which the interpreter hashes itself."""
-        self.done = self.failed = self.released = self.stale = 0
+        self.tally = Tally(host.clock)
         self.freed = asyncio.Event()
         """Set whenever a job leaves our hands."""
         self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
@@ -205,6 +201,8 @@ class Floor:
                     if hold is None:
                         return
                     run = self.runs[hold] = Run(hold, self, task, now, self._moment)
+                    if self.tally.talks:
+                        self.tally.begins(run)
                     await run.go()
                     if run.loan is not None or run.told_to_stop or task.cancelling():
                         return
@@ -212,6 +210,9 @@ class Floor:
                         return
                     now = run.now  # the next begins when this one is done
                 await asyncio.sleep(0)
+        except GeneratorExit as error:  # of a handler's, which has closed this task: see Run
+            if is_passing(error):
+                raise
         finally:
             self._slots.discard(task)
             self.dispatch()
@@ -223,7 +224,7 @@ class Floor:
         if run.loan is not None:  # how long others took says nothing about this worker
             run.loan.close()
         elif run.started_at is not None:
-            self._pace.ran(self._moment - run.began)
+            self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
         del self.runs[hold]
         if hold.over:
             self.forget(hold)
@@ -251,6 +252,7 @@ class Floor:
             # A clock that was set back must not put the start off until it has caught up.
             if started is not None and run.hold.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
                 run.hold.write_start()
+        self.tally.look()
         self.lending.tick()
         self.stuck.look(monotonic)
         oldest = self.buffer.oldest()
@@ -272,14 +274,7 @@ class Floor:
     def settled(self, run: Run, stored: bool) -> None:
         """The end of an attempt is stored, or never will be."""
         self._unacknowledged -= 1
-        if not stored:
-            self.stale += 1
-        elif isinstance(run.ending, _FAILED):
-            self.failed += 1
-        elif isinstance(run.ending, Released):
-            self.released += 1
-        else:
-            self.done += 1
+        self.tally.ended(run, stored=stored)
         if stored and run.hold.handler.callbacks is not None:
             self.stored(run.hold)
         self.forget(run.hold)

@@ -17,13 +17,14 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.change import Change, Conflict
+from headrace.core.account import account
+from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Beat, Dead, Engine
-from headrace.errors import EngineError, TransitionRefused
+from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.host import Host
 from headrace.worker.hold import Hold
 
@@ -75,6 +76,8 @@ class Heartbeat:
         self._outage = False
         self.blocked = False
         """Whether the worker's loop stood still at the last look."""
+        self.lost: StoreLost | None = None
+        """Why there is no store left to beat in; its worker ends by it."""
 
     def start(self) -> None:
         """Begin; the caller has just registered the worker, which counts as the first beat."""
@@ -129,6 +132,8 @@ class Heartbeat:
                     if self._host.clock.monotonic() >= next_beat:
                         await self._beat(session)
                         next_beat = self._host.clock.monotonic() + self._rules.beat
+                except StoreLost as error:
+                    self.lost = error
                 except EngineError as error:
                     if not self._outage:
                         _log.warning("no beat could be sent, trying on: %s", error)
@@ -206,6 +211,9 @@ class Heartbeat:
             return []
         # What was applied, the loop learns as a conflict or as stale.
         verdicts = await session.apply(changes, now)
+        for change, verdict in zip(changes, verdicts, strict=True):
+            if isinstance(verdict, Applied) and change.attempt is not None:
+                _log.warning("%s", account(verdict.job, change.attempt.outcome, now))
         return [
             (verdict.job, decide)
             for verdict, decide in zip(verdicts, decides, strict=True)

@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from headrace.core.account import name_of
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import finish, may_ride, release, start
 from headrace.core.outcome import Ending, Failed
 from headrace.core.status import Reason, Status, Verb
-from headrace.errors import TransitionRefused, Unstorable
+from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
 
@@ -181,7 +182,7 @@ class Hold:
     def answer(self, verdicts: Sequence[Verdict]) -> None:
         """The store's verdict on the change."""
         (verdict,) = verdicts
-        decide, then, _ = self._landed()
+        decide, then, change = self._landed()
         if isinstance(verdict, Conflict):
             self.job = verdict.job
             self._send(decide, then)
@@ -192,7 +193,9 @@ class Hold:
                 self.job = verdict.job
             else:
                 self.kept = False
-                _log.info("job %s has another owner: what this worker had to say was stale", self.job.id)
+                # Of one that was not begun, or has not ended, there is nothing that anybody would miss.
+                level = logging.DEBUG if change.attempt is None else logging.WARNING
+                _log.log(level, "%s has another owner by now: what this worker had to say was stale", name_of(self.job))
             if then is not None:
                 then(self.kept)
         self._next()
@@ -212,7 +215,8 @@ class Hold:
             ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
         else:
-            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, error)
+            why = "the store is lost" if isinstance(error, StoreLost) else error  # which is said once, at length
+            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, why)
             self.kept = False  # unknown: the sweeper will say what became of it
             if then is not None:
                 then(False)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from headrace.engine import Engine, WorkerInfo
-from headrace.errors import EngineError
+from headrace.errors import EngineError, StoreLost
 from headrace.host import Host
 
 __all__ = ["join"]
@@ -15,11 +17,14 @@ _log = logging.getLogger("headrace.worker")
 
 
 async def join(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
-    """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile"""
-    pause = 0.1
+    """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile, or it does not
+    come back"""
+    info, pause = replace(info, lease=engine.rules.lease), 0.1
     while True:
         try:
             return await engine.register(info, host.clock.now())
+        except StoreLost:
+            raise
         except EngineError as error:
             _log.warning("the worker could not register, trying on: %s", error)
             if await host.wait(stopping, pause):

@@ -16,6 +16,7 @@ from headrace.worker.children import Children
 from headrace.worker.context import Context
 from headrace.worker.perform import raised
 from headrace.worker.pools import ThreadPool
+from headrace.worker.raising import is_passing
 from headrace.worker.streaming import invoke
 
 __all__ = ["CallNext", "Middleware", "call_wrapped", "check_middleware"]
@@ -80,11 +81,11 @@ async def call_wrapped(
     entered = ctx.entered()
     try:
         return Completed(handler.encode_result(await call()))
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
     except HandlerFailed as error:
         return error.ending  # as the child said it: its own traceback, its own names
     except BaseException as error:  # a handler's SystemExit must not end the worker
+        if is_passing(error):
+            raise
         return raised(error)
     finally:
         ctx.left(entered)

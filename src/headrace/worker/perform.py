@@ -13,6 +13,7 @@ from headrace.core.status import Reason
 from headrace.errors import GiveUp, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
 from headrace.handler import Handler
 from headrace.worker.context import Context
+from headrace.worker.raising import message_of
 
 __all__ = ["perform", "raised"]
 
@@ -56,9 +57,8 @@ def _info(error: BaseException, *, trace: bool = True, details: dict[str, Any] |
     if trace and error.__traceback__ is not None:
         # The first frame is this module's own call of the handler.
         frames = error.__traceback__.tb_next or error.__traceback__
-        text = "".join(traceback.format_exception(type(error), error, frames))
-    try:
-        message = str(error)
-    except Exception as unprintable:
-        message = f"<the error cannot be shown: {type(unprintable).__name__}>"
-    return ErrorInfo(type(error).__qualname__, message, text, details or None).cut(Rules().error_limit)
+        try:
+            text = "".join(traceback.format_exception(type(error), error, frames))
+        except BaseException as unprintable:
+            text = f"<the traceback cannot be shown: {type(unprintable).__name__}>"
+    return ErrorInfo(type(error).__qualname__, message_of(error), text, details or None).cut(Rules().error_limit)

@@ -16,6 +16,7 @@ from contextlib import (
 from typing import Any, Generic, TypeVar, cast
 
 from headrace.errors import ConfigError, HeadraceError, NotOpen
+from headrace.worker.raising import is_passing, message_of
 
 __all__ = ["Maker", "Resource", "Resources"]
 
@@ -31,7 +32,7 @@ Maker = Callable[
 
 
 class Resource(Generic[T_co]):
-    """Something with a beginning and an end that handlers share; made by ``@app.resource``."""
+    """Something that the handlers of a worker share, open while it runs; made by ``@app.resource``."""
 
     def __init__(self, fn: Maker[T_co]) -> None:
         """
@@ -124,8 +125,10 @@ class Resources:
                 for resource in self._resources:
                     try:
                         value = await stack.enter_async_context(_closed_quietly(resource))
-                    except Exception as error:
-                        what = f"{type(error).__name__}: {error}"
+                    except BaseException as error:  # a SystemExit is no better than any other error
+                        if is_passing(error):
+                            raise
+                        what = f"{type(error).__name__}: {message_of(error)}"
                         raise HeadraceError(f"resource {resource.name!r} could not be opened: {what}") from error
                     self._values[resource] = value
                 opened.set_result(None)
@@ -170,5 +173,7 @@ async def _closed_quietly(resource: Resource[T]) -> AsyncIterator[T]:
     finally:
         try:
             await stack.aclose()
-        except Exception:
+        except BaseException as error:
+            if is_passing(error):
+                raise
             _log.exception("resource %r could not be closed", resource.name)

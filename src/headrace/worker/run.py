@@ -14,7 +14,9 @@ from headrace.core.status import Status
 from headrace.worker.completing import Completing
 from headrace.worker.context import Context, Stopping
 from headrace.worker.hold import Hold
+from headrace.worker.perform import raised
 from headrace.worker.place import Place
+from headrace.worker.raising import is_passing, message_of
 from headrace.worker.runner import call, call_async
 from headrace.worker.scribe import Scribe
 from headrace.worker.speaking import Speaking
@@ -34,7 +36,7 @@ STOP_PATIENCE = 5.0
 class Run(Speaking):
     """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
 
-    __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now")
+    __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now", "since")
 
     def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
         """``now`` and ``monotonic``: the time, which the caller has just asked for."""
@@ -42,8 +44,8 @@ class Run(Speaking):
         self.now = now
         """When the run last began or ended something."""
         self.ending = None
-        self.began = monotonic
-        """When the handler was called (monotonic)."""
+        self.began = self.since = monotonic
+        """When the handler was called, and since when it has its slot (monotonic)."""
         self._place = place
         self._ctx = None
         self._why = None
@@ -100,9 +102,8 @@ class Run(Speaking):
                 self.conclude(ending)
             else:
                 await self._wind_up(ending)
-        except Exception as error:  # a fault of ours, not the handler's: it must not leave the job in our hands
-            _log.exception("job %s: the run broke down", hold.job.id)
-            self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {error}")))
+        except BaseException as error:
+            self._break_down(error)
         finally:
             self._calling = False
             if self._timers is not None:
@@ -111,6 +112,19 @@ class Run(Speaking):
             # Else every job would leave a circle of references for the garbage collector: context, run.
             self._ctx = self._timers = None
             place.left(self)
+
+    def _break_down(self, error: BaseException) -> None:
+        """Something came past the handler. Unless the whole loop ends, it must not leave the job in our hands."""
+        if is_passing(error):
+            raise error
+        if isinstance(error, GeneratorExit):
+            # Thrown in by a future of the handler's: it closes every coroutine up to the task, and none may wait for
+            # anything any more.
+            ending = raised(error)
+            self._leaving = ending, self._loop.create_task(self._wind_up(ending), name="headrace-leaving")
+            raise error
+        _log.exception("job %s: the run broke down", self.hold.job.id)
+        self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
 
     async def _started_first(self) -> bool:
         """Make the start durable; False if the job turned out to be no longer ours to run."""

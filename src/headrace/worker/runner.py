@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending
 from headrace.handler import Handler
@@ -12,6 +10,7 @@ from headrace.worker.context import Context
 from headrace.worker.middleware import call_wrapped
 from headrace.worker.perform import perform, raised
 from headrace.worker.pools import ThreadPool
+from headrace.worker.raising import is_passing
 from headrace.worker.streaming import call_flowing
 
 __all__ = ["call", "call_async"]
@@ -45,9 +44,9 @@ async def call_async(handler: Handler, ctx: Context, job: Job) -> Ending:
         kwargs = handler.decode(job.payload_text)
         value = await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
         return Completed(handler.encode_result(value))
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
     except BaseException as error:  # a handler's SystemExit must not end the worker
+        if is_passing(error):
+            raise
         return raised(error)
     finally:
         ctx.left(entered)

@@ -7,13 +7,14 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.record import Record
 from headrace.engine import Beat
 from headrace.worker.floor import Floor
 
 __all__ = ["WorkerStats"]
 
 
-class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
     """How a worker is."""
 
     state: str
@@ -39,10 +40,10 @@ class WorkerStats(msgspec.Struct, frozen=True, kw_only=True):
             state=state,
             busy=max(0, len(floor.runs) - floor.lending.out),
             buffered=floor.waiting,
-            done=floor.done,
-            failed=floor.failed,
-            released=floor.released,
-            stale=floor.stale,
+            done=floor.tally.done,
+            failed=floor.tally.failed,
+            released=floor.tally.released,
+            stale=floor.tally.stale,
             stuck_threads=len(floor.stuck),
             silence=silence,
         )

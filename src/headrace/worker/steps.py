@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.bounds import KEY, checked_name
 from headrace.core.codec import Codec
 from headrace.core.entry import BEGIN, Kind
 from headrace.core.value import decode_value, encode_value
@@ -75,8 +76,7 @@ def run_step_blocking(
 
 async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
     """What the step came to in an earlier attempt, if it did."""
-    if not isinstance(name, str) or not name or not name.isprintable():  # before anything is done that cannot be kept
-        raise ConfigError(f"a step needs a printable name that is the same in every attempt, not {name!r}")
+    checked_name(name, "a step's name, the same in every attempt,", KEY)  # before anything is done that cannot be kept
     if name in scribe.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
     scribe.stepped.add(name)
@@ -110,19 +110,34 @@ async def _call(
     """What the function returns, and whether the run was stopped meanwhile."""
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
         return await fn(*args, **kwargs), False
-    calling = asyncio.ensure_future(asyncio.to_thread(fn, *args, **kwargs))
+    # An error comes as a value: a SystemExit that ended the task in between would end the loop with it.
+    calling = asyncio.ensure_future(asyncio.to_thread(_caught, fn, args, kwargs))
     try:
-        value = await asyncio.shield(calling)
+        value, error = await asyncio.shield(calling)
     except asyncio.CancelledError:
         if ctx.stopping is None:  # by somebody else, who does not want to wait
             calling.cancel()
             raise
         # A thread cannot be stopped, and what it does must not be done again: it is waited for, and then kept.
         await asyncio.wait([calling])
-        if calling.cancelled() or calling.exception() is not None or inspect.iscoroutine(calling.result()):
+        if calling.cancelled() or calling.exception() is not None:
             raise
-        return calling.result(), True
+        value, error = calling.result()
+        if error is not None or inspect.iscoroutine(value):
+            raise
+        return value, True
+    if error is not None:
+        raise error
     return (await value if inspect.isawaitable(value) else value), False
+
+
+def _caught(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, BaseException | None]:
+    try:
+        return fn(*args, **kwargs), None
+    except BaseException as error:
+        return None, error
 
 
 def _codec(fn: Callable[..., Any]) -> Codec:

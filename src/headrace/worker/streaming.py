@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from functools import partial
@@ -18,6 +17,7 @@ from headrace.handler import Handler
 from headrace.stream import Stream
 from headrace.worker.context import Context
 from headrace.worker.perform import raised
+from headrace.worker.raising import is_passing
 from headrace.worker.scribe import Scribe
 
 __all__ = ["call_flowing", "invoke"]
@@ -28,9 +28,9 @@ async def call_flowing(handler: Handler, ctx: Context, job: Job) -> Ending:
     entered = ctx.entered()
     try:
         return Completed(handler.encode_result(await invoke(handler, ctx, job)))
-    except (asyncio.CancelledError, GeneratorExit):
-        raise
     except BaseException as error:  # a handler's SystemExit must not end the worker
+        if is_passing(error):
+            raise
         return raised(error)
     finally:
         ctx.left(entered)

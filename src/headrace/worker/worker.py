@@ -13,7 +13,7 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
-from headrace.errors import EngineError, TransitionRefused
+from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -24,7 +24,9 @@ from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.hold import Hold
 from headrace.worker.joining import join
 from headrace.worker.logs import caught_logs
+from headrace.worker.parts import why_ended
 from headrace.worker.resources import Resource, Resources
+from headrace.worker.signals import Foreground
 from headrace.worker.stats import WorkerStats
 
 __all__ = ["Worker", "WorkerStats"]
@@ -34,7 +36,7 @@ _log = logging.getLogger("headrace.worker")
 TICK = 0.25
 
 
-class Worker(Service):
+class Worker(Foreground):
     """Runs jobs of the given handlers; a new identity at each start."""
 
     def __init__(
@@ -71,8 +73,7 @@ class Worker(Service):
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
-        self._fetchers: list[Fetcher] = []
-        self._idle = set[object]()
+        self._fetchers, self._idle = list[Fetcher](), set[object]()
 
     # -- from outside
 
@@ -97,18 +98,13 @@ class Worker(Service):
         self.stopping.set()
 
     async def start(self) -> None:
-        """Begin; what has stopped may begin again, as somebody else."""
+        """Start; a worker that has stopped may start again, under a new id."""
         if self._state == "stopped":
             self.id, self._floor, self._hurry = self._new_id(), self._new_floor(), asyncio.Event()
             self._state, self.exhausted = "starting", False
         await super().start()
         if self._resources and self._task is not None:
             await self._resources.wait(self._task)
-
-    async def run(self) -> None:
-        """Start, and return when the worker has stopped; a caller that is cancelled stops it."""
-        async with self:
-            await self.done()
 
     # -- the life of a worker
 
@@ -175,10 +171,7 @@ class Worker(Service):
         try:
             await asyncio.wait({asked, ticker, *parts}, return_when=asyncio.FIRST_COMPLETED)
             if not self.stopping.is_set():
-                for part in (ticker, *parts):
-                    if part.done():
-                        part.result()
-                raise RuntimeError("a part of the worker ended by itself")
+                raise why_ended((ticker, *parts))
         finally:
             for task in (asked, *parts):
                 task.cancel()
@@ -233,7 +226,8 @@ class Worker(Service):
         try:
             await self.engine.retire(self.id)
         except EngineError as error:
-            _log.warning("the store did not hear that the worker left; its lease will run out: %s", error)
+            level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
+            _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
         self._state = "stopped"
 
     async def _died(self, worker: UUID) -> None:
@@ -257,6 +251,8 @@ class Worker(Service):
         while True:
             self.ticked_at = self.host.clock.monotonic()
             self._floor.tick()
+            if self._heartbeat is not None and self._heartbeat.lost is not None:
+                raise self._heartbeat.lost
             if (can := self._may_start()) and not could:  # the store hears us again
                 self._wake()
             could = can

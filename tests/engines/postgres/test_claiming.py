@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headrace.conformance.lab import BEGIN, Lab
+from headrace.conformance.limiting import rule
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job
 from headrace.core.query import as_seen
@@ -49,6 +52,26 @@ class Held(Pool):
     async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
         return await self.alone.fetch(text, *args)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        async with self.alone.transaction():
+            yield self.alone
+
+
+class Interrupted(Held):
+    """Lets something happen right after the first statement of a claim."""
+
+    def __init__(self, connection: Connection, happen: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(connection)
+        self._happen: Callable[[], Awaitable[object]] | None = happen
+
+    async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
+        rows = await super().fetch(text, *args)
+        if self._happen is not None and "alive FOR KEY SHARE" in text:
+            happen, self._happen = self._happen, None
+            await happen()
+        return rows
+
 
 async def everything(lab: Lab, n: int) -> Ask:
     """An ask of one who serves all profiles."""
@@ -75,10 +98,41 @@ async def surely(lab: Lab, worker: UUID, n: int = 1) -> Claimed | Dead:
 # Buried workers
 
 
+async def plain(lab: Lab) -> Job:
+    return await lab.put()
+
+
+async def of_a_limited_task(lab: Lab) -> Job:
+    await rule(lab, "limit:work", max_concurrency=3)
+    return await lab.put()
+
+
+async def of_a_limited_queue(lab: Lab) -> Job:
+    await rule(lab, "queue:default", max_concurrency=3)
+    return await lab.put()
+
+
+async def of_a_limited_key(lab: Lab) -> Job:
+    await rule(lab, "limit:work", max_per_key=1)
+    return await lab.put(concurrency_key="k")
+
+
+async def with_a_key(lab: Lab) -> Job:
+    return await lab.put(concurrency_key="k")
+
+
+DIRECT = [plain, of_a_limited_task, of_a_limited_queue, of_a_limited_key]
+"""What is claimed with the first statement that is made for it, or within the same transaction as that."""
+
+Kind = Callable[[Lab], Awaitable[Job]]
+
+
+@pytest.mark.parametrize("kind", [*DIRECT, with_a_key])
 async def test_a_burial_waits_for_a_claim_under_way_and_leaves_no_orphan(
-    lab: Lab, schema: str, connect: Connect
+    lab: Lab, schema: str, connect: Connect, kind: Kind
 ) -> None:
-    worker, job = await lab.worker(), await lab.put()
+    worker, job = await lab.worker(), await kind(lab)
+    await lab.engine.claim(worker, replace(await everything(lab, 1), n=0), 0, lab.now)  # there are gates, if need be
     slow = await connect()
     transaction = slow.transaction()
     await transaction.start()
@@ -96,8 +150,11 @@ async def test_a_burial_waits_for_a_claim_under_way_and_leaves_no_orphan(
     assert (await lab.sweep(found)).status is Status.QUEUED
 
 
-async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(lab: Lab, schema: str, connect: Connect) -> None:
-    worker, job = await lab.worker(), await lab.put()
+@pytest.mark.parametrize("kind", DIRECT)
+async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(
+    lab: Lab, schema: str, connect: Connect, kind: Kind
+) -> None:
+    worker, job = await lab.worker(), await kind(lab)
     await lab.engine.claim(worker, replace(await everything(lab, 1), n=0), 1, lab.now)  # the lines are known
     digger = await connect()
     transaction = digger.transaction()
@@ -111,8 +168,30 @@ async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(lab: Lab, s
     assert await lab.engine.overdue(lab.now) == []
 
 
-async def test_a_burial_that_is_called_off_lets_the_claim_go_on(lab: Lab, schema: str, connect: Connect) -> None:
-    worker, job = await lab.worker(), await lab.put()
+async def test_a_claim_that_turns_to_keys_waits_for_a_burial_begun_meanwhile(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    worker, job = await lab.worker(), await with_a_key(lab)
+    digger, line = await connect(), await connect()
+    transaction = digger.transaction()
+
+    async def bury() -> None:
+        await transaction.start()
+        assert await digger.fetch(sql("bury", schema), worker, 0)
+
+    claiming = Claiming(Interrupted(line, bury), schema, lab.rules)
+    claim = asyncio.create_task(claiming.claim(worker, await everything(lab, 1), 1, lab.now))
+    await until(lambda: blocked_by(digger))
+    await transaction.commit()
+    assert await claim == Dead()
+    assert (await lab.get(job)).status is Status.QUEUED
+
+
+@pytest.mark.parametrize("kind", DIRECT)
+async def test_a_burial_that_is_called_off_lets_the_claim_go_on(
+    lab: Lab, schema: str, connect: Connect, kind: Kind
+) -> None:
+    worker, job = await lab.worker(), await kind(lab)
     digger = await connect()
     transaction = digger.transaction()
     await transaction.start()

@@ -180,12 +180,13 @@ STRANGE = 'a\0b "quoted" \\ {braces} \x01 \u2028 é 𝄞 \x7f %s $1 \\u0000'
 
 async def test_strange_text_within_documents_comes_back_as_it_was(lab: Lab) -> None:
     document = msgspec.json.encode({"text": STRANGE}).decode()
-    job = await lab.running(await lab.worker(), payload=document, metadata={"text": STRANGE}, dedup=STRANGE)
+    key = STRANGE.replace("\0", "")
+    job = await lab.running(await lab.worker(), payload=document, metadata={"text": STRANGE}, dedup=key)
     assert await lab.get(job) == job
     report = progress(job, lab.now, Progress(50.0, STRANGE))
     await lab.apply(report)
     assert (await lab.get(job)).progress == Progress(50.0, STRANGE)
-    [again] = await lab.insert(lab.job(dedup=STRANGE))
+    [again] = await lab.insert(lab.job(dedup=key))
     assert isinstance(again, Duplicated)
     assert again.job.payload_text == document
     failed = await lab.finish(job, Failed(error=ErrorInfo("Oops", STRANGE)))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -17,6 +17,7 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.status import ENDED, Status
 from headrace.engine import InsertAnswer, Inserted, Refused
+from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.connection import Connection
 from headrace.errors import TransitionRefused, Unavailable
 from tests.support.postgres import shared
@@ -175,6 +176,37 @@ async def test_a_job_that_begins_to_be_waited_for_is_not_pruned_meanwhile(lab: L
     assert await lab.engine.delete(before) == 1
     await lab.cancel(await lab.get(second))
     assert await lab.engine.delete(before) == 2
+
+
+async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_parent(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = await lab.stand(Status.COMPLETED, "parent")
+    [early] = await lab.put_all(after(lab, parent, task="early"))
+    await lab.tell()
+    await lab.cancel(await lab.get(early))
+    late = after(lab, parent, task="late")
+    assert isinstance(lab.engine, PostgresEngine)
+    hot = lab.engine._reading._hot
+    begin, came = hot.transaction, list[InsertAnswer]()
+
+    @asynccontextmanager
+    async def transaction() -> AsyncIterator[Connection]:
+        """Begins when the first step has seen that the parent was waited for, and that nobody waits any more."""
+        monkeypatch.setattr(hot, "transaction", begin)
+        came.extend(await lab.insert(late))
+        async with begin() as connection:
+            yield connection
+
+    monkeypatch.setattr(hot, "transaction", transaction)
+    assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == 1
+    assert [type(answer) for answer in came] == [Inserted]
+    assert await lab.gone(early)
+    assert not await lab.gone(parent)
+    assert [change.job.status for change in await lab.tell()] == [Status.QUEUED], "it is told that its parent completed"
+    await lab.cancel(await lab.get(late))
+    assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == 2
+    assert (await lab.engine.ledger()).unaccounted == 0
 
 
 async def test_a_refused_job_takes_no_key_and_is_nobodys_kin(lab: Lab) -> None:

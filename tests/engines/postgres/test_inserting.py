@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
+from headrace.bus import Hint, Topic
 from headrace.conformance.lab import Lab
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
@@ -15,12 +19,14 @@ from headrace.core.query import Filter
 from headrace.core.rules import Retention
 from headrace.core.status import Status
 from headrace.engine import Duplicated, Engine, Inserted, Refused
-from headrace.engines.postgres import lines
+from headrace.engines.postgres import PostgresEngine, lines
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime.lanes import Lanes
 from tests.engines.postgres.conftest import Connect
 from tests.support.faults import LosesReplies
 from tests.support.invariants import check_store
+from tests.support.schemas import url_of
+from tests.support.until import until
 
 
 async def test_a_batch_with_an_id_that_is_here_stores_the_others_and_answers_it_as_it_stands(lab: Lab) -> None:
@@ -174,3 +180,59 @@ async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them
     await transaction.commit()
     assert answer.job.id in {job.id for job in await lab.claim(await lab.worker())}
     await other.close()
+
+
+# Told by the commit
+
+
+@pytest.fixture
+async def heard(lab: Lab) -> AsyncIterator[list[str]]:
+    """The queues of which this session hears that there is something to claim."""
+    assert isinstance(lab.engine, PostgresEngine)
+    ear, names = lab.engine._bus._ear, list[str]()
+    assert ear is not None
+
+    def hear(hint: Hint) -> None:
+        names.extend(hint.names)
+
+    unlisten = lab.engine.bus.listen(frozenset({Topic.READY}), hear)
+    await until(lambda: ear.hears and ear._missing is None)
+    yield names
+    unlisten()
+
+
+SUBMITS = {
+    "one": "await work.options(queue='mail').submit()",
+    "many": "await work.options(queue='mail').map([()] * 5)",
+    "batch": """
+        async with app.batch() as batch:
+            batch.add(work.options(queue='mail').draft())""",
+    "graph": """
+        first = work.options(queue='mail').draft()
+        await app.submit_many([first, work.options(after=[first]).draft()])""",
+}
+
+
+@pytest.mark.parametrize("how", SUBMITS)
+async def test_a_submit_is_heard_as_ready_by_the_session_of_another_process(
+    tmp_path: Path, heard: list[str], how: str
+) -> None:
+    program = f"""
+import asyncio, os
+from headrace import App
+
+app = App({url_of(tmp_path)!r})
+
+@app.task
+async def work() -> None: ...
+
+async def main() -> None:
+    async with app:
+        {SUBMITS[how]}
+        os._exit(0)  # acknowledged, and not another word
+
+asyncio.run(main())
+"""
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
+    assert await child.wait() == 0
+    await until(lambda: "mail" in heard)

@@ -172,6 +172,7 @@ async def test_a_job_is_completed_by_a_blocking_transaction(kind: str, opened: S
         assert await asyncio.wait_for(pay.run(False), 20) == "not paid"
 
 
+@pytest.mark.timeout(240)
 async def test_many_transactions_of_handlers_do_not_wait_for_each_other_for_ever(opened: Shop) -> None:
     app = opened.app
     gate = asyncio.Barrier(8)
@@ -183,16 +184,16 @@ async def test_many_transactions_of_handlers_do_not_wait_for_each_other_for_ever
     @app.task
     async def parent(ctx: Context, n: int) -> str:
         async with ctx.transaction() as tx:
-            await asyncio.wait_for(gate.wait(), 20)  # all of them are in a transaction
+            await asyncio.wait_for(gate.wait(), 90)  # all of them are in a transaction
             # A pair of task and requirements that nobody has seen: it is made known in a commit of its own.
             within = child.options(connection=tx.connection, requires={"gpu": n})
-            handle = await asyncio.wait_for(within.submit(), 20)
+            handle = await asyncio.wait_for(within.submit(), 90)
             tx.complete(str(handle.id))
         return "ignored"
 
     async with app.worker(concurrency=8):
         handles = await parent.map([(n,) for n in range(8)])
-        ids = [await handle.result(timeout=40) for handle in handles]
+        ids = [await handle.result(timeout=200) for handle in handles]
         assert [(await app.get(id)).status for id in ids] == [Status.QUEUED] * 8
 
 

@@ -20,6 +20,8 @@ async def test_all_is_well(lab: Lab) -> None:
     found = await levels(lab)
     assert set(found) >= {"library", "schema", "journal", "synchronous", "integrity", "disk", "log", "ledger"}
     assert set(found.values()) == {"ok"}
+    [synchronous] = [check.message for check in await lab.engine.check(lab.now) if check.name == "synchronous"]
+    assert synchronous.startswith("FULL")
 
 
 async def test_jobs_that_are_unaccounted_for_are_told(lab: Lab) -> None:
@@ -34,6 +36,7 @@ async def test_less_durable_writes_are_told(file: Path) -> None:
     found = {check.name: check for check in await engine.check(Host().clock.now())}
     await engine.close()
     assert found["synchronous"].level == "warn"
+    assert found["synchronous"].message.startswith("NORMAL")
     assert found["synchronous"].remedy
 
 

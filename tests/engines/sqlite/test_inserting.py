@@ -34,7 +34,7 @@ async def test_half_a_surrogate_pair_in_an_error_is_unstorable(lab: Lab) -> None
     assert await lab.get(job) == job
 
 
-@pytest.mark.parametrize("text", ["a\x00b", "\x00", "'\"\\", "\U0001f702", "\\ud800"])
+@pytest.mark.parametrize("text", ["'\"\\", "\U0001f702", "\\ud800"])
 async def test_odd_text_comes_back_to_the_letter(lab: Lab, text: str) -> None:
     job = await lab.put(f"task{text}", queue=text, tags=(text,), dedup=text, payload=f'"{text}"', schedule=text)
     assert await lab.get(job) == job

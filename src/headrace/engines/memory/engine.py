@@ -42,6 +42,7 @@ from headrace.engine import (
 )
 from headrace.engines.memory.standing import standing
 from headrace.engines.memory.store import Store
+from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text
 from headrace.errors import NotOpen, NotSupported
 from headrace.host import Host
 
@@ -136,7 +137,7 @@ class MemoryEngine:
             Check(
                 "store", "warn", "jobs are kept in memory and end with this process", "use sqlite:// or another engine"
             ),
-            Check("ledger", "ok", f"{ledger.accepted} accepted, all accounted for"),
+            Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for"),
         ]
 
     def twin(self) -> Engine:
@@ -154,6 +155,7 @@ class MemoryEngine:
     async def insert(
         self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
+        refuse_jobs(jobs, documents=True)
         with self._store() as store:
             return store.insert(jobs, batch, whole)
 
@@ -162,6 +164,7 @@ class MemoryEngine:
             return store.claim(worker, ask, request, now)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        refuse_changes(changes)
         with self._store() as store:
             return store.apply(changes)
 
@@ -232,6 +235,7 @@ class MemoryEngine:
     # -- what runs add to their jobs
 
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        refuse_entries(appends)
         with self._store() as store:
             return store.append(appends)
 
@@ -288,6 +292,7 @@ class MemoryEngine:
             return store.settings(prefix)
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        refuse_text(key, value)
         with self._store() as store:
             return store.put_setting(key, value, expect)
 

@@ -218,7 +218,8 @@ class Families:
             named = ((self._waiting, spec.after), (self._children, (spec.parent,)), (self._members, (spec.batch,)))
             for others, ids in named:
                 for id in ids:
-                    if id in others:
+                    # What is known of a job or batch that is gone begins anew with the next one that names it.
+                    if id is not None and job.id in others.get(id, ()):
                         others[id].remove(job.id)
         for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
             del self.batches[id]

@@ -221,7 +221,9 @@ class Store:
     def _overdue(self, job: Job) -> Overdue:
         if job.worker is None:
             return Overdue(job)
-        return Overdue(job, self._alive(job.worker), self.jobs.held[job.worker][job.id])
+        row = self._workers.get(job.worker)
+        heard_at = None if row is None else row.beat_at
+        return Overdue(job, self._alive(job.worker), self.jobs.held[job.worker][job.id], heard_at)
 
     # -- workers
 

@@ -110,4 +110,4 @@ async def _connections(connection: Connection) -> Check:
 def _ledger(ledger: Ledger) -> Check:
     if ledger.unaccounted:
         return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
-    return Check("ledger", "ok", f"{ledger.accepted} accepted, all accounted for")
+    return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

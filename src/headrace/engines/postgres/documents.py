@@ -12,6 +12,7 @@ from headrace.engine import Profiles, Setting
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import micros
+from headrace.engines.refusing import refuse_text
 from headrace.engines.rulebook import readable_queue
 
 __all__ = ["Documents"]
@@ -36,6 +37,7 @@ class Documents:
         return [Setting(*row) for row in await self._cold.fetch(sql("settings", self._schema), prefix)]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        refuse_text(key, value)
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
         queue = (None, None, None) if rule is None else (key.removeprefix(_QUEUE), rule.priority, rule.paused)
         async with self._cold.transaction() as connection:

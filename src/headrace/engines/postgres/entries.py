@@ -12,6 +12,7 @@ from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import encode, micros, moment
+from headrace.engines.refusing import refuse_entries
 
 __all__ = ["Entries"]
 
@@ -28,6 +29,7 @@ class Entries:
 
     async def append(self, appends: Sequence[Append]) -> list[Kept]:
         """Keep the entries of those jobs that are still in the hands they speak for."""
+        refuse_entries(appends)
         rows = [(place, one.job, one.worker, one.epoch, _document(one)) for place, one in enumerate(appends)]
         if not rows:
             return []

@@ -20,7 +20,7 @@ from headrace.engines.record import Micros, encode
 from headrace.errors import HeadraceError, Unavailable
 from headrace.steps import Statement, Steps
 
-__all__ = ["Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
+__all__ = ["Door", "Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
 
 _kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
 
@@ -69,15 +69,17 @@ class Kin:
 
     def refusals(self, jobs: Iterable[Job]) -> dict[UUID, HeadraceError]:
         """Why some of these new jobs cannot be what they say they are; those before them may be their kin."""
-        here, refused = dict(self._here), dict[UUID, HeadraceError]()
+        door = Door(self)
         for job in jobs:
-            if (why := self._refusal(job, here)) is None:
-                here[job.id] = (job.status, job.cancel_requested_at is not None)
-            else:
-                refused[job.id] = why
-        return refused
+            door.refuses(job)
+        return door.refused
 
-    def _refusal(self, job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
+    def stands(self) -> dict[UUID, _Stand]:
+        """How those that are here stand."""
+        return dict(self._here)
+
+    def refusal(self, job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
+        """Why a job cannot be what it says it is to those who are here by then."""
         spec = job.spec
         if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
             why = family.refusal(spec.parent, *stand, job)
@@ -89,6 +91,24 @@ class Kin:
                 return why
         missing = next((id for id in spec.after if id not in here), None)
         return None if missing is None else family.unknown_parent(missing)
+
+
+class Door:
+    """Where new jobs are let in, one after the other: those that were may be the kin of those behind them."""
+
+    def __init__(self, kin: Kin) -> None:
+        self._kin, self._here = kin, kin.stands()
+        self.refused: dict[UUID, HeadraceError] = {}
+        """Those that were not, and why."""
+
+    def refuses(self, job: Job) -> bool:
+        """Whether there is something against it; otherwise it counts as stored."""
+        why = self._kin.refusal(job, self._here)
+        if why is None:
+            self._here[job.id] = (job.status, job.cancel_requested_at is not None)
+        else:
+            self.refused[job.id] = why
+        return why is not None
 
 
 def _relatives(job: Job) -> tuple[UUID, ...]:

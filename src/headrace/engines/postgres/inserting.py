@@ -23,7 +23,7 @@ from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_steps
-from headrace.engines.postgres.families import Kin, is_related, meet, not_now, relate
+from headrace.engines.postgres.families import Door, Kin, is_related, meet, not_now, relate
 from headrace.engines.postgres.known import lock_keys, look
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
@@ -34,6 +34,7 @@ from headrace.engines.postgres.rows import (
     runs_of,
 )
 from headrace.engines.record import Micros, Place, encode, is_new, place_of, sort_out
+from headrace.engines.refusing import refuse_jobs
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
 from headrace.steps import Statement, Steps
@@ -90,6 +91,7 @@ class Inserting:
     ) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; and the batch, unless it is here. With it, or ``whole``,
         all or none."""
+        refuse_jobs(jobs)
         whole = whole or batch is not None
         places = [place_of(job) for job in jobs]
         while True:
@@ -106,6 +108,7 @@ class Inserting:
 
     async def steps(self, jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
         """The same as steps for a connection of the user's; the lines are interned now."""
+        refuse_jobs(jobs)
         places = [place_of(job) for job in jobs]
         learned = await self._lines.learn(places)
         taken = _taken(jobs, places, learned)
@@ -247,22 +250,19 @@ class Inserting:
     ) -> Steps[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are here, and store the others; None if another transaction stored one of them since."""
         known, here, holders = yield from look(self._schema, jobs)
-        refused = dict[UUID, HeadraceError]()
-        while True:
-            rest = [job for job in jobs if job.id not in refused]
-            fresh, told = sort_out(rest, here, holders)
-            # A key is not taken by a job that is refused, so that others may be fresh without it.
-            more = kin.refusals(rest[at] for at in fresh)
-            if not more:
-                break
-            refused |= more
-        stored = yield from self._store([rest[at] for at in fresh], learned, tell=tell)
+        door = Door(kin)
+        # In order: a key is not taken by a job that is refused, so that one behind it may be fresh, and be waited for.
+        fresh, told = sort_out(jobs, here, holders, lambda at: door.refuses(jobs[at]))
+        stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
             return None
         known |= {job.id: job for job in stored}
-        answers: dict[UUID, InsertAnswer] = {id: Refused(why) for id, why in refused.items()}
-        for job, (id, of) in zip(rest, told, strict=True):
-            answers[job.id] = Inserted(known[id]) if of is None else Duplicated(known[of])
+        answers = dict[UUID, InsertAnswer]()
+        for job, (id, of) in zip(jobs, told, strict=True):
+            if (why := door.refused.get(job.id)) is not None:
+                answers[job.id] = Refused(why)
+            else:
+                answers[job.id] = Inserted(known[id]) if of is None else Duplicated(known[of])
         return answers
 
     def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Steps[list[Job] | None]:

@@ -118,9 +118,10 @@ class Reader:
         """The job of a row that a claim answers."""
         (
             seq, id, available_at, arrived_at, rev, epoch, losses, progress, state_text, payload, spec_text, result,
-            error,
+            error, assigned_at,
         ) = row  # fmt: skip
         at = self._at
+        claimed_at = at[assigned_at]
         job = Job(
             id=id,
             spec=self._spec_of(spec_text),
@@ -128,7 +129,7 @@ class Reader:
             status=given.status,
             available_at=at[available_at],  # type: ignore[arg-type]  # not null in the store
             arrived_at=at[arrived_at],  # type: ignore[arg-type]
-            updated_at=given.assigned_at,
+            updated_at=claimed_at,  # type: ignore[arg-type]
             seq=seq,
             rev=rev,
             epoch=epoch,
@@ -136,8 +137,8 @@ class Reader:
             worker=given.worker,
             claim=given.claim,
             act_by=given.act_by,
-            assigned_at=given.assigned_at,
-            accepted_at=given.accepted_at,
+            assigned_at=claimed_at,
+            accepted_at=None if given.accepted_at is None else claimed_at,
         )
         if state_text is None and progress is None and result is None and error is None:
             return job  # as submitted, which most are

@@ -68,4 +68,8 @@ class Workers:
     async def overdue(self, now: datetime, limit: int) -> list[Overdue]:
         reader = Reader()
         rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
-        return [Overdue(reader.job(row, 2), row[0], row[1]) for row in rows]
+        return [
+            Overdue(reader.job(row, 3), alive, unnamed, None if beat_at is None else moment(beat_at))
+            for row in rows
+            for alive, unnamed, beat_at in (row[:3],)
+        ]

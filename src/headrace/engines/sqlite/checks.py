@@ -17,10 +17,11 @@ __all__ = ["check"]
 
 _LOW = 256 * 1024 * 1024
 _LONG_LOG = 512 * 1024 * 1024
+_FULL, _LESS = 2, {0: "OFF", 1: "NORMAL"}
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "glusterfs", "ceph", "afs", "lustre"})
 
 
-def check(connection: apsw.Connection, path: Path, synchronous: str) -> Iterator[Check]:
+def check(connection: apsw.Connection, path: Path) -> Iterator[Check]:
     """Every finding, good and bad."""
     yield Check("library", "ok", f"SQLite {apsw.sqlite_lib_version()} by apsw {apsw.apsw_version()}")
     done, pending = migrate.applied(connection), migrate.pending(connection, path)
@@ -32,13 +33,14 @@ def check(connection: apsw.Connection, path: Path, synchronous: str) -> Iterator
         yield Check("journal", "ok", "write-ahead log")
     else:
         yield Check("journal", "fail", "not a write-ahead log", "close every other program that has the file open")
-    if synchronous == "full":
-        yield Check("synchronous", "ok", "every acknowledged write is on disk")
+    # Asked, not remembered: what SQLite does is what counts.
+    if (found := connection.pragma("synchronous")) >= _FULL:
+        yield Check("synchronous", "ok", "FULL: every acknowledged write is on disk")
     else:
         yield Check(
             "synchronous",
             "warn",
-            "a power failure may take the last writes, though never the file's consistency",
+            f"{_LESS.get(found, found)}: a power failure may take the last writes, though never the file's consistency",
             "leave ?synchronous=normal out of the URL",
         )
     yield _integrity(connection, path)
@@ -89,4 +91,4 @@ def _filesystem(path: Path) -> str | None:
 def _ledger(ledger: Ledger) -> Check:
     if ledger.unaccounted:
         return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
-    return Check("ledger", "ok", f"{ledger.accepted} accepted, all accounted for")
+    return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

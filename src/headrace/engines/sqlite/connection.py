@@ -11,10 +11,21 @@ from typing import Literal, TypeVar
 
 import apsw
 
-from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
+from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 from headrace.steps import Statement, Steps, walk
 
-__all__ = ["Synchronous", "ask", "connect", "drive", "refuse_foreign", "setup", "sql", "translate", "trim_log"]
+__all__ = [
+    "Synchronous",
+    "ask",
+    "connect",
+    "damaged",
+    "drive",
+    "refuse_foreign",
+    "setup",
+    "sql",
+    "translate",
+    "trim_log",
+]
 
 Synchronous = Literal["full", "normal"]
 
@@ -137,6 +148,15 @@ def trim_log(connection: apsw.Connection, path: Path) -> float:
     return _LOOK_EVERY * 10 if busy else _LOOK_EVERY
 
 
+def damaged(path: Path, error: apsw.Error) -> StoreLost:
+    """What is said of a file whose content is not what SQLite wrote; a commit before may or may not be in it."""
+    return StoreLost(
+        f"{path} is damaged ({error}): stop every program that uses it, look with `headrace doctor`, and restore a"
+        f" backup or try `sqlite3 {path} .recover`",
+        outcome="unknown",
+    )
+
+
 def translate(error: Exception, path: Path) -> Exception:
     """What an error of SQLite means to whoever asked."""
     if isinstance(error, UnicodeError):
@@ -163,12 +183,7 @@ _MEANINGS: tuple[
         lambda path, error: Unavailable(f"{path} cannot be written to: {error}"),
     ),
     (apsw.NotADBError, lambda path, error: ConfigError(f"{path} is not a SQLite database")),
-    (
-        apsw.CorruptError,
-        lambda path, error: Unavailable(
-            f"{path} is damaged: {error}; restore a backup or try `sqlite3 {path} .recover`"
-        ),
-    ),
+    (apsw.CorruptError, damaged),
     (apsw.CantOpenError, lambda path, error: Unavailable(f"{path} cannot be opened: {error}")),
     (
         apsw.IOError,  # the bytes of a commit may or may not have reached the disk

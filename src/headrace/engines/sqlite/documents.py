@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.match import Profile
 from headrace.engine import Profiles, Setting
 from headrace.engines.record import micros
+from headrace.engines.refusing import has_halves, refuse_text
 from headrace.engines.rulebook import readable_queue
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
@@ -40,11 +41,14 @@ class Documents:
         return await self._reader.run(read)
 
     async def settings(self, prefix: str) -> list[Setting]:
+        if has_halves(prefix):
+            return []
         select = "SELECT key, value, rev FROM settings WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key"
         rows: list[Any] = await self._reader.run(lambda connection: connection.execute(select, (prefix,)).fetchall())
         return [Setting(*row) for row in rows]
 
     async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        refuse_text(key, value)
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
 
         def write(connection: apsw.Connection) -> Setting | None:

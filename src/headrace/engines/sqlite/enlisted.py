@@ -13,6 +13,7 @@ import apsw
 
 from headrace.bus import Bus, Hint, Topic
 from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
+from headrace.engines.sqlite.files import Files, has_moved
 from headrace.engines.sqlite.hand import PATIENCE
 from headrace.errors import ConfigError, NotSupported
 from headrace.host import Host
@@ -44,6 +45,11 @@ def enlist(connection: Any, path: Path) -> ApswConnection:
         raise ConfigError(
             f"connection: it is open on {file or 'a database in memory'}, and the jobs are in {path}: only what is in"
             " one file can be committed together"
+        )
+    if has_moved(connection):
+        raise ConfigError(
+            f"connection: {path} was replaced by another file since it was opened, and what is committed on it would be"
+            " lost: open a new one"
         )
     return ApswConnection(connection)
 
@@ -109,7 +115,7 @@ async def transaction(path: Path, synchronous: Synchronous, host: Host, bus: Bus
     connection = await _aside(path, lambda: connect(path, synchronous), lambda made: made.close())
     try:
         await _begin(connection, path, host)
-        before = _last_seq(connection)
+        before, files = _last_seq(connection), Files(connection, path)
         try:
             yield connection
         except BaseException:
@@ -119,6 +125,7 @@ async def transaction(path: Path, synchronous: Synchronous, host: Host, bus: Bus
         if connection.in_transaction:
             more = _last_seq(connection) > before
             await _aside(path, lambda: connection.execute("COMMIT"))
+            files.check()
             if more:
                 bus.send(Hint(Topic.READY))
     finally:

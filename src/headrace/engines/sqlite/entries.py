@@ -10,6 +10,7 @@ import apsw
 
 from headrace.core.entry import Append, Cursor, Entry, Kept, Kind
 from headrace.engines.record import micros, moment
+from headrace.engines.refusing import refuse_entries
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 
@@ -20,6 +21,7 @@ _Row = tuple[str, int, int, int, str | None, str]
 
 async def append(hand: Hand, appends: Sequence[Append]) -> list[Kept]:
     """Keep the entries of those jobs that are still in the hands they speak for."""
+    refuse_entries(appends)
     owners = [(one.job.bytes, one.worker.bytes, one.epoch) for one in appends]
     rows: list[list[_Row]] = [
         [(entry.kind, entry.attempt, entry.number, micros(entry.at), entry.name, entry.data) for entry in one.entries]

@@ -12,6 +12,7 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.query import Filter, Page, as_seen, cursor_of
 from headrace.core.status import DEFERRED, HELD, Status
 from headrace.engines.record import encode, labels_asked, micros
+from headrace.engines.refusing import has_halves
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.rows import jobs_of
@@ -51,6 +52,8 @@ def prepare(connection: apsw.Connection) -> None:
 async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
     """The jobs that match, as seen now, newest first."""
     below = cursor_of(cursor)
+    if has_halves(filter.task, filter.queue, filter.tag, filter.schedule, filter.text):
+        return Page((), None)
     labels = labels_asked(filter)
     among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
     args = (

@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import apsw
 
-from headrace.engines.sqlite.connection import translate
-from headrace.errors import EngineError, NotOpen
+from headrace.engines.sqlite.connection import damaged, translate
+from headrace.engines.sqlite.files import Files
+from headrace.errors import EngineError, NotOpen, StoreLost
 from headrace.host import Host
 
 __all__ = ["Hand"]
@@ -94,7 +95,7 @@ class Hand:
 
     def _main(self, work: SimpleQueue[_Work | None], ready: Callable[[Exception | None], None]) -> None:
         try:
-            connection = self._patiently(None, self._connect)
+            connection, files = self._patiently(None, self._begin)
         except Exception as error:
             ready(translate(error, self._path))
             return
@@ -104,17 +105,37 @@ class Hand:
             while (item := work.get()) is not None:
                 call, answer, asker = item
                 try:
-                    _tell(asker, answer, self._patiently(connection, lambda: call(connection)), None)  # noqa: B023
+                    _tell(asker, answer, self._do(connection, call, files), None)
                 except BaseException as error:  # whatever it is, those behind it are waiting
-                    _tell(asker, answer, None, self._mean(error))
+                    _tell(asker, answer, None, self._mean(error, files))
                 del item, call, answer
                 if self._tidy is not None and self._host.clock.monotonic() >= tidy_at:
                     tidy_at = self._host.clock.monotonic() + self._tidy(connection)
         finally:
             connection.close()
 
-    def _mean(self, error: BaseException) -> Exception:
+    def _begin(self) -> tuple[apsw.Connection, Files]:
+        connection = self._connect()
+        try:
+            return connection, Files(connection, self._path)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _do(self, connection: apsw.Connection, call: Callable[[apsw.Connection], T], files: Files) -> T:
+        answer = self._patiently(connection, lambda: call(connection))
+        files.check()  # after the commit: what went into a file that nobody will find is not acknowledged
+        return answer
+
+    def _mean(self, error: BaseException, files: Files) -> Exception:
         """What to tell whoever asked; a future takes no StopIteration, and a loop would end by a KeyboardInterrupt."""
+        if isinstance(error, apsw.Error):
+            try:
+                files.check()  # whatever SQLite stumbled over, a file that is gone is why
+            except StoreLost as lost:
+                return lost
+        if isinstance(error, apsw.NotADBError):  # it was one when it was opened
+            return damaged(self._path, error)
         if isinstance(error, Exception) and not isinstance(error, StopIteration):
             return translate(error, self._path)
         return EngineError(f"the thread that works on {self._path} was interrupted by {error!r}")

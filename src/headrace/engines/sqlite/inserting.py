@@ -26,6 +26,7 @@ from headrace.engines.record import (
     sort_out,
     too_many,
 )
+from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.applying import Turn
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
@@ -53,6 +54,7 @@ class Inserting:
     async def insert(self, jobs: Sequence[Job], of: Batch | None = None, *, whole: bool = False) -> list[InsertAnswer]:
         """Store new jobs, in one commit, in the order given; ``of``: the batch to make with them. With it, or
         ``whole``, all or none."""
+        refuse_jobs(jobs)
         whole = whole or of is not None
         places = [place_of(job) for job in jobs]
         while True:

@@ -46,8 +46,9 @@ FROM (SELECT line, turn_key, count(*) AS jobs FROM jobs WHERE stage = 3 GROUP BY
 CROSS JOIN lines l ON l.id = h.line CROSS JOIN profiles p ON p.id = l.profile"""
 _GIVE = """
 UPDATE jobs
-SET status = ?2, stage = 3, rev = rev + 1, epoch = epoch + 1, worker = ?3, claim = ?4, assigned_at = ?5,
-  accepted_at = ?6, act_by = ?7, updated_at = ?5, unnamed = 0
+SET status = ?2, stage = 3, rev = rev + 1, epoch = epoch + 1, worker = ?3, claim = ?4,
+  assigned_at = max(?5, updated_at), accepted_at = max(?6, updated_at), act_by = ?7, updated_at = max(?5, updated_at),
+  unnamed = 0
 WHERE seq IN (SELECT value FROM json_each(?1))"""
 _GIVEN = """
 SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']'

@@ -130,7 +130,8 @@ class SqliteEngine:
         self._open = True
 
     async def exists(self) -> bool:
-        return self._path.exists()
+        # A file in which nobody has put anything is none: opening would make the schema in it.
+        return self._path.exists() and self._path.stat().st_size > 0
 
     async def close(self) -> None:
         self._open = False
@@ -171,7 +172,7 @@ class SqliteEngine:
             return [
                 Check("file", "warn", f"{self._path} is not there yet", "it is made when the engine is first opened")
             ]
-        return await self._aside(lambda connection: list(checks.check(connection, self._path, self._synchronous)))
+        return await self._aside(lambda connection: list(checks.check(connection, self._path)))
 
     async def _aside(self, act: Callable[[apsw.Connection], T]) -> T:
         """Do something on a connection of its own, whether the session is open or not."""

@@ -16,6 +16,7 @@ from headrace.core.status import Verb
 from headrace.engine import InsertAnswer, Refused
 from headrace.engines.record import Micros, Moments, encode, is_new, key_of, labels_of, place_of, sort_out
 from headrace.engines.record import too_many as too_many_profiles
+from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.connection import ask, setup
 from headrace.engines.sqlite.kin import Kin, follow
 from headrace.engines.sqlite.lines import interning
@@ -49,6 +50,7 @@ def _reading(verb: str) -> str:
 
 def inserting(jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
     """Store new jobs, in the order given."""
+    refuse_jobs(jobs)
     places = [place_of(job) for job in jobs]
     # In this very transaction, not before it: it may hold the lock of the file, and then nobody else can write.
     lines = yield from interning(dict.fromkeys(places))

@@ -18,7 +18,7 @@ from headrace.engines.sqlite.rows import Record, job_of, jobs_of
 
 __all__ = ["Workers"]
 
-_overdue = msgspec.json.Decoder(list[tuple[bool, int, Record]], strict=False).decode
+_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, Record]], strict=False).decode
 _ids = msgspec.json.Decoder(tuple[UUID, ...]).decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 _beat = msgspec.json.Decoder(Beat).decode
@@ -85,4 +85,7 @@ class Workers:
     async def overdue(self, now: datetime, limit: int) -> list[Overdue]:
         args, moments = (micros(now), limit), Moments()
         found = await self._reader.run(lambda connection: connection.execute(ask("overdue"), args).get)
-        return [Overdue(job_of(record, moments), alive, unnamed) for alive, unnamed, record in _overdue(found)]
+        return [
+            Overdue(job_of(record, moments), alive, unnamed, moments[beat_at])
+            for alive, unnamed, beat_at, record in _overdue(found)
+        ]

@@ -8,8 +8,9 @@ counted AS MATERIALIZED (
 ),
 given AS (
   UPDATE {schema}.jobs j
-  SET status = $10, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $1, claim = $2, assigned_at = $11,
-    accepted_at = $12, act_by = $13, updated_at = $11, unnamed = 0
+  SET status = $10, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $1, claim = $2, assigned_at = greatest($11, j.updated_at),
+    accepted_at = CASE WHEN $12::bigint IS NOT NULL THEN greatest($11, j.updated_at) END, act_by = $13,
+    updated_at = greatest($11, j.updated_at), unnamed = 0
   -- By where the row lies, which is locked: one that moved between the look and the lock is left for the next claim.
   WHERE j.ctid = ANY (ARRAY(
     SELECT ctid FROM picked WHERE (SELECT so FROM plain)
@@ -19,15 +20,15 @@ given AS (
     WHERE NOT expired AND before < $7
       AND pos < coalesce((SELECT min(pos) FROM counted WHERE fragile AND before >= $8), 2147483647)))
   RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
-    j.error
+    j.error, j.assigned_at
 )
 -- First what the worker should know; then the jobs, without what the claim itself has just written on them.
 SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen, keyed,
   NULL::bigint AS seq, NULL::uuid AS id, NULL::bigint AS available_at, NULL::bigint AS arrived_at, NULL::integer AS rev,
   NULL::integer AS epoch, NULL::integer AS losses, NULL::text AS progress, NULL::text AS state, NULL::text AS payload,
-  NULL::text AS spec, NULL::text AS result, NULL::text AS error
+  NULL::text AS spec, NULL::text AS result, NULL::text AS error, NULL::bigint AS assigned_at
 FROM head
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
-  j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error
+  j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error, j.assigned_at
 FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b

@@ -6,15 +6,16 @@ WITH picked AS MATERIALIZED (
 ),
 given AS (
   UPDATE {schema}.jobs j
-  SET status = $4, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $2, claim = $3, assigned_at = $5,
-    accepted_at = $6, act_by = $7, updated_at = $5, unnamed = 0
+  SET status = $4, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $2, claim = $3, assigned_at = greatest($5, j.updated_at),
+    accepted_at = CASE WHEN $6::bigint IS NOT NULL THEN greatest($5, j.updated_at) END, act_by = $7,
+    updated_at = greatest($5, j.updated_at), unnamed = 0
   WHERE j.ctid = ANY (ARRAY(SELECT ctid FROM picked))
   RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
-    j.error
+    j.error, j.assigned_at
 ),
 stood AS (
   {stand}
 )
 SELECT j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, b.payload, b.spec,
-  j.result, j.error
+  j.result, j.error, j.assigned_at
 FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b

@@ -1,10 +1,10 @@
--- Jobs with a question open: whether the worker is alive, unnamed beats, record. $1 the moment, $2 how many
-SELECT o.alive, o.unnamed, {record}
+-- Jobs with a question open: whether the worker is alive, unnamed beats, its last beat, record. $1 the moment, $2 how many
+SELECT o.alive, o.unnamed, o.beat_at, {record}
 FROM (
-  SELECT j.seq, coalesce(w.alive, false) AS alive, j.unnamed
+  SELECT j.seq, coalesce(w.alive, false) AS alive, j.unnamed, w.beat_at
   FROM {schema}.jobs j LEFT JOIN {schema}.workers w ON w.id = j.worker
   WHERE j.stage = 3 AND (j.act_by <= $1 OR NOT coalesce(w.alive, false) OR j.unnamed >= 2)
   UNION ALL
-  SELECT seq, true, 0 FROM {schema}.jobs WHERE act_by <= $1 AND act_by IS NOT NULL AND stage < 3
+  SELECT seq, true, 0, NULL FROM {schema}.jobs WHERE act_by <= $1 AND act_by IS NOT NULL AND stage < 3
   LIMIT $2
 ) o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.bodies b ON b.id = j.id

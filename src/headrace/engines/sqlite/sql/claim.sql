@@ -95,7 +95,8 @@ BEGIN
 
   UPDATE jobs
   SET status = new.status, stage = 3, rev = rev + 1, epoch = epoch + 1, worker = new.worker, claim = new.request,
-    assigned_at = new.now, accepted_at = new.accepted_at, act_by = new.act_by, updated_at = new.now, unnamed = 0
+    assigned_at = max(new.now, updated_at), accepted_at = max(new.accepted_at, updated_at), act_by = new.act_by,
+    updated_at = max(new.now, updated_at), unnamed = 0
   WHERE seq IN (SELECT seq FROM picked) AND +stage = 2;
 END;
 -- ask

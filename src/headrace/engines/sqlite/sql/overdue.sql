@@ -1,11 +1,11 @@
--- Jobs with a question open: [[worker is alive, unnamed beats, record], …].
-SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || r.doc || ']', ','), '') || ']' FROM (
-  SELECT j.seq AS seq, coalesce(w.alive, 0) AS alive, j.unnamed AS unnamed
+-- Jobs with a question open: [[worker is alive, unnamed beats, its last beat, record], …].
+SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || coalesce(beat_at, 'null') || ',' || r.doc || ']', ','), '') || ']' FROM (
+  SELECT j.seq AS seq, coalesce(w.alive, 0) AS alive, j.unnamed AS unnamed, w.beat_at AS beat_at
   FROM jobs j LEFT JOIN workers w ON w.id = j.worker
   WHERE j.stage = 3
     AND (j.act_by <= ?1 OR NOT coalesce(w.alive, 0) OR j.unnamed >= 2)
   UNION ALL
-  SELECT seq, 1, 0 FROM jobs
+  SELECT seq, 1, 0, NULL FROM jobs
   WHERE act_by <= ?1 AND stage < 3
   LIMIT ?2 + 0
 ) o CROSS JOIN record r ON r.seq = o.seq

@@ -1,0 +1,66 @@
+"""What headrace logs while a worker runs, told by the command; unless the App tells it at the same place already."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+
+from headrace.worker.raising import message_of
+
+__all__ = ["Logs"]
+
+_ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worker")
+
+
+class Logs(logging.Handler):
+    """Headrace's log records, told like everything else, each of them once."""
+
+    def __init__(self, tell: Callable[[str, str], None], *, verbose: bool = False, stdout: bool = False) -> None:
+        """``tell`` is given a line and its level. ``verbose``: also when jobs start and end. ``stdout``: that is where
+        it tells, else on stderr, where people look for both."""
+        super().__init__()
+        self._tell, self._verbose, self._stdout = tell, verbose, stdout
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Tell one record, unless a handler of the App's shows it here, in the App's own way."""
+        # Asked for every record, not once: an App may set up its logging whenever it likes.
+        if any(one is not self and self._shows(one, record) for one in _handlers(record.name)):
+            return
+        level, text = record.levelname.lower(), record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            text += f": {type(record.exc_info[1]).__name__}: {message_of(record.exc_info[1])}"
+        prefix = "" if record.levelno <= logging.INFO else f"{level}: "
+        self._tell(prefix + text, level)
+
+    def _shows(self, handler: logging.Handler, record: logging.LogRecord) -> bool:
+        """Whether the handler writes such a record to where this one does."""
+        if record.levelno < handler.level:
+            return False
+        # Those of logging have a stream, those of rich a console.
+        stream = getattr(handler, "stream", None) or getattr(getattr(handler, "console", None), "file", None)
+        here = (
+            [sys.stdout, sys.__stdout__] if self._stdout else [sys.stdout, sys.__stdout__, sys.stderr, sys.__stderr__]
+        )
+        return stream is not None and any(stream is one for one in here)
+
+    def __enter__(self) -> None:
+        self._before = [(logger, logger.level) for logger in (_ALL, _WORKER)]
+        _ALL.addHandler(self)
+        if _ALL.level == logging.NOTSET:
+            _ALL.setLevel(logging.INFO)
+        if self._verbose:
+            _WORKER.setLevel(logging.DEBUG)
+
+    def __exit__(self, *exc: object) -> None:
+        _ALL.removeHandler(self)
+        for logger, level in self._before:
+            logger.setLevel(level)
+
+
+def _handlers(name: str) -> Iterator[logging.Handler]:
+    """Whoever is given what this logger says."""
+    logger: logging.Logger | None = logging.getLogger(name)
+    while logger is not None:
+        yield from logger.handlers
+        logger = logger.parent if logger.propagate else None

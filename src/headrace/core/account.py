@@ -1,0 +1,59 @@
+"""One line about an attempt that did not succeed, for whoever reads the log."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from headrace.core.explanation import span, told
+from headrace.core.job import Job
+from headrace.core.status import Outcome, Reason, Status
+
+__all__ = ["account", "name_of", "short"]
+
+_SAYS_NOTHING = frozenset({"Lost", "Timeout"})
+"""Types of errors that only repeat the outcome."""
+_PRIVATE = frozenset({Reason.INVALID_PAYLOAD, Reason.INVALID_RESULT})
+"""What is found wrong with a payload or a result may quote it."""
+
+
+def short(id: UUID) -> str:
+    """The end of an id, which is enough to tell it; ids begin with the time, so their beginnings are alike."""
+    return id.hex[-8:]
+
+
+def name_of(job: Job) -> str:
+    """The job as a log names it."""
+    return f"{job.spec.task} {short(job.id)}"
+
+
+def account(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True) -> str:
+    """What became of an attempt, and of its job with it; ``job`` is as stored after that.
+
+    Of payload and result nothing is told, nor what was found wrong with them: logs go where they may not.
+    """
+    which = f"attempt {job.charged} of {job.max_attempts}" if charged else "an attempt that may not have begun"
+    what = {Outcome.TIMED_OUT: "timed out", Outcome.LOST: "was lost"}.get(outcome, "failed")
+    return f"{name_of(job)}: {which} {what}{_why(job, charged=charged)}; {_then(job, now)}"
+
+
+def _why(job: Job, *, charged: bool) -> str:
+    error = job.error
+    if error is None or not charged:
+        return ""
+    if job.reason in _PRIVATE:
+        return f": {error.type} (the job says more)"
+    return f": {error.message}" if error.type in _SAYS_NOTHING else f": {told(error)}"
+
+
+def _then(job: Job, now: datetime) -> str:
+    match job.status:
+        case Status.FAILED:
+            return f"dead letter ({job.reason})"
+        case Status.CANCELLED:
+            return "cancelled, as asked"
+        case Status.RETRYING:
+            seconds = max(0.0, (job.available_at - now).total_seconds())
+            return f"next try {f'in {seconds:.1f} s' if seconds < 10 else span(job.available_at, now)}"
+        case _:
+            return f"{job.status} again, not charged"

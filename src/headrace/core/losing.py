@@ -1,0 +1,88 @@
+"""Losing a held job: it is taken from a worker that died, does not answer for it, or let its time run out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.change import Change
+from headrace.core.decide import LOOSE, again, change, close, ended, key_freed, over
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.moments import length, utc
+from headrace.core.rules import Rules
+from headrace.core.status import Cause, Outcome, Reason, Status, Verb
+
+__all__ = ["lose"]
+
+_LOST = {
+    Cause.LEASE: "the worker is dead",
+    Cause.BEAT: "the worker no longer names this job as held",
+    Cause.ACCEPT_BY: "the worker did not accept in time",
+    Cause.START_BY: "the worker did not start in time",
+    Cause.TIMEOUT: "the attempt ran out of time",
+    Cause.CANCEL: "the handler did not stop within the grace of a cancel",
+}
+
+
+def lose(
+    job: Job,
+    cause: Cause,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    *,
+    owner: bool = False,
+    error: ErrorInfo | None = None,
+    heard_at: datetime | None = None,
+) -> Change:
+    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out).
+
+    ``heard_at``: the last beat of a worker that is dead, which says how long it was silent.
+    """
+    error = error or _lost(job, cause, now, heard_at)
+    if job.status is Status.RUNNING:
+        return _lose_started(job, cause, now, chance, error, owner=owner)
+    losses = job.unstarted_losses + 1
+    fields: dict[str, Any] = {"unstarted_losses": losses}
+    closes = None
+    if job.status is Status.ACCEPTED:
+        # It may have been executing already: leave a record with an unknown start under a number of its own.
+        fields["attempt"] = job.attempt + 1
+        fields["streak"] = None
+        closes = replace(close(job, Outcome.LOST, now, error, cause), number=job.attempt + 1)
+    if job.cancel_requested_at is not None:
+        fields |= ended(job, Status.CANCELLED, now, Reason.USER)
+    elif losses >= rules.undeliverable_after:
+        fields |= ended(job, Status.FAILED, now, Reason.UNDELIVERABLE)
+        fields["error"] = ErrorInfo("Undeliverable", f"taken by a worker and lost before its start {losses} times")
+    else:
+        expiry = job.not_after if job.first_started_at is None else None
+        fields |= LOOSE | {"status": Status.QUEUED, "epoch": job.epoch + 1, "act_by": expiry}
+        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
+
+
+def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None) -> ErrorInfo:
+    """Why it was lost, in words."""
+    text = _LOST[cause]
+    if cause is Cause.TIMEOUT:
+        return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
+    if cause is not Cause.LEASE or heard_at is None:
+        return ErrorInfo("Lost", text)
+    silent = max(0.0, (now - heard_at).total_seconds())
+    details = {"last_heard_at": utc(heard_at), "silent_seconds": round(silent, 3)}
+    return ErrorInfo("Lost", f"{text}: it was silent for {length(silent)}", details=details)
+
+
+def _lose_started(job: Job, cause: Cause, now: datetime, chance: float, error: ErrorInfo, *, owner: bool) -> Change:
+    policy, charged = job.spec.retry, job.charged + 1
+    timed_out = cause is Cause.TIMEOUT
+    outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
+    closes = close(job, outcome, now, error, cause)
+    if charged >= policy.max_attempts or job.cancel_requested_at is not None:
+        fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
+        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
+    fields = again(job, now, charged, error, policy.delay(charged - 1, chance))
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)

@@ -1,0 +1,156 @@
+"""What a worker's log says of its jobs: one line for each attempt that failed, and more only if asked."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from headrace.core.lifecycle import lose
+from headrace.core.retry import Retry
+from headrace.core.status import Cause
+from headrace.errors import Snooze
+from headrace.worker import tally as tallying
+from headrace.worker.context import Context
+from tests.support.shop import Shop
+from tests.support.until import until
+
+ONCE_MORE = Retry(1, backoff="fixed", initial=0.01, jitter=False)
+
+
+def lines(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+    """What the worker said, from this level on."""
+    return [
+        one.getMessage() for one in caplog.records if one.name.startswith("headrace.worker") and one.levelno >= level
+    ]
+
+
+async def test_each_failed_attempt_is_one_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    async def boom(card: str) -> None:
+        raise ConnectionError("no route")
+
+    async def fine() -> None:
+        """Nothing to say."""
+
+    shop.task(boom)
+    shop.task(fine)
+    id = await shop.submit("boom", payload={"card": "4111"}, retry=ONCE_MORE)
+    other = await shop.submit("fine")
+    with caplog.at_level(logging.INFO, "headrace"):
+        async with shop.worker():
+            await shop.ended(id)
+            await shop.ended(other)
+    name = f"boom {id.hex[-8:]}"
+    assert lines(caplog) == [
+        f"{name}: attempt 1 of 2 failed: ConnectionError: no route; next try in 0.0 s",
+        f"{name}: attempt 2 of 2 failed: ConnectionError: no route; dead letter (retries_exhausted)",
+    ]
+    assert "4111" not in caplog.text, "payloads stay where they are"
+    assert "fine" not in caplog.text
+
+
+async def test_a_time_out_is_one_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    shop.task(slow)
+    id = await shop.submit("slow", timeout=0.05, retry=Retry(0))
+    async with shop.worker() as worker:
+        await shop.ended(id)
+        await until(lambda: worker.stats.failed == 1)
+    assert lines(caplog) == [
+        f"slow {id.hex[-8:]}: attempt 1 of 1 timed out: the attempt ran out of time (0.05 s); dead letter (timeout)"
+    ]
+
+
+async def test_an_end_that_came_too_late_is_one_warning(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(ctx: Context) -> None:
+        await ctx.flush()
+        began.set()
+        await go_on.wait()
+
+    shop.task(slow)
+    id = await shop.submit("slow", retry=Retry(0))
+    async with shop.worker() as worker:
+        await asyncio.wait_for(began.wait(), 20)
+        now, rules = shop.host.clock.now(), shop.engine.rules
+        await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
+        go_on.set()
+        await until(lambda: worker.stats.stale == 1)
+    said = f"slow {id.hex[-8:]} has another owner by now: what this worker had to say was stale"
+    assert lines(caplog) == [said]
+
+
+async def test_what_a_dead_worker_held_is_told_by_whoever_takes_it_back(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, gate = asyncio.Event(), asyncio.Event()
+
+    async def slow(ctx: Context) -> None:
+        await ctx.flush()
+        began.set()
+        await gate.wait()
+
+    shop.task(slow)
+    twin = shop.engine.twin()
+    await twin.open()
+    dead = shop.worker(engine=twin)
+    await dead.start()
+    id = await shop.submit("slow", retry=Retry(0))
+    await asyncio.wait_for(began.wait(), 20)
+    assert dead._heartbeat is not None
+    await dead._heartbeat.stop()
+    async with shop.worker(maintain=True):
+        await shop.ended(id)
+    gate.set()
+    await dead.end()
+    await twin.close()
+    said = "attempt 1 of 1 was lost: the worker fell silent and its lease ran out; dead letter (lost)"
+    assert [
+        one.getMessage() for one in caplog.records if one.name == "headrace.sweeper" and "attempt" in one.msg % one.args
+    ] == [f"slow {id.hex[-8:]}: {said}"]
+
+
+async def test_starts_and_ends_are_said_where_somebody_listens(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    snoozed: list[int] = []
+
+    async def drowsy() -> None:
+        if not snoozed:
+            snoozed.append(1)
+            raise Snooze(0)
+
+    shop.task(drowsy)
+    with caplog.at_level(logging.DEBUG, "headrace.worker"):
+        async with shop.worker():
+            id = await shop.submit("drowsy")
+            await shop.ended(id)
+    name = f"drowsy {id.hex[-8:]}: "
+    said = [line.removeprefix(name).split(" after ")[0] for line in lines(caplog, logging.DEBUG) if name in line]
+    assert said == ["attempt 1 of 4 starts", "snoozed for 0 s", "attempt 1 of 4 starts", "completed"]
+
+
+async def test_healthy_jobs_cost_the_log_nothing_when_nobody_listens(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    class Counts(logging.Logger):
+        def isEnabledFor(self, level: int) -> bool:  # noqa: N802
+            asked.append("level")
+            return super().isEnabledFor(level)
+
+    async def fine() -> None:
+        """Nothing to say."""
+
+    counts = Counts("headrace.worker.counts", logging.WARNING)
+    monkeypatch.setattr(tallying, "_log", counts)
+    shop.task(fine)
+    ids = await shop.submit_many("fine", 500)
+    async with shop.worker() as worker:
+        monkeypatch.setattr(worker._floor.tally, "look", lambda: None)  # what the tick does, four times a second
+        asked.clear()
+        await shop.all_ended(ids)
+        assert asked == []
