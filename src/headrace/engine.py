@@ -147,9 +147,10 @@ class Engine(Protocol):
         At most one change per job. A change id that this job saw last is answered ``Applied`` again. A worker's change
         whose owner holds but whose rev moved is ``Conflict``; whose owner moved, ``WasStale``; anybody else's change
         whose rev moved, ``Conflict``; of a job that is gone, ``WasStale(None)``. A key to take that another live job
-        holds is ``Conflict`` with the holder, and nothing is changed. With a change, what ``core.family.note_of`` says
-        is noted (``Note.ENDED`` only of a job that another was stored to wait for), and ``core.batch.tally_of`` added
-        to its batch; an answer ``noted`` says that a note for those who wait was among it.
+        holds is ``Conflict`` with the holder, and nothing is changed. A change is written whole, in one commit: its
+        attempt, key and event, its notes (``Note.ENDED`` only of a job that another was stored to wait for), its tally
+        (added to the counts of the job's batch), and the jobs it inserts. An answer ``noted`` says that ``Note.ENDED``
+        was stored.
         """
         ...
 
@@ -272,8 +273,9 @@ class Engine(Protocol):
         that is taken fails nothing: the answer is ``Duplicated``. Who waits for such jobs is told by the commit."""
         ...
 
-    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
-        """``apply`` of one change of a worker as steps for the user's connection."""
+    async def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+        """``apply`` of one change of a worker as steps for the user's connection; what must be durable before them (the
+        profiles of jobs that it inserts) already is."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:

@@ -10,6 +10,8 @@ import msgspec
 __all__ = ["Enlisted", "Statement", "Steps", "walk", "walk_async"]
 
 T = TypeVar("T")
+Question = TypeVar("Question")
+Answer = TypeVar("Answer")
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -28,28 +30,28 @@ Steps = Generator[Statement, str, T]
 and returns what the verb would. It touches no connection itself, so a blocking one can be used on its own thread."""
 
 
-def walk(steps: Steps[T], execute: Callable[[Statement], str]) -> T:
+def walk(steps: Generator[Question, Answer, T], execute: Callable[[Question], Answer]) -> T:
     """Run the steps one after the other; an error of one is raised, and nothing after it is run."""
-    answer: str | None = None
+    answer: Answer | None = None
     while True:
         try:
-            statement = next(steps) if answer is None else steps.send(answer)
+            question = next(steps) if answer is None else steps.send(answer)
         except StopIteration as over:
             value: T = over.value
             return value
-        answer = execute(statement)
+        answer = execute(question)
 
 
-async def walk_async(steps: Steps[T], execute: Callable[[Statement], Awaitable[str]]) -> T:
+async def walk_async(steps: Generator[Question, Answer, T], execute: Callable[[Question], Awaitable[Answer]]) -> T:
     """``walk``, where executing is awaited."""
-    answer: str | None = None
+    answer: Answer | None = None
     while True:
         try:
-            statement = next(steps) if answer is None else steps.send(answer)
+            question = next(steps) if answer is None else steps.send(answer)
         except StopIteration as over:
             value: T = over.value
             return value
-        answer = await execute(statement)
+        answer = await execute(question)
 
 
 class Enlisted(Protocol):

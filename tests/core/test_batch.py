@@ -19,7 +19,6 @@ from headrace.core.batch import (
     is_silent,
     refusal_of_member,
     stop,
-    tally_of,
     tally_of_new,
 )
 from headrace.core.change import Change
@@ -33,7 +32,7 @@ GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
 
 def of(change: Change | None) -> Tally | None:
     assert change is not None
-    return tally_of(change)
+    return change.tally
 
 
 def test_every_change_of_the_end_is_counted_once() -> None:

@@ -93,19 +93,19 @@ def test_only_what_waits_is_released() -> None:
 def test_what_is_noted() -> None:
     job = running()
     done = lifecycle.finish(job, Completed("1"), NOW, 0.5, RULES)
-    assert family.note_of(done) == (Note.ENDED,)
-    assert family.note_of(lifecycle.finish(job, Failed(error=OOPS), NOW, 0.5, RULES)) == ()
+    assert done.notes == (Note.ENDED,)
+    assert lifecycle.finish(job, Failed(error=OOPS), NOW, 0.5, RULES).notes == ()
     asked = acts.cancel(job, NOW, RULES)
     assert asked is not None
-    assert family.note_of(asked) == (Note.CANCELLED,)
+    assert asked.notes == (Note.CANCELLED,)
     never_begun = acts.cancel(submitted(), NOW, RULES)
     assert never_begun is not None
-    assert family.note_of(never_begun) == (Note.ENDED,)
+    assert never_begun.notes == (Note.ENDED,)
     # Discarding what has ended tells nobody anything new.
-    assert family.note_of(acts.discard(done.job, NOW)) == ()
+    assert acts.discard(done.job, NOW).notes == ()
     waits = family.release(waiting(), [Status.FAILED], NOW)
     assert waits is not None
-    assert family.note_of(acts.retry(waits.job, NOW)) == (Note.WAITS,)
+    assert acts.retry(waits.job, NOW).notes == (Note.WAITS,)
     assert family.note_of_new(waiting()) == (Note.WAITS,)
     assert family.note_of_new(submitted()) == ()
 
@@ -115,7 +115,7 @@ def test_a_job_that_was_begun_once_may_have_children() -> None:
     assert back.status is Status.QUEUED
     cancelled = acts.cancel(back, NOW, RULES)
     assert cancelled is not None
-    assert family.note_of(cancelled) == (Note.ENDED, Note.CANCELLED)
+    assert cancelled.notes == (Note.ENDED, Note.CANCELLED)
 
 
 def test_a_cancelled_parent_ends_its_children() -> None:

@@ -33,6 +33,7 @@ _PARTS = (
     "turns",
     "rejoining",
     "applying",
+    "effects",
     "fencing",
     "sweeping",
     "crew",
@@ -58,6 +59,7 @@ from headrace.conformance.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.claiming import Claiming  # noqa: E402
 from headrace.conformance.crew import Crew  # noqa: E402
 from headrace.conformance.dating import Dating  # noqa: E402
+from headrace.conformance.effects import Effects  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families import Families  # noqa: E402
 from headrace.conformance.fencing import Fencing  # noqa: E402
@@ -89,6 +91,7 @@ class Suite(
     Turns,
     Rejoining,
     Applying,
+    Effects,
     Fencing,
     Sweeping,
     Crew,

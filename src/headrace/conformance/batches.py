@@ -184,6 +184,13 @@ class Batches(Batched):
         assert (await lab.engine.tell(lab.now)).over == ()
         assert not await lab.engine.seal(lab.new_id(), lab.now)
 
+    async def test_a_seal_that_is_dated_earlier_sets_no_moment_back(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 1, sealed=False)
+        assert await lab.engine.seal(batch.id, lab.at(-5))
+        [found] = await lab.engine.batches([batch.id])
+        assert found is not None
+        assert (found.sealed, found.touched_at) == (True, lab.now)
+
     async def test_an_empty_batch_is_over_at_once(self, lab: Lab) -> None:
         batch = self.batch(lab)
         await lab.engine.insert([], lab.now, batch)

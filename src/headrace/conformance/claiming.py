@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed, Failed, Released, Snoozed
 from headrace.core.retry import Retry
 from headrace.core.status import Cause, Status
-from headrace.engine import Claimed, Dead
+from headrace.engine import MAX_BATCH, Claimed, Dead
 
 __all__ = ["Claiming"]
 
@@ -270,6 +270,17 @@ class Claiming(Part):
         assert [job.id for job in taken] == [failed.id, scheduled.id]
         assert [job.arrived_at for job in taken] == [lab.at(-1), lab.now]
         assert taken[1].rev == scheduled.rev + 2, "a promotion and a claim"
+
+    @pytest.mark.parametrize("limit", [None, 50])
+    async def test_all_that_is_due_is_promoted_however_much_it_is(self, lab: Lab, limit: int | None) -> None:
+        if limit is not None:
+            assert await lab.engine.put_setting("limit:work", f'{{"max_concurrency":{limit}}}', 0) is not None
+        worker = await lab.worker()
+        for n in range(11):
+            await lab.put_all(*(lab.job(delay=1 + n) for _ in range(MAX_BATCH)))
+        first = await lab.put(delay=12, priority=60)
+        lab.later(12)
+        assert [job.id for job in await lab.claim(worker, 1)] == [first.id], "the last that fell due goes first"
 
     async def test_the_next_due_moment_is_told(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -68,7 +68,7 @@ class Sessions(Part):
             with pytest.raises(NotSupported):
                 await lab.engine.inserting([lab.job()], lab.now)
             with pytest.raises(NotSupported):
-                lab.engine.applying(lab.end(await lab.running(await lab.worker()), Completed("1")), lab.now)
+                await lab.engine.applying(lab.end(await lab.running(await lab.worker()), Completed("1")), lab.now)
             with pytest.raises(NotSupported):
                 lab.engine.transaction()
 

@@ -13,6 +13,7 @@ import pytest
 from headrace.clock import SystemDice
 from headrace.conformance.lab import OOPS, Choices, Lab, Part
 from headrace.conformance.limiting import fill, free, keys, rate, rule
+from headrace.core import lifecycle
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.status import Status
@@ -50,6 +51,33 @@ async def drain(lab: Lab, worker: UUID, n: int) -> list[str | None]:
 
 class Turns(Part):
     """What claims promise to keys."""
+
+    # -- remembering turns
+
+    @pytest.mark.parametrize(
+        ("case", "remembered"), [("alone", False), ("in line", True), ("later turn", True), ("other key", True)]
+    )
+    async def test_a_turn_is_forgotten_with_a_job_of_its_key(self, lab: Lab, case: str, remembered: bool) -> None:
+        worker = await lab.worker()
+        await lab.put(queue="left", concurrency_key="c" if case == "other key" else "a")
+        back = await lab.put(queue="right", concurrency_key="a")
+        lab.later(1)
+        other = await lab.put(queue="right", concurrency_key="b")
+        lab.later(1)
+        [held] = await lab.claim(worker, 1, queues=("right",))
+        await free(lab, *await lab.claim(worker, 1, queues=("left",)))
+        before = lab.now
+        if case in ("in line", "later turn"):
+            lab.later(1)
+            await lab.put(queue="left", concurrency_key="a")
+        if case == "later turn":
+            assert len(await lab.claim(worker, 1, queues=("left",))) == 1
+        assert await lab.engine.delete({Status.COMPLETED: before, Status.FAILED: lab.at(-9)}) == 1
+        # It comes back with its old arrival, which is before the other's; its key has had a turn since.
+        await lab.do(lifecycle.release(held, lab.now))
+        assert held.id == back.id
+        [first] = await lab.claim(worker, 1, queues=("right",))
+        assert first.id == (other.id if remembered else back.id)
 
     # -- many keys
 

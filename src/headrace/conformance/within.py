@@ -54,7 +54,7 @@ async def insert(lab: Lab, connection: Any, *jobs: Job) -> list[InsertAnswer]:
 
 
 async def apply(lab: Lab, connection: Any, change: Change) -> Verdict:
-    verdict: Verdict = await carry(lab, connection, lab.engine.applying(change, lab.now))
+    verdict: Verdict = await carry(lab, connection, await lab.engine.applying(change, lab.now))
     return verdict
 
 

@@ -10,13 +10,14 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core import acts
-from headrace.core.change import Change
+from headrace.core.change import Change, Tally
+from headrace.core.decide import tally_of_new
 from headrace.core.job import Job, Spec
 from headrace.core.query import Page
 from headrace.core.rate import micros
 from headrace.core.record import Record
 from headrace.core.rules import Rules
-from headrace.core.status import ENDED, Status, Verb
+from headrace.core.status import Verb
 from headrace.errors import ConfigError, HeadraceError, TransitionRefused
 
 __all__ = [
@@ -31,38 +32,10 @@ __all__ = [
     "may_miss_some",
     "newest_first",
     "refusal_of_member",
+    "sealed",
     "stop",
-    "tally_of",
     "tally_of_new",
 ]
-
-
-class Tally(msgspec.Struct, Record, frozen=True):
-    """How many jobs of a batch there are, and how they ended; also what a write adds to that."""
-
-    total: int = 0
-    completed: int = 0
-    failed: int = 0
-    cancelled: int = 0
-
-    @property
-    def ended(self) -> int:
-        """How many have ended."""
-        return self.completed + self.failed + self.cancelled
-
-    @property
-    def live(self) -> int:
-        """How many have not ended."""
-        return self.total - self.ended
-
-    def plus(self, other: Tally) -> Tally:
-        """Both together."""
-        return Tally(
-            self.total + other.total,
-            self.completed + other.completed,
-            self.failed + other.failed,
-            self.cancelled + other.cancelled,
-        )
 
 
 class Call(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -101,29 +74,6 @@ class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     was cancelled or abandoned."""
 
 
-_COLUMN = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
-
-
-def tally_of(change: Change) -> Tally | None:
-    """What a change adds to the tally of the job's batch; None: nothing, or it is in none."""
-    if change.job.spec.batch is None:
-        return None
-    was, now = change.was, change.job.status
-    if was is now or (was is None and now not in ENDED):
-        return None
-    counts: dict[str, int] = {}
-    if was is not None:
-        counts[_COLUMN[was]] = -1
-    if now in ENDED:
-        counts[_COLUMN[now]] = 1
-    return Tally(**counts)
-
-
-def tally_of_new(job: Job) -> Tally:
-    """What a new job adds to the tally of its batch."""
-    return Tally(total=1, **({_COLUMN[job.status]: 1} if job.ended else {}))
-
-
 def is_over(batch: Batch) -> bool:
     """Whether all of its jobs are there and have ended."""
     return batch.sealed and batch.tally.ended >= batch.tally.total
@@ -137,6 +87,11 @@ def may_miss_some(batch: Batch) -> bool:
 def is_silent(batch: Batch, now: datetime, rules: Rules) -> bool:
     """Whether it is to be sealed without its submitter."""
     return not batch.sealed and batch.touched_at + timedelta(seconds=rules.batch_silence) <= now
+
+
+def sealed(batch: Batch, now: datetime) -> Batch:
+    """The batch once its submitter has added all of its jobs; a second time changes nothing."""
+    return batch if batch.sealed else replace(batch, sealed=True, touched_at=max(batch.touched_at, now))
 
 
 def cancelled(batch: Batch, now: datetime, by: str | None) -> Batch | None:

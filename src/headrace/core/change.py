@@ -8,9 +8,10 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Attempt, Event, Job
-from headrace.core.status import Status, Verb
+from headrace.core.record import Record
+from headrace.core.status import Verb
 
-__all__ = ["Applied", "Change", "Conflict", "Key", "Verdict", "WasStale"]
+__all__ = ["Applied", "Change", "Conflict", "Key", "Note", "Tally", "Verdict", "WasStale", "judge"]
 
 
 class Key(StrEnum):
@@ -21,10 +22,51 @@ class Key(StrEnum):
     RELEASE = "release"
 
 
+class Note(StrEnum):
+    """A message to other jobs, stored with the change that causes it and processed after it."""
+
+    ENDED = "ended"
+    """For the jobs that wait for this one. A store keeps it only if another job was stored to wait for this one."""
+    CANCELLED = "cancelled"
+    """For the children of this job."""
+    WAITS = "waits"
+    """For the job itself: the jobs it waits for may have ended already."""
+    STOPPED = "stopped"
+    """For the jobs of a cancelled batch; the only note that belongs to a batch and not to a job."""
+
+
+class Tally(msgspec.Struct, Record, frozen=True):
+    """How many jobs a batch has, and how many of them ended in which way."""
+
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many have ended, in whatever way."""
+        return self.completed + self.failed + self.cancelled
+
+    @property
+    def live(self) -> int:
+        """How many have not ended."""
+        return self.total - self.ended
+
+    def plus(self, other: Tally) -> Tally:
+        """The sum of both."""
+        return Tally(
+            self.total + other.total,
+            self.completed + other.completed,
+            self.failed + other.failed,
+            self.cancelled + other.cancelled,
+        )
+
+
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Make ``job`` of the stored job, if it is still at ``rev`` (and, for a worker's change, still its own).
 
-    Everything that must follow is in here and is written in the same commit.
+    The change is complete: an engine writes all of it in one commit and derives nothing more from it.
     """
 
     verb: Verb
@@ -38,9 +80,15 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     attempt: Attempt | None = None
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
-    was: Status | None = None
-    """The terminal status it leaves; None: it was live."""
     event: Event | None = None
+    """An entry for the audit trail of the job."""
+    notes: tuple[Note, ...] = ()
+    """What other jobs must learn of; ``Note.ENDED`` is stored only if another job was stored to wait for this one."""
+    tally: Tally | None = None
+    """What is added to the counts of the job's batch; None: nothing, or the job is in no batch."""
+    inserts: tuple[Job, ...] = ()
+    """New jobs that follow from this change. Each is stored as ``insert`` stores it; one that ``insert`` would refuse,
+    or answer with a duplicate, is left out."""
     id: int = 0
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
 
@@ -67,3 +115,20 @@ class WasStale(msgspec.Struct, frozen=True):
 
 
 Verdict = Applied | Conflict | WasStale
+
+
+def judge(change: Change, last: int | None, job: Job | None, holder: Job | None = None) -> Verdict | None:
+    """The verdict on a change, or None if it can be applied.
+
+    ``last`` is the id of the change that the job saw last, ``job`` the job as it is stored (None: gone), and ``holder``
+    the other job that holds the dedup key this change would take.
+    """
+    if job is None:
+        return WasStale(None)
+    if change.id != 0 and change.id == last:
+        return Applied(change.job)
+    if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
+        return WasStale(job)
+    if change.rev != job.rev:
+        return Conflict(job)
+    return None if holder is None else Conflict(job, holder)

@@ -7,13 +7,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, Key, Note, Tally
 from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
 from headrace.core.rules import Rules
-from headrace.core.status import ENDED, Outcome, Reason, Status, Verb
+from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
 from headrace.core.table import check
 
 __all__ = [
+    "COMPLETES",
+    "ENDS",
     "LOOSE",
     "again",
     "change",
@@ -23,9 +25,11 @@ __all__ = [
     "ended",
     "expired",
     "key_freed",
+    "may_have_children",
     "over",
     "placed",
     "soonest",
+    "tally_of_new",
 ]
 
 _KEEP, _QUEUED = Key.KEEP, Status.QUEUED  # looked up once: see lifecycle
@@ -39,6 +43,11 @@ LOOSE: dict[str, Any] = {
     "progress": None,
 }
 """A live job that nobody holds: the attempt record keeps what is cleared here."""
+
+ENDS = (Note.ENDED,)
+"""The notes of nearly every change that ends a job."""
+COMPLETES = Tally(completed=1)
+"""What the completion of a live job adds to its batch."""
 
 
 def dated(job: Job, now: datetime) -> datetime:
@@ -64,17 +73,49 @@ def change(
 ) -> Change:
     """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
     check(job, verb, fields.get("status"))
+    made = replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields)
     return Change(
         verb=verb,
         rev=job.rev,
-        job=replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields),
+        job=made,
         epoch=job.epoch if owner else None,
         worker=job.worker if owner else None,
         attempt=closes,
         key=key,
-        was=job.status if job.status in ENDED else None,
         event=event,
+        notes=_notes(job, verb, made),
+        tally=None if job.spec.batch is None else _tally(job.status, made.status),
     )
+
+
+def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:
+    """What other jobs must learn of the change that makes ``made`` of ``job``."""
+    if made.status is Status.WAITING:
+        return (Note.WAITS,)
+    ends = ENDS if made.status in ENDED and job.status not in ENDED else ()
+    return (*ends, Note.CANCELLED) if verb is Verb.CANCEL and may_have_children(made) else ends
+
+
+def may_have_children(job: Job) -> bool:
+    """Whether a worker ever had the job: only a handler submits children."""
+    return job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0 or job.redrives > 0
+
+
+_COUNTED = {Status.COMPLETED: "completed", Status.FAILED: "failed", Status.CANCELLED: "cancelled"}
+
+
+def _tally(before: Status, after: Status) -> Tally | None:
+    """What a change from one status to another adds to the counts of a batch; None: nothing."""
+    was, now = _COUNTED.get(before), _COUNTED.get(after)
+    if was == now:
+        return None
+    counts = {} if was is None else {was: -1}
+    return Tally(**counts if now is None else counts | {now: 1})
+
+
+def tally_of_new(job: Job) -> Tally:
+    """What a new job adds to the counts of its batch."""
+    return Tally(total=1, **({_COUNTED[job.status]: 1} if job.ended else {}))
 
 
 def close(

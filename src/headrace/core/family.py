@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from enum import StrEnum
 from uuid import UUID
 
 from headrace.core import acts
-from headrace.core.change import Change
+from headrace.core.change import Change, Note
+from headrace.core.decide import may_have_children
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import unblock
 from headrace.core.rules import Rules
-from headrace.core.status import ENDED, HELD, Reason, Status, Verb
+from headrace.core.status import ENDED, Reason, Status, Verb
 from headrace.errors import ConfigError, HeadraceError, JobNotFound, TransitionRefused
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "in_order",
     "may_be_looked_for",
     "may_move",
-    "note_of",
     "note_of_new",
     "passes_on",
     "refusal",
@@ -40,35 +39,6 @@ __all__ = [
 
 MAX_AFTER = 1000
 """How many jobs one may wait for; a batch has room for more."""
-
-
-class Note(StrEnum):
-    """What is to be told."""
-
-    ENDED = "ended"
-    """To those that wait for the job. Only where some do: an engine marks such a job when it stores the first."""
-    CANCELLED = "cancelled"
-    """To its children."""
-    WAITS = "waits"
-    """To the job itself, in case its parents have ended already."""
-    STOPPED = "stopped"
-    """To the jobs of a batch that was cancelled: the only note that is of a batch, and not of a job."""
-
-
-def note_of(change: Change) -> tuple[Note, ...]:
-    """What is to be noted with a change."""
-    job = change.job
-    if job.status is Status.WAITING:
-        return (Note.WAITS,)
-    ended = (Note.ENDED,) if job.status in ENDED and change.was is None else ()
-    if change.verb is Verb.CANCEL and _may_have_children(job):
-        return (*ended, Note.CANCELLED)
-    return ended
-
-
-def _may_have_children(job: Job) -> bool:
-    """A job that no worker ever had has none."""
-    return job.status in HELD or job.attempt > 0 or job.unstarted_losses > 0 or job.redrives > 0
 
 
 def note_of_new(job: Job) -> tuple[Note, ...]:
@@ -122,7 +92,7 @@ def may_move(parents: Collection[Status | None]) -> bool:
 
 def passes_on(child: Job) -> bool:
     """Whether the cancel of its parent is told to the children of one that has ended: if it may have had some."""
-    return child.ended and _may_have_children(child)
+    return child.ended and may_have_children(child)
 
 
 def still_cancelled(parent: Job) -> bool:

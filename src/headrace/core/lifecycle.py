@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change
 from headrace.core.decide import (
+    COMPLETES,
+    ENDS,
     LOOSE,
     again,
     change,
@@ -239,6 +241,8 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
             finished_at=at,
         ),
         key=key_freed(job),
+        notes=ENDS,
+        tally=None if job.spec.batch is None else COMPLETES,
     )
 
 

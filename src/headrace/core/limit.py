@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import msgspec
 
@@ -17,13 +17,10 @@ from headrace.core.rate import Rate, Spent, micros, next_permit, permits, spend
 from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 
-__all__ = ["REMEMBERED", "Dealt", "Entry", "Turn", "Usage", "deal", "lapses", "wanted"]
+__all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "wanted"]
 
 Turn = tuple[str, str]
 """A task and a key, whose turn is remembered."""
-
-REMEMBERED = timedelta(hours=1)
-"""How long a turn is remembered at least: a key that has waited for longer is first anyway."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -70,6 +67,15 @@ class Dealt(msgspec.Struct):
 def lapses(spent: Spent) -> datetime:
     """From when on it says nothing, and may be forgotten."""
     return max(until for until, _ in spent)
+
+
+def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
+    """Whether the last turn of a key is forgotten when a job of that key is pruned.
+
+    ``last`` is the turn in microseconds since 1970, ``before`` the latest moment up to which jobs are pruned. A key with
+    a job in line keeps its place; so does one that had a turn since.
+    """
+    return not in_line and last <= micros(before)
 
 
 def wanted(group: Group, ask: Ask, limits: Limits) -> int:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Attempt, ErrorInfo, Job, Streak
 from headrace.core.limit import Usage, lapses
 from headrace.core.query import Filter
@@ -31,7 +30,6 @@ __all__ = [
     "attempts_of",
     "encode",
     "is_new",
-    "judge",
     "key_of",
     "labels_asked",
     "labels_of",
@@ -304,20 +302,6 @@ def sort_out(
         if key is not None and not job.ended:
             holders[key] = job.id
     return fresh, told
-
-
-def judge(change: Change, last: int | None, job: Job | None, holder: Job | None) -> Verdict | None:
-    """What to say of a change that did not take, from the id of the job's last change, the job as it stands, and the
-    other job that holds the key it wants; None: it could be applied after all."""
-    if job is None:
-        return WasStale(None)
-    if change.id != 0 and change.id == last:
-        return Applied(change.job)
-    if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
-        return WasStale(job)
-    if change.rev != job.rev or holder is not None:
-        return Conflict(job, holder if change.rev == job.rev else None)
-    return None
 
 
 _spent = msgspec.json.Decoder(Spent).decode

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
 from headrace.core.job import Job
-from headrace.core.lifecycle import submit
-from headrace.core.schedule import Continuous, ScheduleDoc, fire_id, jittered, same_rule
+from headrace.core.schedule import ScheduleDoc
+from headrace.core.schedule_changes import check_removable, paused, replaced, resumed, retired, revised, trigger
 from headrace.engine import Engine, Setting
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.host import Host
@@ -24,7 +24,6 @@ __all__ = [
     "create_schedule",
     "delete_schedule",
     "find_schedule",
-    "fire",
     "list_schedules",
     "pause_schedule",
     "read",
@@ -47,15 +46,6 @@ def read(setting: Setting) -> ScheduleDoc:
         raise ConfigError(f"the setting {setting.key!r} is not a schedule this version can read: {error}") from error
 
 
-def fire(doc: ScheduleDoc, at: datetime, now: datetime) -> Job:
-    """The one job that this fire makes; always of the same id."""
-    if isinstance(doc.rule, Continuous):
-        raise ConfigError(f"schedule {doc.name!r} is continuous and has no fires")
-    spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=at, dedup=doc.key)
-    due = jittered(doc.name, doc.generation, at, doc.rule.spread)
-    return submit(fire_id(doc.name, doc.generation, at), spec, doc.payload_text, now, available_at=due)
-
-
 async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
     """Every schedule, by name; one that this version cannot read is told in the log and left out."""
     return await _readable(engine, _log.warning)
@@ -73,34 +63,19 @@ async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
 
 
 async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
-    """Make a schedule, or change the one of its name; as stored.
-
-    The same rule keeps its place and goes on; another rule begins at the new document's ``cursor``. A rest goes on: a
-    program that makes its schedules at every start must not undo what a person did.
-
-    :raises ConfigError: the name belongs to a schedule that the code of a task defines.
-    """
-
-    def edit(old: ScheduleDoc | None) -> ScheduleDoc:
-        if old is not None and old.source == "code" and doc.source != "code" and not old.retired:
-            raise ConfigError(
-                f"schedule {doc.name!r} is defined in code, with the task {old.task!r}: change it there, or choose "
-                f"another name"
-            )
-        return _revised(old, doc)
-
-    return await _edit(engine, doc.name, edit)
+    """Make a schedule, or change the one of its name, as ``core.schedule_changes.replaced`` says; as stored."""
+    return await _edit(engine, doc.name, lambda old: replaced(old, doc))
 
 
 async def pause_schedule(engine: Engine, name: str) -> ScheduleDoc:
     """Let it rest: nothing fires until it is resumed."""
-    return await _edit(engine, name, lambda old: replace(_known(old, name), paused=True))
+    return await _edit(engine, name, lambda old: paused(_known(old, name)))
 
 
 async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleDoc:
     """End its rest; what would have fired meanwhile is not made good."""
 
-    return await _edit(engine, name, lambda old: _resumed(_known(old, name), now))
+    return await _edit(engine, name, lambda old: resumed(_known(old, name), now))
 
 
 async def delete_schedule(engine: Engine, name: str) -> None:
@@ -112,20 +87,20 @@ async def delete_schedule(engine: Engine, name: str) -> None:
         setting = await _setting(engine, name)
         if setting is None:
             raise UnknownSchedule(name)
-        if _lives_in_code(setting):
-            raise ConfigError(f"schedule {name!r} is defined in code: pause it, or remove it there")
+        if (doc := _readable_doc(setting)) is not None:
+            check_removable(doc)
         if await engine.put_setting(setting.key, None, setting.rev) is not None:
             _tell(engine, name)
             return
     raise _contended(name)
 
 
-def _lives_in_code(setting: Setting) -> bool:
+def _readable_doc(setting: Setting) -> ScheduleDoc | None:
+    """The schedule, or None: nobody can read it, so nobody may keep it from being removed."""
     try:
-        doc = read(setting)
+        return read(setting)
     except ConfigError:
-        return False  # nobody can read it, so nobody may keep it from being removed
-    return doc.source == "code" and not doc.retired
+        return None
 
 
 async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) -> Job:
@@ -134,12 +109,7 @@ async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) 
     :raises ConfigError: it is continuous, and another run would be one too many.
     """
     doc, now = await find_schedule(engine, name), host.clock.now()
-    if isinstance(doc.rule, Continuous):
-        raise ConfigError(
-            f"schedule {name!r} is continuous: it runs by itself; submit {doc.task!r} for a run beside it"
-        )
-    spec = replace(doc.spec, created_at=now, schedule=doc.name, fire_at=None)
-    answer = await lanes.insert(submit(host.dice.new_id(now), spec, doc.payload_text, now))
+    answer = await lanes.insert(trigger(doc, host.dice.new_id(now), now))
     return answer.job
 
 
@@ -156,50 +126,15 @@ async def sync_schedules(
     known = {doc.task for doc in wanted.values()} if tasks is None else set(tasks)
     changed = []
     for name, doc in wanted.items():
-        if await _wrote(engine, name, partial(_revised, new=doc)):
+        if await _wrote(engine, name, partial(revised, new=doc)):
             changed.append(name)
         else:
             _tell(engine, name)  # unchanged, but now there is a worker that has it
     for old in await _readable(engine):
         gone = old.source == "code" and not old.retired and old.task in known and old.name not in wanted
-        if gone and await _wrote(engine, old.name, partial(_retired, now=now)):
+        if gone and await _wrote(engine, old.name, lambda old: None if old is None else retired(old, now)):
             changed.append(old.name)
     return changed
-
-
-def _revised(old: ScheduleDoc | None, new: ScheduleDoc) -> ScheduleDoc:
-    """What is stored when ``new`` is asked for and ``old`` was there."""
-    if old is None:
-        return new
-    if old.retired or not same_rule(old.rule, new.rule):
-        # The past of another rule is not made good by this one.
-        cursor = max(old.cursor, new.cursor)
-        return replace(
-            new,
-            created_at=old.created_at,
-            cursor=cursor,
-            generation=old.generation + 1,
-            paused=old.paused,
-            last_fire=old.last_fire,
-            last_job=old.last_job,
-            skipped=_forgone(old).skipped,
-        )
-    spec = replace(new.spec, created_at=old.spec.created_at)
-    return replace(old, rule=new.rule, spec=spec, payload_text=new.payload_text, source=new.source)
-
-
-def _resumed(doc: ScheduleDoc, now: datetime) -> ScheduleDoc:
-    """The schedule without its rest, and without what it missed meanwhile."""
-    return replace(_forgone(doc), paused=False, cursor=max(doc.cursor, now)) if doc.paused else doc
-
-
-def _retired(old: ScheduleDoc | None, now: datetime) -> ScheduleDoc | None:
-    return None if old is None else replace(_forgone(old), retired=True, cursor=max(old.cursor, now))
-
-
-def _forgone(doc: ScheduleDoc) -> ScheduleDoc:
-    """The schedule without the fire that waited: it makes no job any more."""
-    return doc if doc.waiting is None else replace(doc, waiting=None, skipped=doc.skipped + 1)
 
 
 def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:

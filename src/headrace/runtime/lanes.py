@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.change import Applied, Change, Conflict, Note, Verdict
 from headrace.core.entry import Append, Kept
-from headrace.core.family import Note, note_of
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, Inserted
@@ -27,7 +26,7 @@ from headrace.runtime.teller import Teller
 __all__ = ["Lanes"]
 
 _TRIES = 50
-_CANCEL = Verb.CANCEL
+_CANCELLED = Note.CANCELLED
 
 
 def _change_weight(change: Change) -> int:
@@ -134,7 +133,7 @@ class Lanes:
                 return job
             verdict = await self.apply(change)
             if isinstance(verdict, Applied):
-                if Note.CANCELLED in note_of(change):
+                if Note.CANCELLED in change.notes:
                     await self.teller.at_once()  # whoever cancels may rely on it that no child goes on unasked
                 return verdict.job
             if isinstance(verdict, Conflict) and verdict.holder is not None:
@@ -189,7 +188,7 @@ class Lanes:
                 applied.append(change)
                 job = change.job
                 follows = follows or verdict.noted or job.spec.batch is not None or job.waits > 0
-                follows = follows or (change.verb is _CANCEL and Note.CANCELLED in note_of(change))
+                follows = follows or _CANCELLED in change.notes
         self._tell_of(applied)
         if follows:
             self.teller.ask()
@@ -202,6 +201,8 @@ class Lanes:
         if bus.wanted(Topic.FREED) and (freed := {one.job.spec.queue for one in changes if not one.job.held}):
             news[Topic.FREED] = freed
         for change in changes:
+            if change.inserts:
+                news.setdefault(Topic.READY, set()).update(one.spec.queue for one in change.inserts)
             job = change.job
             if job.finished_at is not None:
                 if tell_ends:

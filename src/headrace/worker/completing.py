@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from headrace.bus import Hint, Topic
-from headrace.core.change import Applied, Change, Conflict
+from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish
 from headrace.core.outcome import Completed
 from headrace.core.status import Outcome
-from headrace.engine import TRANSACTION, Enlisted, Steps
+from headrace.engine import TRANSACTION, Enlisted
 from headrace.errors import (
     ConfigError,
     HeadraceError,
@@ -27,6 +27,7 @@ from headrace.errors import (
     TransitionRefused,
     Unavailable,
 )
+from headrace.steps import walk, walk_async
 from headrace.worker.context import Context, Transaction
 from headrace.worker.hold import Hold
 
@@ -81,7 +82,13 @@ class Completing:
             raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
         self._busy += 1
         try:
-            self._change = enlisted.run_blocking(self._steps(self._on_loop(self._lend(enlisted)), text))
+            job = self._on_loop(self._lend(enlisted))
+            self._change = walk(
+                self._decide(job, text),
+                lambda change: enlisted.run_blocking(
+                    self._on_loop(self._engine.applying(change, change.job.updated_at))
+                ),
+            )
         finally:
             self._busy -= 1
 
@@ -128,10 +135,14 @@ class Completing:
     async def _write(self, text: str, enlisted: Enlisted) -> None:
         self._busy += 1
         try:
-            steps = self._steps(await self._lend(enlisted), text)
-            self._change = enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
+            job = await self._lend(enlisted)
+            self._change = await walk_async(self._decide(job, text), lambda change: self._apply(change, enlisted))
         finally:
             self._busy -= 1
+
+    async def _apply(self, change: Change, enlisted: Enlisted) -> Verdict:
+        steps = await self._engine.applying(change, change.job.updated_at)
+        return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
     async def _lend(self, enlisted: Enlisted) -> Job:
         """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
@@ -149,7 +160,7 @@ class Completing:
             raise Stale(hold.job)
         return hold.job
 
-    def _steps(self, job: Job, text: str) -> Steps[Change]:
+    def _decide(self, job: Job, text: str) -> Generator[Change, Verdict, Change]:
         """The completion, decided again whenever the job moved; :raises Stale: it is not ours any more"""
         for _ in range(_TRIES):
             now = self._host.clock.now()
@@ -158,7 +169,7 @@ class Completing:
             except TransitionRefused:
                 raise Stale(job) from None
             change = replace(change, id=self._host.dice.token())
-            verdict = yield from self._engine.applying(change, now)
+            verdict = yield change
             if isinstance(verdict, Applied):
                 return change
             if not isinstance(verdict, Conflict):

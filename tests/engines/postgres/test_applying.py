@@ -166,7 +166,7 @@ async def test_a_repeat_after_the_commit_of_the_transaction_is_recognised(
     transaction = user.transaction()
     await transaction.start()
     enlisted = lab.engine.enlist(user)
-    assert await enlisted.run(lab.engine.applying(done, lab.now)) == Applied(done.job)
+    assert await enlisted.run(await lab.engine.applying(done, lab.now)) == Applied(done.job)
     assert (await lab.get(job)).status is Status.RUNNING
     again = asyncio.create_task(surely(lab.engine, [done], lab))
     await transaction.commit()

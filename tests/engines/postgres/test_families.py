@@ -41,7 +41,7 @@ async def insert(lab: Lab, connection: Any, *jobs: Job) -> list[InsertAnswer]:
 
 
 async def apply(lab: Lab, connection: Any, change: Change) -> Any:
-    return await lab.engine.enlist(connection).run(lab.engine.applying(lab.stamp(change), lab.now))
+    return await lab.engine.enlist(connection).run(await lab.engine.applying(lab.stamp(change), lab.now))
 
 
 async def waits_for(connection: Connection, other: Any) -> None:

@@ -25,7 +25,7 @@ async def test_a_beat_does_not_wait_for_a_job_that_a_transaction_completes(lab: 
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    await lab.engine.enlist(user).run(lab.engine.applying(lab.stamp(lab.end(held, Completed())), lab.now))
+    await lab.engine.enlist(user).run(await lab.engine.applying(lab.stamp(lab.end(held, Completed())), lab.now))
     told = await lab.engine.beat(worker, Beat(held=(held.id,)), lab.now)
     assert isinstance(told, Alive)
     assert [job.id for job in told.unknown] == [other.id]

@@ -140,7 +140,7 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
     connection = await connect()
     transaction = connection.transaction()
     await transaction.start()
-    await lab.engine.enlist(connection).run(lab.engine.applying(done, lab.now))
+    await lab.engine.enlist(connection).run(await lab.engine.applying(done, lab.now))
     blocked = asyncio.create_task(lanes.insert(lab.job(dedup="k")))
     for at in range(10):
         assert isinstance(await lanes.insert(lab.job(dedup=f"other{at}")), Inserted)

@@ -163,7 +163,7 @@ async def test_a_job_whose_order_number_nobody_told_is_found(lab: Lab) -> None:
     job = await lab.running(await lab.worker())
     change = lab.stamp(lab.end(replace(job, seq=0), Completed("1")))
     async with lab.engine.transaction() as connection:
-        lab.engine.enlist(connection).run_blocking(lab.engine.applying(change, lab.now))
+        lab.engine.enlist(connection).run_blocking(await lab.engine.applying(change, lab.now))
     assert (await lab.get(job)).result == 1
 
 

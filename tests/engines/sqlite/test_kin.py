@@ -36,8 +36,8 @@ async def within(lab: Lab, connection: apsw.Connection, *jobs: Job) -> list[Any]
     return list(lab.engine.enlist(connection).run_blocking(steps))
 
 
-def apply(lab: Lab, connection: apsw.Connection, change: Change) -> Any:
-    return lab.engine.enlist(connection).run_blocking(lab.engine.applying(change, lab.now))
+async def apply(lab: Lab, connection: apsw.Connection, change: Change) -> Any:
+    return lab.engine.enlist(connection).run_blocking(await lab.engine.applying(change, lab.now))
 
 
 # Statements
@@ -169,16 +169,16 @@ async def test_within_a_transaction_an_end_is_noted_and_counted_if_it_is_committ
     change = lab.stamp(lab.end(one, Completed("1")))
     with suppress(ZeroDivisionError):
         async with lab.engine.transaction() as connection:
-            assert apply(lab, connection, change).noted
+            assert (await apply(lab, connection, change)).noted
             raise ZeroDivisionError
     assert await lab.tell() == []
     assert await tally(lab, batch) == Tally(2)
     async with lab.engine.transaction() as connection:
-        assert apply(lab, connection, change) == Applied(change.job, noted=True)
+        assert await apply(lab, connection, change) == Applied(change.job, noted=True)
         alone = lab.stamp(lab.end(two, Completed("1")))
-        assert apply(lab, connection, alone) == Applied(alone.job)
+        assert await apply(lab, connection, alone) == Applied(alone.job)
         # Said again, it is neither noted nor counted again.
-        assert apply(lab, connection, change) == Applied(change.job)
+        assert await apply(lab, connection, change) == Applied(change.job)
     assert await tally(lab, batch) == Tally(2, 2)
     assert [told.job.id for told in await lab.tell()] == [child.id]
     assert (await lab.get(child)).status is Status.QUEUED

@@ -253,7 +253,7 @@ class MemoryEngine:
     async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
         raise _no_transactions()
 
-    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+    async def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
         raise _no_transactions()
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:

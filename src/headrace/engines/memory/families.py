@@ -20,12 +20,11 @@ from headrace.core.batch import (
     is_silent,
     newest_first,
     refusal_of_member,
+    sealed,
     stop,
-    tally_of,
     tally_of_new,
 )
-from headrace.core.change import Change, Verdict
-from headrace.core.family import Note
+from headrace.core.change import Change, Note, Verdict
 from headrace.core.job import Job
 from headrace.core.query import Page
 from headrace.core.rate import micros
@@ -87,13 +86,12 @@ class Families:
     def follow(self, change: Change) -> bool:
         """Note what is to follow from a change; whether others wait for the job."""
         job, tied = change.job, False
-        for note in family.note_of(change):
+        for note in change.notes:
             if note is not Note.ENDED or job.id in self._waiting:
                 self._notes.append((note, job.id, 0))
                 tied = tied or note is Note.ENDED
-        tally = tally_of(change)
-        if tally is not None and job.spec.batch is not None:
-            self._count(job.spec.batch, tally)
+        if change.tally is not None and job.spec.batch is not None:
+            self._count(job.spec.batch, change.tally)
         return tied
 
     def tell(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Told:
@@ -180,8 +178,8 @@ class Families:
     def seal(self, id: UUID, now: datetime) -> bool:
         """All of its jobs are there."""
         batch = self.batches.get(id)
-        if batch is not None and not batch.sealed:
-            self.batches[id] = replace(batch, sealed=True, touched_at=now)
+        if batch is not None:
+            self.batches[id] = sealed(batch, now)
         return batch is not None
 
     def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:

@@ -51,7 +51,7 @@ class Jobs:
         self.profiles_rev = 0
         self._users: Counter[int] = Counter()
         self._ended = {status: Index() for status in ENDED}
-        self._last_change: dict[UUID, int] = {}
+        self.last_change: dict[UUID, int] = {}
         self._attempts: dict[UUID, dict[int, Attempt]] = {}
         self._events: dict[UUID, list[Event]] = {}
         self._accepted = 0
@@ -90,15 +90,11 @@ class Jobs:
         id = self.keys.get((job.spec.task, job.spec.dedup))
         return None if id is None or id == job.id else self.records[id]
 
-    def seen(self, change: Change) -> bool:
-        """Whether this very change was the job's last."""
-        return change.id != 0 and self._last_change.get(change.job.id) == change.id
-
     def change(self, change: Change) -> None:
         """Make the change, with all that goes with it."""
         job = change.job
         self.put(job)
-        self._last_change[job.id] = change.id
+        self.last_change[job.id] = change.id
         if job.spec.dedup is not None and change.key is not Key.KEEP:
             key = (job.spec.task, job.spec.dedup)
             if change.key is Key.TAKE:
@@ -119,7 +115,7 @@ class Jobs:
         for job in old:
             self._displace(self.records.pop(job.id))
             self.entries.forget(job.id)
-            for kept in (self._last_change, self._attempts, self._events):
+            for kept in (self.last_change, self._attempts, self._events):
                 kept.pop(job.id, None)
         self._pruned += len(old)
         return old
@@ -133,6 +129,11 @@ class Jobs:
             asked = profile in ask.profiles and (ask.queues is None or queue in ask.queues)
             if asked and not limits.queue(queue).paused:
                 yield Group(queue, tasks[profile], key), line
+
+    def turns_in_line(self) -> set[Turn]:
+        """The keys of which a job is in line."""
+        tasks = {profile.id: profile.task for profile in self.profiles.values()}
+        return {(tasks[profile], key) for _, profile, key in self.lines if key is not None}
 
     def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, int]) -> Usage:
         """What is in use now."""

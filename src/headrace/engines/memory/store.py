@@ -8,12 +8,13 @@ from itertools import islice
 from uuid import UUID
 
 from headrace.core.batch import Batch
-from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
+from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
-from headrace.core.limit import REMEMBERED, Dealt, Entry, Turn, Usage, deal, lapses
+from headrace.core.lease import FREE, Lease, given_back, taken
+from headrace.core.limit import Dealt, Entry, Turn, Usage, deal, forgets, lapses
 from headrace.core.rate import Spent, micros
 from headrace.core.rule import Bound, Limits
 from headrace.core.rules import Rules
@@ -45,7 +46,6 @@ __all__ = ["Store"]
 
 _UNSTARTED = frozenset({Status.ASSIGNED, Status.ACCEPTED})
 _UNNAMED = 2
-_TURNS = 10_000
 
 
 class _Worker:
@@ -55,13 +55,6 @@ class _Worker:
         self.beats = 0
         self.beat_at = now
         self.alive = True
-
-
-class _Lease:
-    def __init__(self) -> None:
-        self.token = 0
-        self.holder: UUID | None = None
-        self.until: datetime | None = None
 
 
 class Store:
@@ -74,7 +67,7 @@ class Store:
         self.settings_rev = 0
         self._workers: dict[UUID, _Worker] = {}
         self._settings: dict[str, Setting] = {}
-        self._leases: dict[str, _Lease] = {}
+        self._leases: dict[str, Lease] = {}
         self._rulebook = Rulebook()
         self._spent: dict[Bound, Spent] = {}
         self._last: dict[Turn, int] = {}
@@ -155,9 +148,6 @@ class Store:
         dealt = deal(lines, ask, now, self.rules, limits, self.usage())
         self._spent = {bound: one for bound, one in (self._spent | dealt.spent).items() if lapses(one) > now}
         self._last |= dict.fromkeys(dealt.turned, micros(now))
-        if len(self._last) > _TURNS:
-            old = micros(now - REMEMBERED)
-            self._last = {turn: last for turn, last in self._last.items() if last > old}
         return dealt, [found[entry.seq] for entry in dealt.taken]
 
     def usage(self) -> Usage:
@@ -170,19 +160,13 @@ class Store:
 
     def _apply(self, change: Change) -> Verdict:
         job = self.jobs.records.get(change.job.id)
-        if job is None:
-            return WasStale(None)
-        if self.jobs.seen(change):
-            return Applied(change.job)
-        if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
-            return WasStale(job)
-        if change.rev != job.rev:
-            return Conflict(job)
-        if change.key is Key.TAKE:
-            holder = self.jobs.holder(job)
-            if holder is not None:
-                return Conflict(job, holder)
+        holder = self.jobs.holder(change.job) if change.key is Key.TAKE else None
+        verdict = judge(change, self.jobs.last_change.get(change.job.id), job, holder)
+        if verdict is not None:
+            return verdict
         self.jobs.change(change)
+        for new in change.inserts:
+            self._insert(new)
         return Applied(change.job, self.families.follow(change))
 
     def tell(self, now: datetime, limit: int) -> Told:
@@ -196,7 +180,17 @@ class Store:
         earliest = min(before.values())
         gone = self.jobs.delete(before, limit, lambda id: self.families.needed(id, earliest))
         self.families.forget(gone, earliest)
+        self._forget_turns(gone, max(before.values()))
         return len(gone)
+
+    def _forget_turns(self, gone: Sequence[Job], before: datetime) -> None:
+        turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+        if not turns:
+            return
+        in_line = self.jobs.turns_in_line()
+        for turn in turns & self._last.keys():
+            if forgets(self._last[turn], before, in_line=turn in in_line):
+                del self._last[turn]
 
     def append(self, appends: Sequence[Append]) -> list[Kept]:
         """Keep the entries of those jobs that are still in the hands they speak for."""
@@ -309,16 +303,12 @@ class Store:
 
     def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         """Take or renew a duty."""
-        lease = self._leases.setdefault(name, _Lease())
-        if lease.holder != holder:
-            if lease.until is not None and lease.until > now:
-                return None
-            lease.holder, lease.token = holder, lease.token + 1
-        lease.until = now + timedelta(seconds=seconds)
+        lease = taken(self._leases.get(name, FREE), holder, seconds, now)
+        if lease is None:
+            return None
+        self._leases[name] = lease
         return lease.token
 
     def unlease(self, name: str, holder: UUID) -> None:
         """Give a duty back."""
-        lease = self._leases.get(name)
-        if lease is not None and lease.holder == holder:
-            lease.holder = lease.until = None
+        self._leases[name] = given_back(self._leases.get(name, FREE), holder)

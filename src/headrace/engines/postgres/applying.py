@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -10,9 +10,11 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale
+from headrace.core.change import Applied, Change, Conflict, Key, Verdict, WasStale, judge
+from headrace.core.decide import COMPLETES, ENDS
 from headrace.core.job import Job
 from headrace.core.status import Verb
+from headrace.engine import InsertAnswer
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
@@ -30,11 +32,11 @@ from headrace.engines.postgres.rows import (
     row_of_complete,
     row_of_report,
 )
-from headrace.engines.record import Micros, encode, judge
+from headrace.engines.record import Micros, encode
 from headrace.errors import Unavailable
 from headrace.steps import Statement, Steps
 
-__all__ = ["Applying", "apply_text", "changing", "complete_text", "rows_of_changes"]
+__all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
 _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD | None, RECORD | None]]).decode
@@ -44,6 +46,9 @@ _PATIENCE = 250
 
 _SEQ = 1
 _by_seq = itemgetter(_SEQ)
+
+Storing = Callable[[Sequence[Job]], Awaitable[Steps[list[InsertAnswer]]]]
+"""Makes steps of an insert; see ``Engine.inserting``."""
 
 _Sight = tuple[int | None, Job | None, Job | None]
 """The id of a job's last change, the job, and the other job that holds the key it wants."""
@@ -92,6 +97,14 @@ def _know(change: Change, job: Job) -> Change:
     return replace(change, job=replace(change.job, seq=job.seq))
 
 
+def _only_completes(change: Change) -> bool:
+    """Whether ``complete.sql``, which writes the least, writes all of a completion: others learn that the job ended,
+    and its batch has one more that completed."""
+    tally = change.tally
+    batch = change.job.spec.batch
+    return change.notes == ENDS and (tally is None if batch is None else tally is COMPLETES or tally == COMPLETES)
+
+
 class _Kind(msgspec.Struct, frozen=True):
     """A statement for changes of one kind."""
 
@@ -106,8 +119,8 @@ class _Kind(msgspec.Struct, frozen=True):
 class Applying:
     """The changes of one session."""
 
-    def __init__(self, warm: Pool, cold: Pool, schema: str) -> None:
-        self._warm, self._cold, self._schema = warm, cold, schema
+    def __init__(self, warm: Pool, cold: Pool, schema: str, storing: Storing) -> None:
+        self._warm, self._cold, self._schema, self._storing = warm, cold, schema, storing
         report, rows = sql("report", schema), sql("changes_rows", schema)
         plain, counted = complete_text(schema, counted=False), complete_text(schema, counted=True)
         self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE)
@@ -120,7 +133,7 @@ class Applying:
     async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
         """Apply each change if its rev and owner still hold; verdicts in the same order."""
         take, retry = Key.TAKE, Verb.RETRY
-        alone = [place for place, one in enumerate(changes) if one.key is take or one.verb is retry]
+        alone = [place for place, one in enumerate(changes) if one.key is take or one.verb is retry or one.inserts]
         together = dict(enumerate(changes))
         for place in alone:
             del together[place]
@@ -135,7 +148,7 @@ class Applying:
     async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take, and on ends that others waited for."""
         at, complete = Micros(), Verb.COMPLETE
-        if all(one.verb is complete for one in changes.values()):  # most batches by far, and they write the least
+        if all(one.verb is complete and _only_completes(one) for one in changes.values()):  # most batches by far
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
             took = await self._change(self._complete, rows)
         else:
@@ -191,7 +204,9 @@ class Applying:
         return verdicts
 
     async def _write_alone(self, change: Change) -> Verdict:
-        """Apply a change that takes a key, or brings an ended job back: in a transaction with more than one step."""
+        """Apply a change that takes a key, brings an ended job back, or inserts others: in a transaction with more than
+        one step."""
+        inserts = await self._storing(change.inserts) if change.inserts else None
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
@@ -202,23 +217,26 @@ class Applying:
                     # The profile of an ended job may be collected; not while this is held, as inserts do.
                     await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
                     await connection.execute(sql("revive", self._schema), [change.job.seq])
-                return await run_steps(connection, self.steps(change))
+                return await run_steps(connection, self.steps(change, inserts))
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         # A transaction of somebody's holds the key or the job: whoever asked decides again, after those who wait.
         return (await self._judge({0: change}))[0]
 
-    def steps_within(self, change: Change) -> Steps[Verdict]:
-        """One change as steps for a connection of the user's, whose transaction may stay open for long: an insert that
-        wants the key it releases must not wait for that."""
+    async def steps_within(self, change: Change) -> Steps[Verdict]:
+        """One change as steps for a connection of the user's."""
+        return self._within(change, await self._storing(change.inserts) if change.inserts else None)
+
+    def _within(self, change: Change, inserts: Steps[list[InsertAnswer]] | None) -> Steps[Verdict]:
+        # That transaction may stay open for long: an insert that wants the key it releases must not wait for it.
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:
             document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
             yield Waiting(sql("lock_keys", self._schema), document, trying)
-        return (yield from self.steps(change))
+        return (yield from self.steps(change, inserts))
 
-    def steps(self, change: Change) -> Steps[Verdict]:
-        """One change as steps for whatever connection."""
+    def steps(self, change: Change, inserts: Steps[list[InsertAnswer]] | None = None) -> Steps[Verdict]:
+        """One change, and the insert of the jobs that follow from it, as steps for whatever connection."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder = sights[0]
@@ -226,4 +244,6 @@ class Applying:
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
             if took := (yield from changing(self._schema, [_know(change, job)])):
+                if inserts is not None:
+                    yield from inserts
                 return Applied(change.job, noted=took[0] < 0)

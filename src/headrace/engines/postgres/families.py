@@ -8,10 +8,11 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, refusal_of_member, tally_of, tally_of_new
-from headrace.core.change import Change
+from headrace.core.batch import Batch, refusal_of_member
+from headrace.core.change import Change, Tally
+from headrace.core.decide import tally_of_new
 from headrace.core.job import Job
-from headrace.core.status import Status, Verb
+from headrace.core.status import Status
 from headrace.engines.postgres.batches import row_of_batch
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
@@ -30,15 +31,13 @@ _Stand = tuple[Status | None, bool]
 
 
 def notes_of(change: Change) -> str | None:
-    """What is to be noted with a change, by first letters. What an insert adds to its own row is no change."""
-    if change.verb is Verb.SUBMIT:
-        return None
-    return "".join(note[0] for note in family.note_of(change)) or None
+    """The notes of a change, by first letters."""
+    return "".join(note[0] for note in change.notes) or None
 
 
 def tally_in(change: Change) -> str | None:
     """What a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
-    if change.job.spec.batch is None or change.verb is Verb.SUBMIT or (tally := tally_of(change)) is None:
+    if (tally := change.tally) is None:
         return None
     return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
 

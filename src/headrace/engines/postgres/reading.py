@@ -131,14 +131,17 @@ class Reading:
         """Remove up to ``limit`` ended jobs with all that is kept of them."""
         # As the text of an array: for any but one of texts the driver asks the server first, on each connection.
         moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
-        old, remove = sql("delete_old", self._schema), sql("delete", self._schema)
-        [(removed, tied)] = await self._hot.fetch(old + remove, [str(status) for status in before], moments, limit)
+        latest = max(map(micros, before.values()), default=0)
+        text = sql("delete_old", self._schema) + sql("delete", self._schema, latest="$4::bigint")
+        statuses = [str(status) for status in before]
+        [(removed, tied)] = await self._hot.fetch(text, statuses, moments, limit, latest)
         count: int = removed
         if tied != "{}":
             async with self._hot.transaction() as connection:
                 # Whoever begins to wait for one of these has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
-                count += await connection.fetchval(sql("delete_tied", self._schema) + remove, literal(held))
+                text = sql("delete_tied", self._schema) + sql("delete", self._schema, latest="$2::bigint")
+                count += await connection.fetchval(text, literal(held), latest)
         await self._sum_up()
         return count
 

@@ -111,9 +111,11 @@ class PostgresEngine:
         """Begin a session: what an earlier one remembered may not hold any more."""
         self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus, self._host)
         self._claiming = Claiming(self._hot, self._schema, self.rules)
-        self._applying = Applying(self._warm, self._cold, self._schema)
+        self._applying = Applying(self._warm, self._cold, self._schema, self._inserting.steps)
         self._batches = Batches(self._hot, self._schema, self.rules)
-        self._telling = Telling(self._hot, self._cold, self._schema, self.rules, self._batches, self._host)
+        self._telling = Telling(
+            self._hot, self._cold, self._schema, self.rules, self._batches, self._host, self._inserting.steps
+        )
         self._entries = Entries(self._hot, self._schema)
         self._reading = Reading(self._hot, self._cold, self._search, self._schema)
         self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
@@ -272,8 +274,8 @@ class PostgresEngine:
     async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
         return await self._inserting.steps(jobs)
 
-    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
-        return self._applying.steps_within(change)
+    async def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+        return await self._applying.steps_within(change)
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self._lent.lent()

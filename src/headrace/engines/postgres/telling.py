@@ -12,16 +12,16 @@ from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
 from headrace.core.batch import Batch, stop
-from headrace.core.change import Change
-from headrace.core.family import Note
+from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Told
-from headrace.engines.postgres.applying import apply_text, rows_of_changes
+from headrace.engines.postgres.applying import Storing, apply_text, rows_of_changes
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.batches import Batches, by_id
 from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.drivers import run_steps
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.errors import Unavailable
@@ -94,8 +94,10 @@ class _Page(msgspec.Struct):
 class Telling:
     """The verb tell, for one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches, host: Host) -> None:
-        self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
+    def __init__(
+        self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches, host: Host, storing: Storing
+    ) -> None:
+        self._hot, self._cold, self._schema, self._rules, self._storing = hot, cold, schema, rules, storing
         self._batches, self._host = batches, host
         self._hurry_until = -math.inf
         self._apply = sql("changes_rows", schema) + apply_text(schema)
@@ -211,5 +213,8 @@ class Telling:
         if not changes:
             return False
         places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))
-        others = any(note is not Note.ENDED for change in changes for note in family.note_of(change))
+        took = {place if place >= 0 else ~place for place in places}
+        if inserts := [job for place, change in enumerate(changes) if place in took for job in change.inserts]:
+            await run_steps(connection, await self._storing(inserts))
+        others = any(note is not Note.ENDED for change in changes for note in change.notes)
         return others or any(place < 0 for place in places)

@@ -8,14 +8,14 @@ import apsw
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Key, Verdict, WasStale
-from headrace.core.family import Note, note_of
+from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
 from headrace.core.status import Verb
-from headrace.engines.record import Micros, Moments, encode, judge, key_of
+from headrace.engines.record import Micros, Moments, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.kin import follow, following
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_report
+from headrace.engines.sqlite.within import inserting
 
 __all__ = ["Turn", "apply"]
 
@@ -38,13 +38,14 @@ class Turn:
         self._rows = [place for place, verb in enumerate(verbs) if verb is not _PROGRESS]
         self._reports = [place for place, verb in enumerate(verbs) if verb is _PROGRESS]
         self._follows = [] if quietly else following(changes)
+        self._inserts = [place for place, change in enumerate(changes) if change.inserts]
         rows = [row_of_change(changes[place], at) for place in self._rows]
         reports = [row_of_report(changes[place], at) for place in self._reports]
         self._args = (encode(rows), encode(reports), len(rows))
 
     def write(self, connection: apsw.Connection) -> list[int]:
         """Apply them; the places of those that did not take."""
-        if not self._follows or connection.in_transaction:
+        if not (self._follows or self._inserts) or connection.in_transaction:
             return self._write(connection)
         connection.execute("BEGIN IMMEDIATE")
         missed = self._write(connection)
@@ -62,6 +63,9 @@ class Turn:
         if self._follows:
             late = set(missed)
             drive(connection, follow([self.changes[place] for place in self._follows if place not in late]))
+        if self._inserts:
+            jobs = [job for place in self._inserts if place not in missed for job in self.changes[place].inserts]
+            drive(connection, inserting(jobs))
         return missed
 
 
@@ -125,8 +129,7 @@ async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
     verdicts: list[Verdict] = [Applied(change.job) for change in turn.changes]
     if turn.noted:
         verdicts = [
-            Applied(change.job, change.job.seq in turn.noted and Note.ENDED in note_of(change))
-            for change in turn.changes
+            Applied(change.job, change.job.seq in turn.noted and Note.ENDED in change.notes) for change in turn.changes
         ]
     moments = Moments()
     for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):

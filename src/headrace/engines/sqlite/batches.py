@@ -11,7 +11,7 @@ import apsw
 import msgspec
 
 from headrace.core.batch import Batch, Call, Tally, cancelled, cursor_at, newest_first
-from headrace.core.family import Note
+from headrace.core.change import Note
 from headrace.core.query import Page
 from headrace.engines.record import encode, micros, moment
 from headrace.engines.sqlite.connection import ask

@@ -31,6 +31,11 @@ class _Head(msgspec.Struct, array_like=True):
     settings_rev: int
     next_due: int | None
     full: bool = False
+    next_permit: int | None = None
+
+    def is_late(self, now: int) -> bool:
+        """Whether jobs are due that are not in line yet."""
+        return self.next_due is not None and self.next_due <= now
 
 
 _head = msgspec.json.Decoder(_Head, strict=False).decode
@@ -67,6 +72,10 @@ class Claiming:
                 else:
                     head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
                 known = limits is None or head.settings_rev == self._limiting.rev
+                if head.alive and head.is_late(times[0]):
+                    # More are due than one step puts in line: nothing is given before all of them are.
+                    connection.execute(statement("promote"), (times[0], PROMOTED))
+                    continue
                 if not head.alive or (head.lines_rev == rev and known):
                     return head, jobs
                 number, rev = self._served.of(connection, ask, head.lines_rev)
@@ -74,8 +83,9 @@ class Claiming:
         head, jobs = await self._hand.run(write)
         if not head.alive:
             return Dead()
-        due = None if head.next_due is None else moment(head.next_due)
-        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, due, head.full)
+        due = min((at for at in (head.next_due, head.next_permit) if at is not None), default=None)
+        next_due = None if due is None else moment(due)
+        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, next_due, head.full)
 
     def _limited(
         self,
@@ -94,13 +104,13 @@ class Claiming:
             if head.next_due is not None and head.next_due <= micros(now):
                 connection.execute(statement("promote"), (micros(now), PROMOTED))
                 head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
-            jobs, dealt = self._limiting.claim(connection, number, ask, given, now, limits)
+            if not head.is_late(micros(now)):
+                jobs, dealt = self._limiting.claim(connection, number, ask, given, now, limits)
         connection.execute("COMMIT")
         if dealt is not None:
             head.full = bool(dealt.full)
             if dealt.next_permit is not None:
-                permit = micros(dealt.next_permit)
-                head.next_due = min(permit, head.next_due or permit)
+                head.next_permit = micros(dealt.next_permit)
         return head, jobs
 
 

@@ -9,11 +9,11 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, Tally, refusal_of_member, tally_of, tally_of_new
-from headrace.core.change import Change
-from headrace.core.family import Note
+from headrace.core.batch import Batch, refusal_of_member
+from headrace.core.change import Change, Note, Tally
+from headrace.core.decide import ENDS, tally_of_new
 from headrace.core.job import Job
-from headrace.core.status import Status, Verb
+from headrace.core.status import Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
 from headrace.engines.record import encode, micros
 from headrace.engines.sqlite.batches import adding
@@ -29,7 +29,7 @@ _Told = tuple[str, int, str | None]
 _Counts = tuple[UUID, Tally, datetime | None]
 """What is added to a batch, and when its submitter did so."""
 
-_CANCEL, _WAITING = Verb.CANCEL, Status.WAITING  # to look them up in their classes costs more than the question does
+_WAITING = Status.WAITING  # to look it up in its class costs more than the question does
 
 _ids = msgspec.json.Decoder(frozenset[UUID], strict=False).decode
 _kin = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
@@ -138,13 +138,11 @@ class Kin:
 
 
 def following(changes: Sequence[Change]) -> list[int]:
-    """The places of those changes that mean more for others than an end for which some may wait."""
+    """The places of those changes that leave a note other than ``ENDED``, or add to a batch."""
     return [
         place
         for place, change in enumerate(changes)
-        if change.verb is _CANCEL
-        or (job := change.job).status is _WAITING
-        or (job.spec.batch is not None and tally_of(change) is not None)
+        if change.tally is not None or (change.notes and change.notes != ENDS)
     ]
 
 
@@ -152,10 +150,10 @@ def follow(changes: Iterable[Change]) -> Steps[None]:
     """Write what is to follow from changes that took."""
     notes, counts = list[_Told](), list[_Counts]()
     for change in changes:
-        batch, tally = change.job.spec.batch, tally_of(change)
-        if batch is not None and tally is not None:
-            counts.append((batch, tally, None))
-        notes += _notes_of(change.job, family.note_of(change))
+        batch = change.job.spec.batch
+        if batch is not None and change.tally is not None:
+            counts.append((batch, change.tally, None))
+        notes += _notes_of(change.job, change.notes)
     yield from _keeping(notes, counts)
 
 

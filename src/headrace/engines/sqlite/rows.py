@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.change import Change, Key
+from headrace.core.change import Change, Key, Note
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
 from headrace.engines.record import Micros, Moments, State, encode, key_of, past_of, stage_of, state_of
@@ -48,6 +48,7 @@ _state = msgspec.json.Decoder(State).decode
 _progress = msgspec.json.Decoder(Progress).decode
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _NEW = State()
+_ENDED = Note.ENDED
 
 
 def jobs_of(document: str) -> list[Job]:
@@ -146,6 +147,7 @@ def row_of_change(change: Change, at: Micros) -> tuple[Any, ...]:
         None if attempt is None else attempt.number,
         None if attempt is None else past_of(attempt, at),
         None if change.event is None else encode(change.event),
+        _ENDED in change.notes,
     )
 
 

@@ -295,7 +295,7 @@ class SqliteEngine:
     async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
         return within.inserting(jobs)
 
-    def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
+    async def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
         return within.applying(change)
 
     def transaction(self) -> AbstractAsyncContextManager[apsw.Connection]:

@@ -10,8 +10,7 @@ import msgspec
 
 from headrace.core import family
 from headrace.core.batch import Batch, stop
-from headrace.core.change import Change
-from headrace.core.family import Note
+from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status

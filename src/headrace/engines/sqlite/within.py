@@ -10,12 +10,11 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.change import Applied, Change, Key, Verdict, WasStale
-from headrace.core.family import Note, note_of
+from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer, Refused
-from headrace.engines.record import Micros, Moments, encode, is_new, judge, key_of, labels_of, place_of, sort_out
+from headrace.engines.record import Micros, Moments, encode, is_new, key_of, labels_of, place_of, sort_out
 from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.connection import ask, setup
@@ -93,7 +92,9 @@ def applying(change: Change) -> Steps[Verdict]:
     if tied:
         yield from _write(change)
         yield from follow([change])
-        return Applied(change.job, tied == "1" and Note.ENDED in note_of(change))
+        if change.inserts:
+            yield from inserting(change.inserts)
+        return Applied(change.job, tied == "1" and Note.ENDED in change.notes)
     wanted = encode([(change.job.id, key_of(change.job) if change.key is Key.TAKE else None)])
     (last, record, holder), moments = _seen((yield Statement(_reading("second_look"), wanted)))[0], Moments()
     job = None if record is None else job_of(record, moments)

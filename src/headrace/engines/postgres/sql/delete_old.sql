@@ -22,10 +22,6 @@ WITH found AS MATERIALIZED (
 ),
 old AS MATERIALIZED (SELECT seq, id FROM found WHERE tied = 0),
 kept AS (SELECT seq FROM found WHERE tied <> 0),
-turns AS (
-  DELETE FROM {schema}.heads
-  WHERE rank IS NULL AND last <= (SELECT max(before) FROM unnest($2::text::bigint[]) AS t (before))
-),
 batches AS (
   DELETE FROM {schema}.batches
   WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(before) FROM unnest($2::text::bigint[]) AS t (before))

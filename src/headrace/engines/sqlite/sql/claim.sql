@@ -9,11 +9,11 @@ SELECT NULL AS worker, NULL AS request, NULL AS ask, NULL AS lines_rev, NULL AS 
 CREATE TEMP TRIGGER claiming INSTEAD OF INSERT ON claim
 WHEN EXISTS (SELECT 1 FROM workers WHERE id = new.worker AND alive)
   AND new.lines_rev = (SELECT lines_rev FROM books)
+  -- Where more are due than are put in line at once, that is done first, step by step.
+  AND (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE stage = 1 AND available_at <= new.now LIMIT 10001)) <= 10000
 BEGIN
   UPDATE jobs SET status = 'queued', stage = iif(turn_key IS NULL, 2, -1), arrived_at = available_at, rev = rev + 1, updated_at = new.now
-  WHERE seq IN (
-    SELECT seq FROM jobs WHERE stage = 1 AND available_at <= new.now
-    ORDER BY available_at LIMIT 10000);
+  WHERE seq IN (SELECT seq FROM jobs WHERE stage = 1 AND available_at <= new.now);
 
   -- A repeat: what this request was given before and is not started.
   DELETE FROM picked;
@@ -108,7 +108,8 @@ RETURNING (
   FROM books
 ), iif(
   -- Otherwise nothing was picked, and what is there is what an earlier claim picked.
-  EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive) AND ?4 = (SELECT lines_rev FROM books),
+  EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive) AND ?4 = (SELECT lines_rev FROM books)
+    AND NOT EXISTS (SELECT 1 FROM jobs WHERE stage = 1 AND available_at <= +?9),
   -- In the order of pos, because picked is scanned first and by its key.
   (SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']' FROM picked p CROSS JOIN record r ON r.seq = p.seq),
   '[]')

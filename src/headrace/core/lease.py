@@ -1,0 +1,38 @@
+"""Leases of duties: who may sweep, prune or plan, and for how long."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+__all__ = ["FREE", "Lease", "given_back", "taken"]
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A duty as the store keeps it."""
+
+    token: int = 0
+    """Grows whenever the duty changes hands: a fence for what its holder writes."""
+    holder: UUID | None = None
+    until: datetime | None = None
+
+
+FREE = Lease()
+"""A duty that nobody ever had."""
+
+
+def taken(lease: Lease, holder: UUID, seconds: float, now: datetime) -> Lease | None:
+    """The lease once ``holder`` has taken or renewed it for so long; None: another holds it."""
+    until = now + timedelta(seconds=seconds)
+    if lease.holder == holder:
+        return Lease(lease.token, holder, until)
+    if lease.until is not None and lease.until > now:
+        return None
+    return Lease(lease.token + 1, holder, until)
+
+
+def given_back(lease: Lease, holder: UUID) -> Lease:
+    """The lease once ``holder`` has given it back; that of another stays as it is."""
+    return Lease(lease.token) if lease.holder == holder else lease

@@ -1,0 +1,63 @@
+"""The verdict on a change."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.core import acts, lifecycle
+from headrace.core.change import Applied, Change, Conflict, Key, Tally, WasStale, judge
+from headrace.core.job import Job
+from headrace.core.outcome import Completed
+from headrace.core.status import Verb
+from tests.core.stand import NOW, RULES, running, submitted
+
+JOB = running()
+
+
+def done(job: Job = JOB, id: int = 7) -> Change:
+    return replace(lifecycle.finish(job, Completed("1"), NOW, 0.5, RULES), id=id)
+
+
+def test_a_change_of_the_job_as_it_stands_can_be_applied() -> None:
+    assert judge(done(), None, JOB) is None
+    assert judge(done(), 6, JOB) is None
+
+
+def test_a_job_that_is_gone_makes_every_change_stale() -> None:
+    assert judge(done(), 7, None) == WasStale(None)
+
+
+def test_a_repeat_is_applied_whatever_became_of_the_job_since() -> None:
+    moved = replace(JOB, rev=99, epoch=50, worker=None)
+    assert judge(done(), 7, moved) == Applied(done().job)
+    assert judge(done(id=0), 0, moved) == WasStale(moved), "a change without an id is no repeat"
+
+
+@pytest.mark.parametrize("owner", [{"worker": UUID(int=9)}, {"worker": None}, {"epoch": JOB.epoch + 1}])
+def test_an_owner_that_moved_makes_a_workers_change_stale(owner: dict[str, UUID | int | None]) -> None:
+    moved = replace(JOB, **owner)
+    assert judge(done(), None, moved) == WasStale(moved)
+
+
+def test_a_rev_that_moved_is_a_conflict() -> None:
+    asked = acts.cancel(JOB, NOW, RULES)
+    assert asked is not None
+    assert judge(done(), None, asked.job) == Conflict(asked.job)
+    nobodys = Change(verb=Verb.EXPIRE, rev=1, job=JOB)
+    assert judge(nobodys, None, replace(JOB, rev=2)) == Conflict(replace(JOB, rev=2))
+
+
+def test_a_key_that_another_holds_is_a_conflict_with_the_holder() -> None:
+    job, holder = submitted(), submitted()
+    wants = Change(verb=Verb.RETRY, rev=job.rev, job=job, key=Key.TAKE)
+    assert judge(wants, None, job, holder) == Conflict(job, holder)
+    assert judge(wants, None, replace(job, rev=5), holder) == Conflict(replace(job, rev=5))
+
+
+def test_tallies_add_up() -> None:
+    both = Tally(3, 1, 1).plus(Tally(1, -1, 0, 1))
+    assert both == Tally(4, 0, 1, 1)
+    assert (both.ended, both.live) == (2, 2)
