@@ -99,7 +99,7 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise ConfigError(f"{path} is a database of something else: name another file")
 
 
-def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: bool = False) -> apsw.Connection:
+def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: bool = True) -> apsw.Connection:
     """A connection as this engine needs it, ready for these verbs if the schema is there.
 
     ``make``: make the file if there is none, as the first to open it may. All others would make an empty store where

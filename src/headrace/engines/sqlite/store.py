@@ -224,7 +224,7 @@ class SqliteEngine:
         return trim_log(connection, self._path)
 
     def _connect_reader(self) -> apsw.Connection:
-        connection = connect(self._path, self._synchronous, ["record"])
+        connection = connect(self._path, self._synchronous, ["record"], make=False)
         connection.pragma("query_only", True)
         finding.prepare(connection)
         return connection
