@@ -125,7 +125,9 @@ class Sides:
         answers = self.run(work)
         shown = [plain(answer if sort is None else sorted(answer, key=sort)) for answer in answers]
         for side, one in zip(self.all[1:], shown[1:], strict=True):
-            assert one == shown[0], f"{side.name} does not do as {self.all[0].name} does: {first_difference(one, shown[0])}"
+            assert one == shown[0], (
+                f"{side.name} does not do as {self.all[0].name} does: {first_difference(one, shown[0])}"
+            )
         return answers[0]
 
     def apply(self, changes: Sequence[Sequence[Change]], now: datetime) -> Any:

@@ -21,7 +21,6 @@ from headrace.core.batch import (
     newest_first,
     refusal_of_member,
     sealed,
-    stop,
     tally_of_new,
 )
 from headrace.core.change import Change, Note, Verdict
@@ -137,11 +136,9 @@ class Families:
         return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
     def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
-        if doomed:
-            return family.doom(job, now, self._rules)
-        if stopped and job.spec.batch is not None:
-            return stop(job, self.batches.get(job.spec.batch), now, self._rules)
-        return family.release(job, [self._status(parent) for parent in job.spec.after], now)
+        batch = self.batches.get(job.spec.batch) if stopped and job.spec.batch is not None else None
+        parents = [self._status(parent) for parent in job.spec.after]
+        return family.follow(job, parents, now, self._rules, doomed=doomed, batch=batch)
 
     def _status(self, id: UUID) -> Status | None:
         job = self._records.get(id)

@@ -9,7 +9,7 @@ import apsw
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, stop
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
@@ -78,9 +78,9 @@ class _Teller:
     def _hear(self, heard: list[tuple[Note, int]]) -> None:
         # All is decided before any of it is done, and who is doomed is not released first.
         doomed = {seq for note, seq in heard if note is Note.CANCELLED}
-        stopped = {seq for note, seq in heard if note is Note.STOPPED} - doomed
+        stopped = {seq for note, seq in heard if note is Note.STOPPED}
         told = doomed | stopped
-        parents = self._parents({seq for _, seq in heard} - told)
+        parents = self._parents({seq for _, seq in heard})
         moving = dict.fromkeys(seq for _, seq in heard if seq in told or family.may_move(parents.get(seq, frozenset())))
         jobs, changes = self._jobs(set(moving)), list[Change]()
         ids = {jobs[seq].spec.batch for seq in stopped if seq in jobs}
@@ -89,12 +89,9 @@ class _Teller:
             job = jobs.get(seq)
             if job is None:
                 continue
-            if seq in doomed:
-                change = family.doom(job, self._now, self._rules)
-            elif seq in stopped and job.spec.batch is not None:
-                change = stop(job, cancelled.get(job.spec.batch), self._now, self._rules)
-            else:
-                change = family.release(job, parents.get(seq, frozenset()), self._now)
+            batch = cancelled.get(job.spec.batch) if seq in stopped and job.spec.batch is not None else None
+            waited_for = parents.get(seq, frozenset())
+            change = family.follow(job, waited_for, self._now, self._rules, doomed=seq in doomed, batch=batch)
             if change is not None:
                 changes.append(change)
         if changes:
