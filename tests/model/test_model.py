@@ -37,7 +37,7 @@ def sqlite(rules: Rules, host: Host, place: Path) -> Engine:
     return SqliteEngine(place / "store.db", rules=rules, host=host, synchronous="normal")
 
 
-@pytest.mark.timeout(3600 if LONG else 600)
+@pytest.mark.timeout(7200 if LONG else 1800)
 @pytest.mark.parametrize("subject", [None, sqlite, postgres_engine], ids=["memory", "sqlite", "postgres"])
 def test_the_same_story(subject: Make | None) -> None:
     makers = {"the model": memory} | ({} if subject is None else {"the subject": subject})
