@@ -130,14 +130,14 @@ async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(lear
             workers.freeze(slow)
             fast = workers.hire()
             await until(lambda: noted(f"{fast.pid} wrote"), within=90)
-            Path(f"{gate}-{fast.pid}").touch()
+            (tmp_path / f"go-{fast.pid}").touch()
             await handle.result(timeout=60)
             assert till.rows() == Counter([str(handle.id)])
             before = await app.get(handle.id)
             assert not noted(f"{slow.pid} is through")
             if learns == "by its write":  # it may complete the job, and hears nothing of its death before it tries
                 async with nobody_beats(tmp_path):
-                    Path(f"{gate}-{slow.pid}").touch()
+                    (tmp_path / f"go-{slow.pid}").touch()
                     workers.thaw(slow)
                     await until(lambda: "has another owner by now" in workers.said(slow), within=60)
                     assert "declared dead" not in workers.said(slow)
