@@ -209,7 +209,7 @@ class JobFailed(HeadraceError):
 
     def __init__(self, job: Job, error: ErrorInfo | None) -> None:
         detail = f": {error.type}: {error.message}" if error else ""
-        super().__init__(f"job {job.id} of task {job.task!r} failed ({job.reason}){detail}")
+        super().__init__(f"job {job.id} of task {job.task!r} failed ({_words(job.reason)}){detail}")
         self.job, self.error = job, error
 
 
@@ -217,7 +217,7 @@ class JobCancelled(HeadraceError):
     """The awaited job ended ``cancelled``."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(f"job {job.id} of task {job.task!r} was cancelled ({job.reason})")
+        super().__init__(f"job {job.id} of task {job.task!r} was cancelled ({_words(job.reason)})")
         self.job = job
 
 
@@ -244,7 +244,7 @@ class TransitionRefused(HeadraceError):
     """The lifecycle has no such transition from the job's status."""
 
     def __init__(self, job: Job, verb: str, why: str | None = None) -> None:
-        reason = f" ({job.reason})" if job.reason else ""
+        reason = f" ({_words(job.reason)})" if job.reason else ""
         super().__init__(f"cannot {verb} job {job.id}: " + (why or f"it is {job.status}{reason}"))
         self.job, self.verb = job, verb
 
@@ -318,6 +318,11 @@ LONGEST = 100 * 365.25 * 86400
 def shown(value: object) -> str:
     """A value as an error shows it: Python refuses to spell out a number of more than 4,300 digits."""
     return f"a number of {value.bit_length()} bits" if isinstance(value, int) and abs(value) > 10**30 else repr(value)
+
+
+def _words(reason: object) -> str:
+    """A reason as people read it, here as on every screen."""
+    return str(reason).replace("_", " ")
 
 
 def _seconds(delay: float | timedelta) -> float:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli import cli
+from headrace.cli.root import cli
 
 QUICK = """
 import asyncio

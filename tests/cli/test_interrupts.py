@@ -44,6 +44,25 @@ async def main():
 asyncio.run(main())
 """
 
+HALT = """
+import importlib.abc, os, signal, sys
+
+class Halt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == os.environ.get("HALT_AT"):
+            sys.meta_path.remove(self)
+            heard, told = os.pipe()
+            os.set_blocking(told, False)
+            before = signal.set_wakeup_fd(told)
+            print("imports", name, flush=True)
+            os.read(heard, 1)
+            signal.set_wakeup_fd(before)
+        return None
+
+sys.meta_path.insert(0, Halt())
+"""
+"""A sitecustomize that stands still where a module is about to be imported, until there is a signal."""
+
 
 def interrupted(*words: str, at: str, within: float = 1.0, command: list[str] | None = None, **options: object) -> Seen:
     """Press Ctrl-C when this is on the screen; in one of three tries it is over in time, however busy the machine."""
@@ -90,6 +109,48 @@ def test_a_second_interrupt_is_no_worse(tmp_path: Path) -> None:
     seen = look([*HEADRACE, "demo"], press=keys, env={"TMPDIR": str(tmp_path)})
     assert "Traceback" not in seen.text, seen
     assert seen.code in (0, 130)
+
+
+EARLY = ["headrace.cli.root", "click", "headrace.cli.failures", "headrace.cli.state"]
+"""Modules that every command imports before it begins."""
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "says"),
+    [
+        *((module, 130, "interrupted") for module in [*EARLY, "headrace.cli.demo", "headrace.cli.signals"]),
+        *(
+            (module, 0, "the demo was interrupted before its first job")
+            for module in [
+                "headrace.cli.demo_app",
+                "headrace.app",
+                "headrace.engine",
+                "headrace.cli.demo_view",
+                "rich.live",
+                "headrace.engines.sqlite.store",
+                "apsw",
+            ]
+        ),
+    ],
+)
+def test_the_demo_is_interrupted_while_it_starts(module: str, code: int, says: str, tmp_path: Path) -> None:
+    seen = halted("demo", at=module, folder=tmp_path)
+    assert seen.code == code, seen
+    said = [line.removeprefix("^C") for line in seen.lines if "imports" not in line]
+    assert [line for line in said if line] == [says], seen
+
+
+@pytest.mark.parametrize("words", [("jobs",), ("worker", "quick:app"), ("demo", "--once")], ids="-".join)
+@pytest.mark.parametrize("module", [*EARLY, "headrace.app"])
+def test_a_command_is_interrupted_while_it_starts(words: tuple[str, ...], module: str, shell: Shell) -> None:
+    assert halted(*words, at=module, folder=shell.folder).code == 130
+
+
+def halted(*words: str, at: str, folder: Path) -> Seen:
+    """Press Ctrl-C where a module is about to be imported."""
+    (folder / "sitecustomize.py").write_text(HALT)
+    env = {"TMPDIR": str(folder), "PYTHONPATH": str(folder), "HALT_AT": at}
+    return interrupted(*words, at=rf"imports {at}\r?\n", within=2.0, env=env, cwd=folder)
 
 
 def test_watching_ends_at_once_and_says_how_the_job_stands(shell: Shell) -> None:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from headrace import errors
-from headrace.cli import cli, failures, reference
-from headrace.cli.root import COMMANDS
+from headrace.cli import failures, reference
+from headrace.cli.root import COMMANDS, cli
 from headrace.core.status import Status
 from tests.cli.conftest import Shell
 from tests.cli.records import ID, job

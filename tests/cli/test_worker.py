@@ -257,7 +257,7 @@ def test_log_lines_appear_once(
     out, said = worker.communicate(timeout=120)
     assert worker.returncode == 0, said
     assert out == ""
-    failure = f"boom {ids[1]}: attempt 1 of 1 failed: ValueError: no route; dead letter (retries_exhausted)"
+    failure = f"boom {ids[1]}: attempt 1 of 1 failed: ValueError: no route; dead letter (retries exhausted)"
     assert said.count(failure) == 1
     assert said.count(ids[1]) == (2 if flags else 1), said
     assert said.count(f"fine {ids[0]}: attempt 1 of 4 starts") == said.count(f"fine {ids[0]}: completed") == bool(flags)

@@ -34,7 +34,7 @@ def test_a_long_backoff_is_told_in_its_own_unit() -> None:
 
 def test_the_last_one_is_a_dead_letter_with_its_reason() -> None:
     job = failed(running(retry=Retry(0)))
-    assert account(job, Outcome.FAILED, at(1)).endswith("; dead letter (retries_exhausted)")
+    assert account(job, Outcome.FAILED, at(1)).endswith("; dead letter (retries exhausted)")
 
 
 def test_one_that_was_to_be_cancelled_is() -> None:
@@ -61,4 +61,4 @@ def test_what_is_wrong_with_a_payload_or_a_result_is_not_told(reason: Reason) ->
     error = ErrorInfo("InvalidPayload", "card: '4111 1111 1111 1111' is not a card")
     said = account(failed(running(), error=error, reason=reason), Outcome.FAILED, at(1))
     assert "4111" not in said
-    assert f"failed: InvalidPayload (the job says more); dead letter ({reason})" in said
+    assert f"failed: InvalidPayload (the job says more); dead letter ({reason.replace('_', ' ')})" in said

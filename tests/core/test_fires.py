@@ -54,6 +54,15 @@ def test_each_day_fires_once_around_the_turns_of_the_clocks(tz: str, expr: str, 
     assert latest_fires(rule, moments[0] - MINUTE, moments[-1], NOON, 10) == moments
 
 
+def test_a_rule_with_a_star_in_its_minutes_alone_goes_by_the_time_that_passes() -> None:
+    rule = Cron("*/30 1 * * *", tz=LONDON)
+    # In autumn the hour comes twice; in spring it does not come at all.
+    assert preview(rule, utc("2026-10-24 12:00"), NOON, 5) == [
+        utc(f"2026-10-{at}") for at in ("25 00:00", "25 00:30", "25 01:00", "25 01:30", "26 01:00")
+    ]
+    assert preview(rule, utc("2026-03-28 01:00"), NOON, 2) == [utc("2026-03-28 01:30"), utc("2026-03-30 00:00")]
+
+
 # Start and end
 
 

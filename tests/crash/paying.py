@@ -53,10 +53,14 @@ async def pay(ctx: Context, table: str, moment: Moment = "never", pause: float =
 
 @app.task(retry=Retry(30, backoff="fixed", initial=0.05))
 async def pay_at(ctx: Context, table: str, gate: str, note: str) -> int:
-    """Write a row, note that, and complete the job when the gate is open."""
-    async with ctx.transaction() as tx:
-        await _done(tx.connection.execute(f"INSERT INTO {table} VALUES ('{ctx.job_id}')"))
-        _add(note, f"{os.getpid()}\n")
-        await until(Path(gate).exists, within=120)
-        tx.complete(ctx.attempt)
+    """Write a row, note that, and complete the job when the gate of this process is open; note that this is over."""
+    me = os.getpid()
+    try:
+        async with ctx.transaction() as tx:
+            await _done(tx.connection.execute(f"INSERT INTO {table} VALUES ('{ctx.job_id}')"))
+            _add(note, f"{me} wrote\n")
+            await until(Path(f"{gate}-{me}").exists, within=120)
+            tx.complete(ctx.attempt)
+    finally:
+        _add(note, f"{me} is through\n")
     return -1

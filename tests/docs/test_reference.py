@@ -11,7 +11,7 @@ import pytest
 import headrace
 from docs import generate
 from headrace import errors
-from headrace.cli import cli
+from headrace.cli.root import cli
 from headrace.config import Settings
 from headrace.options import TaskOptions
 from tests.docs.pages import ROOT, WRITTEN, name

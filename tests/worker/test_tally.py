@@ -45,7 +45,7 @@ async def test_each_failed_attempt_is_one_warning(shop: Shop, caplog: pytest.Log
     name = f"boom {id.hex[-8:]}"
     assert lines(caplog) == [
         f"{name}: attempt 1 of 2 failed: ConnectionError: no route; next try in 0.0 s",
-        f"{name}: attempt 2 of 2 failed: ConnectionError: no route; dead letter (retries_exhausted)",
+        f"{name}: attempt 2 of 2 failed: ConnectionError: no route; dead letter (retries exhausted)",
     ]
     assert "4111" not in caplog.text, "payloads stay where they are"
     assert "fine" not in caplog.text

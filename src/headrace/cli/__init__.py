@@ -6,9 +6,28 @@ the command is called, rich and the App when it needs them.
 
 from __future__ import annotations
 
-from headrace.cli.root import cli, main
+import os
+import signal
+from types import FrameType
 
-__all__ = ["cli", "main", "reference"]
+__all__ = ["main", "reference"]
+
+
+def main() -> None:
+    """The entry point of the ``headrace`` command: interrupted while it is being imported, it ends at once."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not ignored, as in the background of a shell
+    if ours:
+        signal.signal(signal.SIGINT, _leave)
+    from headrace.cli.root import main as run
+
+    if ours:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(128 + number)  # nothing is begun yet that would have to be ended
 
 
 def reference() -> str:

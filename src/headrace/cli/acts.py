@@ -141,7 +141,7 @@ async def _judged(app: App, verb: Verb, name: str) -> Verdict:
 def _why(error: TransitionRefused | Duplicate) -> str:
     if isinstance(error, Duplicate):
         return "whose dedup key another job holds"
-    return f"{error.job.status} ({error.job.reason})" if error.job.reason else error.job.status.value
+    return f"{error.job.status} ({error.job.reason.replace('_', ' ')})" if error.job.reason else error.job.status.value
 
 
 def _text(error: BaseException) -> str:

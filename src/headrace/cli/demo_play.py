@@ -99,7 +99,7 @@ class Scenario:
             _finding("a delayed job", "completed", _end(one["later"])),
             _finding("fails twice, then succeeds", "completed after 3 attempts", _tries(one["unsteady"])),
             _finding("  its failed attempts on record", "2", str(failed.count(Outcome.FAILED))),
-            _finding("never succeeds", f"failed ({Reason.RETRIES_EXHAUSTED}) after 3 attempts", _tries(one["doomed"])),
+            _finding("never succeeds", "failed (retries exhausted) after 3 attempts", _tries(one["doomed"])),
             _finding(
                 "snoozes, uncharged",
                 "completed, 1 charged",
@@ -122,7 +122,7 @@ def _finding(what: str, expected: str, found: str) -> Finding:
 
 
 def _end(job: Job) -> str:
-    return f"{job.status} ({job.reason})" if job.reason else job.status.value
+    return f"{job.status} ({job.reason.replace('_', ' ')})" if job.reason else job.status.value
 
 
 def _tries(job: Job) -> str:

@@ -49,7 +49,7 @@ def _why(job: Job, *, charged: bool) -> str:
 def _then(job: Job, now: datetime) -> str:
     match job.status:
         case Status.FAILED:
-            return f"dead letter ({job.reason})"
+            return f"dead letter ({str(job.reason).replace('_', ' ')})"
         case Status.CANCELLED:
             return "cancelled, as asked"
         case Status.RETRYING:

@@ -70,7 +70,7 @@ async def fill(connection: Connection, schema: str, rows: int = 50_000) -> None:
     await connection.execute(FILL.format(schema=schema, now=micros(BEGIN) - 10**9, rows=rows))
 
 
-STATES = ("never analyzed", "analyzed while empty", "freshly analyzed")
+STATES = ("never analyzed", "analyzed while empty", "analyzed with a few rows", "freshly analyzed")
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +88,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         for table in BIG:
             await connection.execute(f"ALTER TABLE {schema}.{table} SET (autovacuum_enabled = off)")
         tables = ", ".join(f"{schema}.{table}" for table in BIG)
-        if state == "analyzed while empty":
+        if state == "analyzed with a few rows":
+            await fill(connection, schema, 5)
+        if state != "never analyzed":
             await connection.execute(f"ANALYZE {tables}")
+        for table in (*BIG, "batches"):
+            await connection.execute(f"DELETE FROM {schema}.{table}")
         await fill(connection, schema)
         if state == "freshly analyzed":
             await connection.execute(f"ANALYZE {tables}")
@@ -197,9 +201,10 @@ HOT_STATEMENTS: dict[str, set[str]] = {
         "waits_pkey",
         "waited_for",
         "batches_settled",
+        "heads_pkey",
         "arrived",
     },
-    "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for"},
+    "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for", "heads_pkey", "arrived"},
     "glance": {"notes_pkey", "batches_open", "batches_over"},
     "fold": {"batches_open", "batches_over", "batches_pkey"},
     "batches": {"batches_pkey", "counts_of_batch"},

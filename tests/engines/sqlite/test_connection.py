@@ -103,6 +103,27 @@ async def test_a_session_that_is_opened_again_and_its_twins_make_a_new_file(plac
     await engine.close()
 
 
+@pytest.mark.parametrize(("harm", "words"), HARMS.items(), ids=[harm.__name__ for harm in HARMS])
+async def test_an_app_that_is_entered_on_a_second_loop_makes_no_new_file(
+    place: Path, harm: Callable[[Path], None], words: str
+) -> None:
+    app = Sums(f"sqlite:///{place}?synchronous=normal").app
+
+    async def enter() -> None:
+        async with app:
+            pass
+
+    async with app:
+        harm(place)
+        with pytest.raises(StoreLost, match=words):
+            await asyncio.to_thread(asyncio.run, enter())
+        assert size(place) == 0
+    if place.parent.exists():  # nobody has it open any more: a new one may be made
+        delete(place)
+        await enter()
+        assert size(place) > 0
+
+
 async def test_the_heartbeat_of_a_worker_that_is_starting_makes_no_new_file(place: Path) -> None:
     sums = Sums(f"sqlite:///{place}?synchronous=normal")
     async with sums.app as app:

@@ -100,8 +100,9 @@ class SqliteEngine:
         self._bus = SocketBus(self._path, host)
         self.bus: Bus = self._bus
         self._open = False
-        self._found = False  # the file is there: from here on it is not made, but lost if it is gone
-        self._first: SqliteEngine | None = None
+        self._finders: set[SqliteEngine] = (
+            set()
+        )  # open sessions, all twins': the file is there, or lost, but never made
         self._writer = Hand("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
         self._reader = Hand("headrace-sqlite-read", self._path, host, self._connect_reader)
         # Apart from the reader: whoever waits for a result must not wait for somebody's search through all jobs.
@@ -126,7 +127,7 @@ class SqliteEngine:
         try:
             for hand in (self._writer, self._reader, self._searcher):
                 await hand.open()
-                self._found = True
+                self._finders.add(self)
         except BaseException:
             await self._put_down()
             raise
@@ -143,19 +144,19 @@ class SqliteEngine:
         await self._put_down()
 
     async def _put_down(self) -> None:
-        self._found = False
+        self._finders.discard(self)
         for hand in (self._writer, self._reader, self._searcher):
             await hand.close()
 
     def twin(self) -> Engine:
         twin = SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
-        twin._first = self
+        twin._finders = self._finders
         return twin
 
     @property
     def _may_make(self) -> bool:
-        """Whether a file that is not there is a new one: neither this session nor the one it is a twin of has it."""
-        return not self._found and (self._first is None or self._first._may_make)
+        """Whether a file that is not there is a new one: no session has it open."""
+        return not self._finders
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         if plan and not self._path.exists():

@@ -1,16 +1,25 @@
 -- Remove old jobs with all that is kept of them, and count them; how many, and which were kept to be looked at again, as
 -- the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limit.forgets.
 turns AS (
-  DELETE FROM {schema}.heads h
-  USING (
-    SELECT DISTINCT p.task, j.turn_key
-    FROM old o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.lines l ON l.id = j.line
-      JOIN {schema}.profiles p ON p.id = l.profile
-    WHERE j.turn_key IS NOT NULL
-  ) k
-  WHERE h.task = k.task AND h.key = k.turn_key AND h.rank IS NULL AND h.last <= {latest}
-    -- What came into line since the last claim is not in its place yet.
-    AND NOT EXISTS (SELECT 1 FROM {schema}.arrivals a WHERE a.line = h.line AND a.key = h.key)
+  DELETE FROM {schema}.heads
+  -- Found key by key, whatever the planner believes: in a join it might go through all heads, if they were few once.
+  WHERE ctid = ANY (ARRAY(
+    SELECT h.ctid
+    FROM (
+      SELECT DISTINCT p.task, j.turn_key
+      FROM old o JOIN {schema}.jobs j ON j.seq = o.seq JOIN {schema}.lines l ON l.id = j.line
+        JOIN {schema}.profiles p ON p.id = l.profile
+      WHERE j.turn_key IS NOT NULL
+    ) k CROSS JOIN LATERAL (
+      SELECT i.ctid FROM {schema}.heads i
+      WHERE i.task = k.task AND i.key = k.turn_key AND i.rank IS NULL AND i.last <= {latest}
+        -- What came into line since the last claim is not in its place yet.
+        AND (SELECT 1 FROM {schema}.arrivals a WHERE a.line = i.line AND a.key = i.key LIMIT 1) IS NULL
+      OFFSET 0
+    ) h
+  ))
+  -- Once more, for one that took a turn meanwhile.
+  AND rank IS NULL AND last <= {latest}
 ),
 jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING seq),
 bodies AS (DELETE FROM {schema}.bodies WHERE id = ANY (ARRAY(SELECT id FROM old))),

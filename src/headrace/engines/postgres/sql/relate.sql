@@ -16,7 +16,8 @@ edges AS MATERIALIZED (
   SELECT DISTINCT (r ->> 0)::bigint AS child, b.seq AS parent
   FROM doc CROSS JOIN json_array_elements(d -> 'edges') AS e (r)
     CROSS JOIN json_array_elements_text(r -> 1) AS a (id)
-    JOIN {schema}.bodies b ON b.id = a.id::uuid
+    -- One by one: the planner takes the few ids for ten thousand, and might rather read the whole table.
+    CROSS JOIN LATERAL (SELECT seq FROM {schema}.bodies WHERE bodies.id = a.id::uuid OFFSET 0) b
 ),
 tied AS (
   UPDATE {schema}.jobs SET tied = 1 WHERE seq = ANY (ARRAY(SELECT parent FROM edges ORDER BY parent)) AND tied = 0
