@@ -132,3 +132,21 @@ def test_jitter_is_the_same_in_every_version() -> None:
     # Two planners of different versions must agree on when the job of one fire starts.
     assert jittered("nightly", 3, NOON, timedelta(hours=1)) == utc("2026-03-10 12:20:54.890246")
     assert str(fire_id("nightly", 3, NOON)) == "019cd79e-4600-7461-a14e-378efa2776a7"
+
+
+def test_a_fire_as_old_as_the_horizon_is_made_good() -> None:
+    rule = Every(minutes=10, catch_up="all")
+    found = due_fires(rule, NOON - YEAR, NOON, NOON - YEAR, 20 * MINUTE)
+    assert found == [NOON - 20 * MINUTE, NOON - 10 * MINUTE, NOON]
+
+
+def test_no_fire_up_to_the_cursor_is_made_again() -> None:
+    rule = Every(minutes=1, catch_up="skip")
+    late = NOON + timedelta(seconds=20)
+    assert due_fires(rule, NOON - MINUTE, late, NOON - YEAR, YEAR) == [NOON]
+    assert due_fires(rule, NOON, late, NOON - YEAR, YEAR) == []
+
+
+def test_no_fires_are_kept_where_none_are_wanted() -> None:
+    rule = Cron("* * * * *")
+    assert latest_fires(rule, NOON, NOON + 5 * MINUTE, NOON, 0) == []

@@ -144,7 +144,7 @@ def due_fires(
     kept.
     """
     oldest = max(cursor, now - horizon - _MICRO)
-    if oldest >= now or isinstance(rule, Continuous):
+    if isinstance(rule, Continuous):
         return []
     if rule.catch_up == "all":
         return latest_fires(rule, oldest, now, anchor, min(cap, rule.cap))

@@ -226,6 +226,7 @@ CREATE TABLE {schema}.heads (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0
 );
 CREATE INDEX heads_in_line ON {schema}.heads (line, rank, at, seq) WHERE rank IS NOT NULL;
+CREATE INDEX heads_idle ON {schema}.heads (last) WHERE rank IS NULL;
 -- Jobs with keys that came into line: told to the heads by the next claim, so that who brings them never waits for another.
 CREATE TABLE {schema}.arrivals (
   line       integer NOT NULL,
