@@ -70,6 +70,8 @@ def test_a_batch_that_is_not_there(kin: Kin) -> None:
     assert f"no batch {NOBODY}" in kin("batch", NOBODY, code=3).stderr
     kin("batch", "ffffffff", code=3)
     assert "in no batch" in kin("batch", alone, code=3).stderr
+    lost = kin("batch", "0000dead", code=3).stderr
+    assert "headrace batches" in lost
     kin("batch", NOBODY, "--timeout", "1s", code=2)
 
 

@@ -16,7 +16,7 @@ from headrace.errors import JobNotFound
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["NoSuchJob", "NotInBatch", "every", "given", "resolve", "resolve_batch", "wanted"]
+__all__ = ["NoSuchBatch", "NoSuchJob", "NotInBatch", "every", "given", "resolve", "resolve_batch", "wanted"]
 
 LEAST = 4
 """The shortest part of an id worth looking up."""
@@ -29,6 +29,18 @@ class NoSuchJob(click.ClickException):
 
     def __init__(self, text: str) -> None:
         super().__init__(f"no job's id is, begins or ends with {text!r}: list what is there with headrace jobs")
+
+
+class NoSuchBatch(click.ClickException):
+    """Neither a batch nor a job fits."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, text: str) -> None:
+        super().__init__(
+            f"no job's id is, begins or ends with {text!r}, and a batch is known by its whole id: list batches with"
+            " headrace batches"
+        )
 
 
 class NotInBatch(click.ClickException):
@@ -84,10 +96,13 @@ async def every(app: App, **filters: Any) -> AsyncIterator[Job]:
 async def resolve_batch(app: App, text: str) -> UUID:
     """The batch that is meant: by its own id, or by that of one of its jobs, which may be cut.
 
-    :raises NoSuchJob, NotInBatch: nothing fits, or a job that is in no batch.
+    :raises NoSuchBatch, NotInBatch: nothing fits, or a job that is in no batch.
     :raises click.UsageError: it is no id, or fits several jobs.
     """
-    id = await resolve(app, text)
+    try:
+        id = await resolve(app, text)
+    except NoSuchJob:
+        raise NoSuchBatch(text) from None
     [batch] = await app.engine.batches([id])
     if batch is not None:
         return id
