@@ -36,7 +36,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle
 from headrace.jobs import check_drafts, jobs_of, tell_parent
 from headrace.kin import arranged
-from headrace.lending import Waiting
+from headrace.runtime.waiting import Waiting
 from headrace.watcher import MOST_A_SECOND, no_batch
 from headrace.within import handle_of
 from headrace.worker.context import Context

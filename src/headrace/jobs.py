@@ -117,7 +117,7 @@ def tell_parent(app: App) -> Kin | None:
     ctx = Context.current_or_none()
     if ctx is None:
         return None
-    ctx.voice.acted()
+    ctx.caller.acted()
     return kin_here(app)
 
 

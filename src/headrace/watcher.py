@@ -21,7 +21,7 @@ from headrace.core.status import DEFERRED
 from headrace.engine import MAX_BATCH, Engine
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable
 from headrace.host import Host
-from headrace.lending import Waiting
+from headrace.runtime.waiting import Waiting
 
 __all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
 

@@ -22,7 +22,7 @@ from headrace.engine import Claimed, Dead, Engine, WorkerInfo
 from headrace.errors import ConfigError, InvalidPayload, NotSupported
 from headrace.middleware import CallNext
 from headrace.testing import harness
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 from tests.support.apps import ENGINES, url_of
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
@@ -296,17 +296,17 @@ async def test_jobs_that_find_no_slot_are_handed_back(shop: Shop) -> None:
     claimed = await shop.engine.claim(me, Ask(n=1, free=0, profiles=profiles), 1, now)
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: True, "hungry": lambda: None}
-    floor = Floor(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
-    (collector,) = floor.collectors
+    slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
+    (collector,) = slots.collectors
     assert collector.names == {handler.name}
-    floor.calls = 1  # the only slot is taken
+    slots.calls = 1  # the only slot is taken
     try:
         collector.take([replace(job, assigned_at=now - timedelta(seconds=5)) for job in claimed.jobs], {})
-        assert (floor.waiting, collector.room()) == (1, (0, 0))
-        floor.tick()
-        await until(lambda: floor.empty)
+        assert (slots.waiting, collector.room()) == (1, (0, 0))
+        slots.tick()
+        await until(lambda: slots.empty)
     finally:
-        floor.close()
+        slots.close()
     job = await shop.get(id)
     assert (job.status, job.charged, job.worker) == (Status.QUEUED, 0, None)
 

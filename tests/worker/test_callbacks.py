@@ -22,7 +22,7 @@ from headrace.errors import ConfigError
 from headrace.runtime.lanes import Lanes
 from headrace.testing import harness
 from headrace.worker.callbacks import MOMENTS
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, url_of
 from tests.support.faults import LosesReplies
@@ -229,14 +229,14 @@ async def test_a_job_cancelled_in_the_buffer_is_told_by_the_worker_that_held_it(
     claimed = await shop.engine.claim(me, Ask(n=1, free=1, profiles=profiles), 1, shop.host.clock.now())
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: False, "hungry": lambda: None}
-    floor = Floor(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
+    slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
     try:
-        floor.take(claimed.jobs, {})
+        slots.take(claimed.jobs, {})
         await shop.cancel(id)
-        floor.cancel(id)
-        await until(lambda: floor.empty)
+        slots.cancel(id)
+        await until(lambda: slots.empty)
     finally:
-        floor.close()
+        slots.close()
     assert [(name, job.id) for name, job in told.jobs] == [("cancelled", id)]
 
 

@@ -320,7 +320,7 @@ async def test_a_cancelled_handler_takes_its_writes_back(shop: Shop, till: Till)
     id = await shop.submit("pay", timeout=600, retry=ONCE)
     async with shop.worker() as worker:
         await inside.wait()
-        (run,) = worker._floor.runs.values()
+        (run,) = worker._slots.runs.values()
         run.stop("timed_out")  # as when its time is up
         done = await shop.ended(id)
     assert (done.status, done.reason) == (Status.FAILED, Reason.TIMEOUT)

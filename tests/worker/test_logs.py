@@ -16,8 +16,8 @@ from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
 from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
+from headrace.worker.entry_writer import MOST_LINES
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
-from headrace.worker.scribe import MOST_LINES
 from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -145,7 +145,7 @@ async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(sho
         async with shop.worker(grace=0.1) as worker:
             id = await shop.submit("floods", retry=Retry(0))
             await until(flooded.is_set)
-            (run,) = worker._floor.runs.values()
+            (run,) = worker._slots.runs.values()
             run.stop("timed_out")  # as when its time is up
             assert (await shop.ended(id)).reason is Reason.TIMEOUT
             said = await lines(shop, id)

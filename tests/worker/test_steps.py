@@ -164,7 +164,7 @@ async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: 
     async with shop.worker(grace=0.5) as worker:
         await asyncio.to_thread(begun.wait, 20)
         if how == "a time-out":
-            (run,) = worker._floor.runs.values()
+            (run,) = worker._slots.runs.values()
             run.stop("timed_out")  # as when its time is up
             await shop.ended(id)
     async with shop.worker():

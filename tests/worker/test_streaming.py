@@ -14,8 +14,8 @@ from headrace.core.status import Cause, Status
 from headrace.errors import Unstorable
 from headrace.runtime.lanes import Lanes
 from headrace.worker.context import Context
+from headrace.worker.entry_writer import MOST_ENTRIES
 from headrace.worker.run import Run
-from headrace.worker.scribe import MOST_ENTRIES
 from headrace.worker.worker import Worker
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
@@ -252,8 +252,8 @@ async def test_a_run_that_adds_nothing_has_no_scribe(shop: Shop) -> None:
     seen: list[object] = []
 
     async def plain(ctx: Context) -> None:
-        assert isinstance(ctx.voice, Run)
-        seen.append(ctx.voice._scribe)
+        assert isinstance(ctx.caller, Run)
+        seen.append(ctx.caller._entry_writer)
 
     shop.task(plain)
     calls = LosesReplies(shop.engine, {"append": 10**9, "apply": 10**9, "tail": 10**9})

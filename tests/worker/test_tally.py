@@ -150,7 +150,7 @@ async def test_healthy_jobs_cost_the_log_nothing_when_nobody_listens(
     shop.task(fine)
     ids = await shop.submit_many("fine", 500)
     async with shop.worker() as worker:
-        monkeypatch.setattr(worker._floor.tally, "look", lambda: None)  # what the tick does, four times a second
+        monkeypatch.setattr(worker._slots.tally, "look", lambda: None)  # what the tick does, four times a second
         asked.clear()
         await shop.all_ended(ids)
         assert asked == []

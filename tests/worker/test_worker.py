@@ -24,7 +24,7 @@ from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
 from headrace.errors import GiveUp, RetryLater, Snooze, Unavailable, Unstorable
 from headrace.host import Host
-from headrace.worker import fetcher, floor
+from headrace.worker import fetcher, slots
 from headrace.worker.context import Context
 from headrace.worker.worker import TICK
 from tests.support.faults import LosesReplies
@@ -700,11 +700,11 @@ async def test_a_worker_buried_twice_at_once_is_reborn_once(shop: Shop) -> None:
 
 
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor, "START_WITHIN", 600.0)  # not by the tick that looks for late ones
+    monkeypatch.setattr(slots, "START_WITHIN", 600.0)  # not by the tick that looks for late ones
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:
-        ctx.voice.acted()  # as submitting a job does
+        ctx.caller.acted()  # as submitting a job does
         acted.set()
         await gate.wait()
 

@@ -71,7 +71,7 @@ class Lanes:
 
         self._patience = patience
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
-        # job, a Hold writes one at a time; those of different jobs may be written in any order.
+        # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
         self._finishes, self._acts = changes("finishes", None, flights=2), changes("changes", patience)
         self._appends: Batcher[Append, Kept] = Batcher(
             self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id

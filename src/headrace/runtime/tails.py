@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Engine
 from headrace.errors import JobNotFound, StoreLost, Unavailable
 from headrace.host import Host
-from headrace.lending import Waiting
+from headrace.runtime.waiting import Waiting
 
 __all__ = ["Tails"]
 

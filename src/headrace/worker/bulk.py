@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.core.job import Progress
 from headrace.errors import HeadraceError, InvalidResult, NotSupported
-from headrace.worker.context import Completer, Context, Voice
-from headrace.worker.hold import Hold
-from headrace.worker.lending import Loan
+from headrace.worker.context import Caller, Completer, Context
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.resources import Resource
 from headrace.worker.run import STOP_PATIENCE, Run
+from headrace.worker.slot_yielding import YieldingSlot
 
 if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
-    from headrace.worker.floor import Floor
-    from headrace.worker.scribe import Scribe
+    from headrace.worker.entry_writer import EntryWriter
+    from headrace.worker.slots import Slots
     from headrace.worker.speaking import Speaking
 
 __all__ = ["Call", "check_outcomes"]
@@ -73,50 +73,50 @@ class Call:
     """One call of a bulk handler. Each job has a run of its own, with its attempt, its fence and its end; all of them
     wait here for what the call makes of them."""
 
-    def __init__(self, collector: Collector, floor: Floor, holds: Sequence[Hold]) -> None:
-        self.host, self.threads, self.children = floor.host, floor.threads, floor.children
-        self.cancel_grace, self.resources, self.keeper = floor.cancel_grace, floor.resources, floor.keeper
-        self._collector, self._floor = collector, floor
+    def __init__(self, collector: Collector, slots: Slots, owned_jobs: Sequence[OwnedJob]) -> None:
+        self.host, self.threads, self.children = slots.host, slots.threads, slots.children
+        self.cancel_grace, self.resources, self.keeper = slots.cancel_grace, slots.resources, slots.keeper
+        self._collector, self._slots = collector, slots
         self._live: set[Run] = set()
         """Runs that are not over."""
         self._seats: dict[Run, _Seat] = {}
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
-        self._loan = Loan(
-            floor.lending, asyncio.get_running_loop(), ("async", collector.handler.name), self._nobody_stays
+        self._yielding = YieldingSlot(
+            slots.yielding, asyncio.get_running_loop(), ("async", collector.handler.name), self._nobody_stays
         )
-        self._began = floor.host.clock.monotonic()
+        self._began = slots.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
         handler = copy.copy(collector.handler)
         handler.fn, handler.takes_context = self._outcome, True
-        now = floor.host.clock.now()
-        floor.calls += 1
-        for hold in holds:
-            hold.handler = handler
-            self._live.add(self._launch(hold, now))
+        now = slots.host.clock.now()
+        slots.calls += 1
+        for owned in owned_jobs:
+            owned.handler = handler
+            self._live.add(self._launch(owned, now))
 
     # -- the runs
 
-    def _launch(self, hold: Hold, now: datetime) -> Run:
+    def _launch(self, owned: OwnedJob, now: datetime) -> Run:
         """Run a job in a task of its own, and in no slot: the call has one for all."""
 
         async def go() -> None:
             await run.go()
 
-        floor = self._floor
-        task = asyncio.create_task(go(), name="headrace-job", context=floor.variables.copy())
-        run = floor.runs[hold] = Run(hold, self, task, now, self._began)
-        floor.members += 1
-        if floor.tally.talks:
-            floor.tally.begins(run)
+        slots = self._slots
+        task = asyncio.create_task(go(), name="headrace-job", context=slots.variables.copy())
+        run = slots.runs[owned] = Run(owned, self, task, now, self._began)
+        slots.members += 1
+        if slots.tally.talks:
+            slots.tally.begins(run)
         return run
 
     async def _outcome(self, ctx: Context, **arguments: Any) -> Any:
         """What stands for the function in each run."""
         if self._task is not None:
             raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
-        run, (item,) = cast("Run", ctx.voice), arguments.values()
+        run, (item,) = cast("Run", ctx.caller), arguments.values()
         seat = self._seats[run] = _Seat(ctx, item)
         self._call_when_all_are_here()
         try:
@@ -130,7 +130,7 @@ class Call:
         # Some must have their start stored first, or are held up by a middleware; some never come.
         if self._task is None and self._seats and len(self._seats) == len(self._live):
             self._task = asyncio.create_task(
-                self._perform(list(self._seats.values())), name="headrace-bulk", context=self._floor.variables.copy()
+                self._perform(list(self._seats.values())), name="headrace-bulk", context=self._slots.variables.copy()
             )
             self._task.add_done_callback(lambda task: self._end())
 
@@ -158,7 +158,7 @@ class Call:
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
         first, items = seats[0].ctx, [seat.item for seat in seats]
-        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats, self._loan))
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats, self._yielding))
         entered = ctx.entered()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
@@ -185,74 +185,74 @@ class Call:
         """Free the slot, once the handler is done and every job has left."""
         if not self._live and (self._task is None or self._task.done()) and not self._over:
             self._over, self._ctx = True, None
-            self._loan.close()
+            self._yielding.close()
             self._seats.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
-            self._floor.called(self.host.clock.monotonic() - self._began)
+            self._slots.called(self.host.clock.monotonic() - self._began)
 
     # -- as the place of its runs
 
     def concluded(self, run: Run) -> None:
         """The end of an attempt is on its way to the store."""
-        self._floor.concluded(run)
+        self._slots.concluded(run)
 
     def settled(self, run: Run, stored: bool) -> None:
         """The end of an attempt is stored, or never will be."""
-        self._floor.settled(run, stored)
+        self._slots.settled(run, stored)
 
-    def stored(self, hold: Hold) -> None:
+    def stored(self, owned: OwnedJob) -> None:
         """What this worker said last of a job may be worth telling."""
-        self._floor.stored(hold)
+        self._slots.stored(owned)
 
-    def loan(self, run: Speaking | None = None) -> Loan:
+    def yielding_slot(self, run: Speaking | None = None) -> YieldingSlot:
         """What lends the one slot of all."""
-        return self._loan
+        return self._yielding
 
     def left(self, run: Run) -> None:
         """A job has left the call."""
         self._live.discard(run)
         if self._task is None:
             self._seats.pop(run, None)
-        floor, hold = self._floor, run.hold
-        floor.members -= 1
-        del floor.runs[hold]
-        if hold.over:
-            floor.forget(hold)
+        slots, owned = self._slots, run.owned
+        slots.members -= 1
+        del slots.runs[owned]
+        if owned.over:
+            slots.forget(owned)
         self._call_when_all_are_here()
         self._end()
 
 
-class _Chorus(Voice):
+class _Chorus(Caller):
     """Speaks for all jobs of a call."""
 
     of_one = False
 
-    def __init__(self, seats: Sequence[_Seat], loan: Loan) -> None:
-        self._voices, self._loan = [seat.ctx.voice for seat in seats], loan
+    def __init__(self, seats: Sequence[_Seat], slot: YieldingSlot) -> None:
+        self._callers, self._yielding = [seat.ctx.caller for seat in seats], slot
 
-    def slot(self) -> Loan:
-        return self._loan
+    def slot(self) -> YieldingSlot:
+        return self._yielding
 
     def report(self, report: Progress) -> None:
-        for voice in self._voices:
-            voice.report(report)
+        for caller in self._callers:
+            caller.report(report)
 
     async def flush(self) -> None:
-        await asyncio.gather(*(voice.flush() for voice in self._voices))
+        await asyncio.gather(*(caller.flush() for caller in self._callers))
 
     def acted(self) -> None:
-        for voice in self._voices:
-            voice.acted()
+        for caller in self._callers:
+            caller.acted()
 
     def log(self, data: str) -> None:
-        for voice in self._voices:
-            voice.log(data)
+        for caller in self._callers:
+            caller.log(data)
 
-    def scribe(self) -> Scribe | None:
+    def entry_writer(self) -> EntryWriter | None:
         raise NotSupported("a bulk handler runs many jobs at once: durable steps and streams belong to one")
 
     def completer(self) -> Completer:
         raise NotSupported("a bulk handler runs many jobs at once: only one can be completed in a transaction")
 
     def resource(self, resource: Resource[T]) -> T:
-        return self._voices[0].resource(resource)
+        return self._callers[0].resource(resource)

@@ -23,12 +23,12 @@ from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed
 from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
-from headrace.worker.context import Context, Stopping, Voice
+from headrace.worker.context import Caller, Context, Stopping
+from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.logs import caught_logs
 from headrace.worker.perform import perform
 from headrace.worker.raising import message_of
 from headrace.worker.resources import Resource
-from headrace.worker.scribe import Scribe
 
 __all__ = [
     "Act",
@@ -173,7 +173,7 @@ class _Line:
             self._send(End(ending))
 
 
-class _Piped(Voice):
+class _Piped(Caller):
     """Heard by the parent."""
 
     def __init__(self, send: Callable[[_Message], None], slot: _Slot) -> None:
@@ -194,7 +194,7 @@ class _Piped(Voice):
     def log(self, data: str) -> None:
         self._send(Log(data))
 
-    def scribe(self) -> Scribe | None:
+    def entry_writer(self) -> EntryWriter | None:
         raise NotSupported(
             "steps are written by the worker, and this handler runs in a child of it"
             ' (run_in="process"): leave run_in out'

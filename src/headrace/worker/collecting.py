@@ -12,21 +12,21 @@ from headrace.core.job import Job
 from headrace.handler import Bulk, Handler
 from headrace.worker.buffer import Buffer
 from headrace.worker.bulk import Call
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 
 if TYPE_CHECKING:
-    from headrace.worker.floor import Floor
+    from headrace.worker.slots import Slots
 
 __all__ = ["Collector", "Owner", "begin_calls"]
 
 WAITED_TOO_LONG = 1.0
 
 
-def begin_calls(floor: Floor) -> None:
+def begin_calls(slots: Slots) -> None:
     """Make the calls that are ready, as long as there are slots for them."""
-    for collector in floor.collectors:
-        while collector.ready and floor.has_slot and floor.may_begin():
-            floor.called_last = True
+    for collector in slots.collectors:
+        while collector.ready and slots.has_slot and slots.may_begin():
+            slots.called_last = True
             collector.begin()
         collector.call_back()
 
@@ -48,7 +48,7 @@ class Owner(Protocol):
 class Collector:
     """Collects the jobs of one bulk handler; has a fetcher of its own, which it tells how many to claim."""
 
-    def __init__(self, handler: Handler, bulk: Bulk, floor: Floor) -> None:
+    def __init__(self, handler: Handler, bulk: Bulk, slots: Slots) -> None:
         self.handler, self.bulk = handler, bulk
         self.waiting = Buffer()
         """Claimed, and in no call yet."""
@@ -57,7 +57,7 @@ class Collector:
         """Has its fetcher look again."""
         self._turned_away = False
         """Its fetcher asked when there was no slot to be hoped for."""
-        self._floor = floor
+        self._slots = slots
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
         self.calls: set[Call] = set()
@@ -81,12 +81,12 @@ class Collector:
         if self._turned_away:
             return 0, 0
         wanted = max(0, self.bulk.size - len(self.waiting))
-        return wanted, wanted if self._floor.has_slot else 0
+        return wanted, wanted if self._slots.has_slot else 0
 
     @property
     def _hopeful(self) -> bool:
-        floor = self._floor
-        return floor.may_begin() and (floor.has_slot or floor.turns_over)
+        slots = self._slots
+        return slots.may_begin() and (slots.has_slot or slots.turns_over)
 
     def call_back(self) -> None:
         """Slots may have come free: wake the fetcher if that is news to it. Not whenever any job ends: others' jobs
@@ -99,10 +99,10 @@ class Collector:
         """Here they are."""
         if self.owner is not None:
             self.owner.taken()
-        holds = self._floor.hold(jobs)
-        self.waiting.add(holds, lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
+        owned_jobs = self._slots.own(jobs)
+        self.waiting.add(owned_jobs, lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
         self._wait()
-        self._floor.dispatch()
+        self._slots.dispatch()
 
     def idle(self) -> None:
         """There was nothing to claim."""
@@ -119,7 +119,7 @@ class Collector:
         self._timer = None
         if len(self.waiting):
             self._due = True
-            self._floor.dispatch()
+            self._slots.dispatch()
 
     @property
     def ready(self) -> bool:
@@ -128,26 +128,26 @@ class Collector:
 
     def begin(self) -> None:
         """Make a call with what there is."""
-        holds: list[Hold] = []
-        while len(holds) < self.bulk.size and (hold := self.waiting.pop()) is not None:
-            holds.append(hold)
+        owned_jobs: list[OwnedJob] = []
+        while len(owned_jobs) < self.bulk.size and (owned := self.waiting.pop()) is not None:
+            owned_jobs.append(owned)
         self._due = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if len(self.waiting):
             self._wait()
-        if holds:
-            self.calls.add(Call(self, self._floor, holds))
+        if owned_jobs:
+            self.calls.add(Call(self, self._slots, owned_jobs))
             self.wake()
 
     def gives_up(self) -> bool:
         """Whether its jobs wait for a slot that does not come: others may have them."""
         oldest = self.waiting.oldest()
-        if oldest is None or self._floor.has_slot:
+        if oldest is None or self._slots.has_slot:
             return False
         since = oldest.job.assigned_at or oldest.job.updated_at
-        return (self._floor.host.clock.now() - since).total_seconds() > self.bulk.wait + WAITED_TOO_LONG
+        return (self._slots.host.clock.now() - since).total_seconds() > self.bulk.wait + WAITED_TOO_LONG
 
     def close(self) -> None:
         """Let go of calls that do not end."""

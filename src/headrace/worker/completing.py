@@ -29,7 +29,7 @@ from headrace.errors import (
 )
 from headrace.steps import walk, walk_async
 from headrace.worker.context import Context, Transaction
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["Completing"]
 
@@ -52,12 +52,12 @@ class Completing:
     """
 
     def __init__(
-        self, hold: Hold, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
+        self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """``flush`` has what the run added to its job written."""
-        self._hold, self._loop, self._flush = hold, loop, flush
-        self._lanes = hold.lanes
-        self._engine, self._host = hold.lanes.engine, hold.lanes.host
+        self._owned, self._loop, self._flush = owned, loop, flush
+        self._lanes = owned.lanes
+        self._engine, self._host = owned.lanes.engine, owned.lanes.host
         self._enlisted: Enlisted | None = None
         self._busy = 0
         """While this is not 0, the transaction is not over, whatever its connection says of itself."""
@@ -116,7 +116,7 @@ class Completing:
             self._busy -= 1
             if committed and tx.result_text is not None:
                 self._committed()
-            elif self._hold.lent and self._change is None:
+            elif self._owned.lent and self._change is None:
                 self._given_up()
             # Else the commit failed: the next look says how it ended.
 
@@ -125,12 +125,12 @@ class Completing:
     def _check(self, ctx: Context) -> None:
         if TRANSACTION not in self._engine.capabilities:
             raise NotSupported(f"the {self._engine.name} engine has no transactions to complete a job in")
-        if self._hold.over:
+        if self._owned.over:
             raise Stopped(ctx.stopping or "lost")
 
     def _encoded(self, ctx: Context, result: Any) -> str:
         self._check(ctx)
-        return self._hold.handler.encode_result(result)
+        return self._owned.handler.encode_result(result)
 
     async def _write(self, text: str, enlisted: Enlisted) -> None:
         self._busy += 1
@@ -147,25 +147,25 @@ class Completing:
     async def _lend(self, enlisted: Enlisted) -> Job:
         """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
         waited for, unless it waits for that very transaction."""
-        hold = self._hold
+        owned = self._owned
         if self._flush is not None and not enlisted.exclusive:
             await self._flush()  # nothing can be added to a job that is completed
         if self._settling is not None:  # of a transaction before this one
             await asyncio.shield(self._settling)
         self._enlisted, self._change = enlisted, None
-        hold.lent = True
+        owned.lent = True
         if not enlisted.exclusive:
-            await hold.landed()
-        if not hold.kept:
-            raise Stale(hold.job)
-        return hold.job
+            await owned.landed()
+        if not owned.kept:
+            raise Stale(owned.job)
+        return owned.job
 
     def _decide(self, job: Job, text: str) -> Generator[Change, Verdict, Change]:
         """The completion, decided again whenever the job moved; :raises Stale: it is not ours any more"""
         for _ in range(_TRIES):
             now = self._host.clock.now()
             try:
-                change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._hold.started_at)
+                change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._owned.started_at)
             except TransitionRefused:
                 raise Stale(job) from None
             change = replace(change, id=self._host.dice.token())
@@ -189,12 +189,12 @@ class Completing:
 
     def tick(self) -> None:
         """A handler goes on after its transaction is over: find out how that ended, and hold the job again."""
-        if self._hold.lent and not self.done and not self._busy and self._settling is None and not self._open():
+        if self._owned.lent and not self.done and not self._busy and self._settling is None and not self._open():
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
 
     async def settle(self) -> bool:
         """The handler is done, or cannot know itself: whether the completion is committed."""
-        if self.done or not self._hold.lent:
+        if self.done or not self._owned.lent:
             return self.done
         if self._settling is None:
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
@@ -223,12 +223,12 @@ class Completing:
         while self._open() and self._host.clock.monotonic() < until:
             await self._host.sleep(0.02)
         if self._open():
-            _log.warning("job %s: the transaction it was completed in was left open", self._hold.job.id)
+            _log.warning("job %s: the transaction it was completed in was left open", self._owned.job.id)
 
     async def _is_in(self, change: Change) -> bool:
         """Whether the store has the change. One that is committed after this look does no harm: every later write of
         ours is fenced by the owner, whom a completion takes from the job."""
-        held = self._hold.job
+        held = self._owned.job
         for pause in _LOOKS:
             await self._host.sleep(pause)
             try:
@@ -244,12 +244,12 @@ class Completing:
     def _committed(self) -> None:
         assert self._change is not None
         self.done = True
-        self._hold.completed(self._change.job)
+        self._owned.completed(self._change.job)
         if self._engine.bus.wanted(Topic.ENDED):
-            self._engine.bus.send(Hint(Topic.ENDED, (str(self._hold.job.id),)))
+            self._engine.bus.send(Hint(Topic.ENDED, (str(self._owned.job.id),)))
         self._lanes.teller.ask()  # others may wait for it
 
     def _given_up(self) -> None:
         """The transaction was rolled back: the attempt goes on."""
         self._change = None
-        self._hold.take_back()
+        self._owned.take_back()

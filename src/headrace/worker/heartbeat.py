@@ -26,7 +26,7 @@ from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Beat, Dead, Engine
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.host import Host
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["Heartbeat", "Pulse"]
 
@@ -53,11 +53,11 @@ class Pulse(Protocol):
         """What the store answered; called on the worker's loop."""
         ...
 
-    def executing(self) -> Iterable[Hold]:
+    def executing(self) -> Iterable[OwnedJob]:
         """The jobs whose handlers were called."""
         ...
 
-    def drop_buffer(self) -> list[Hold]:
+    def drop_buffer(self) -> list[OwnedJob]:
         """Take everything out of the buffer."""
         ...
 
@@ -177,12 +177,12 @@ class Heartbeat:
     async def _stand_in(self, session: Engine) -> None:
         now, chance = self._host.clock.now(), self._host.dice.chance()
         todo: list[tuple[Job, Decide]] = [
-            (hold.job, lambda job: release(job, now)) for hold in self._pulse.drop_buffer()
+            (owned.job, lambda job: release(job, now)) for owned in self._pulse.drop_buffer()
         ]
         todo += [
-            (hold.job, partial(self._overdue, started_at=hold.started_at, now=now, chance=chance))
-            for hold in self._pulse.executing()
-            if hold.started_at is not None and not hold.over
+            (owned.job, partial(self._overdue, started_at=owned.started_at, now=now, chance=chance))
+            for owned in self._pulse.executing()
+            if owned.started_at is not None and not owned.over
         ]
         tries = _TRIES
         while todo and tries:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from headrace.host import Host
 from headrace.worker.children import Children
-from headrace.worker.hold import Hold
-from headrace.worker.lending import Loan
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.pools import ThreadPool
 from headrace.worker.resources import Resources
+from headrace.worker.slot_yielding import YieldingSlot
 
 if TYPE_CHECKING:
     from headrace.worker.run import Run
@@ -41,10 +41,10 @@ class Place(Protocol):
         """The handler is done."""
         ...
 
-    def stored(self, hold: Hold) -> None:
+    def stored(self, owned: OwnedJob) -> None:
         """What this worker said last of a job may be worth telling."""
         ...
 
-    def loan(self, run: Speaking) -> Loan:
+    def yielding_slot(self, run: Speaking) -> YieldingSlot:
         """What lends the slot that the run is in; asked once, from any thread."""
         ...

@@ -13,12 +13,12 @@ from headrace.core.outcome import Completed, Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
 from headrace.worker.completing import Completing
 from headrace.worker.context import Context, Stopping
-from headrace.worker.hold import Hold
+from headrace.worker.entry_writer import EntryWriter
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.perform import raised
 from headrace.worker.place import Place
 from headrace.worker.raising import is_passing, message_of
 from headrace.worker.runner import call, call_async
-from headrace.worker.scribe import Scribe
 from headrace.worker.speaking import Speaking
 
 __all__ = ["Run"]
@@ -38,9 +38,11 @@ class Run(Speaking):
 
     __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now", "since")
 
-    def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
+    def __init__(
+        self, owned: OwnedJob, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float
+    ) -> None:
         """``now`` and ``monotonic``: the time, which the caller has just asked for."""
-        self.hold, self.task = hold, task
+        self.owned, self.task = owned, task
         self.now = now
         """When the run last began or ended something."""
         self.ending = None
@@ -52,7 +54,7 @@ class Run(Speaking):
         self._calling = False
         self._completing: Completing | None = None
         self._leaving: tuple[Ending, asyncio.Task[None]] | None = None
-        self._scribe = self._reporter = self.loan = None
+        self._entry_writer = self._progress = self.yielding = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
 
@@ -68,37 +70,37 @@ class Run(Speaking):
     @property
     def started_at(self) -> datetime | None:
         """When the handler was called."""
-        return self.hold.started_at
+        return self.owned.started_at
 
     async def go(self) -> None:
         """Execute the job, in the task that is given, and write what came of it."""
-        hold, place = self.hold, self._place
+        owned, place = self.owned, self._place
         try:
-            if hold.must_start_first:
+            if owned.must_start_first:
                 if not await self._started_first():
                     return
                 self.began = place.host.clock.monotonic()
             if self._why is not None:  # told to stop before it began
                 self.conclude(Released())
                 return
-            if hold.started_at is None:
-                hold.started_at = self.now
-            job = hold.job
+            if owned.started_at is None:
+                owned.started_at = self.now
+            job = owned.job
             attempt = job.attempt if job.status is _RUNNING else job.attempt + 1
-            self._ctx = Context(job, attempt, hold.started_at, self)
+            self._ctx = Context(job, attempt, owned.started_at, self)
             self._set_time(job.spec.timeout)
             self._calling = True
             try:
-                if hold.handler.direct:
-                    ending = await call_async(hold.handler, self._ctx, job)
+                if owned.handler.direct:
+                    ending = await call_async(owned.handler, self._ctx, job)
                 else:
-                    ending = await call(hold.handler, self._ctx, job, place.threads, place.children)
+                    ending = await call(owned.handler, self._ctx, job, place.threads, place.children)
                 if self._timed_out:
                     ending = TimedOut()
             except asyncio.CancelledError:
                 ending = self._cancelled()
             self._calling = False
-            if self._completing is None and self._scribe is None:
+            if self._completing is None and self._entry_writer is None:
                 self.conclude(ending)
             else:
                 await self._wind_up(ending)
@@ -123,20 +125,20 @@ class Run(Speaking):
             ending = raised(error)
             self._leaving = ending, self._loop.create_task(self._wind_up(ending), name="headrace-leaving")
             raise error
-        _log.exception("job %s: the run broke down", self.hold.job.id)
+        _log.exception("job %s: the run broke down", self.owned.job.id)
         self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
 
     async def _started_first(self) -> bool:
         """Make the start durable; False if the job turned out to be no longer ours to run."""
-        stored = await self.hold.recorded()
+        stored = await self.owned.recorded()
         if self.ending is not None:
             return False  # abandoned while the start was being written
-        if not stored or self.hold.job.status is not Status.RUNNING:
+        if not stored or self.owned.job.status is not Status.RUNNING:
             self.ending = Released()
-            self.hold.over = True
-            self._place.stored(self.hold)
+            self.owned.over = True
+            self._place.stored(self.owned)
             return False
-        self.hold.started_at = self.hold.job.started_at
+        self.owned.started_at = self.owned.job.started_at
         return True
 
     async def _wind_up(self, ending: Ending) -> None:
@@ -147,8 +149,8 @@ class Run(Speaking):
         if self._completing is not None and await self._completing.settle():
             self._completed(ending)
             return
-        if self._scribe is not None:
-            await self._scribe.finish()
+        if self._entry_writer is not None:
+            await self._entry_writer.finish()
         self.conclude(ending if self._leaving is None else self._leaving[0])
 
     def _cancelled(self) -> Ending:
@@ -186,13 +188,13 @@ class Run(Speaking):
             return  # not begun yet: it will not be
         self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
-        mode = self.hold.handler.mode
+        mode = self.owned.handler.mode
         patience = self._place.cancel_grace if why == "cancelled" else STOP_PATIENCE
         if mode == "async":
             self.task.cancel()
             self._later(patience, lambda: self._abandon(over))
             return
-        if self.hold.handler.middleware:
+        if self.owned.handler.middleware:
             self.task.cancel()  # what is around the call; that itself is waited for
         if why in ("timed_out", "lost"):
             self._abandon(over)
@@ -206,33 +208,36 @@ class Run(Speaking):
 
     def _abandon(self, ending: Ending) -> None:
         """End the attempt although its handler goes on; not before what that has added is written, if it may be."""
-        if self._scribe is None or self.ending is not None or self._why == "lost":
+        if self._entry_writer is None or self.ending is not None or self._why == "lost":
             self.conclude(ending)
         elif self._leaving is None:
-            self._leaving = ending, self._loop.create_task(self._leave(self._scribe, ending), name="headrace-leaving")
-        if self.hold.handler.mode == "process" and self._ctx is not None:
+            self._leaving = (
+                ending,
+                self._loop.create_task(self._leave(self._entry_writer, ending), name="headrace-leaving"),
+            )
+        if self.owned.handler.mode == "process" and self._ctx is not None:
             self._place.children.kill(self._ctx)
 
-    async def _leave(self, scribe: Scribe, ending: Ending) -> None:
-        await scribe.finish()
+    async def _leave(self, writer: EntryWriter, ending: Ending) -> None:
+        await writer.finish()
         self.conclude(ending)
 
     def conclude(self, ending: Ending) -> None:
         """End the attempt, once."""
         if self.ending is None:
-            if self._reporter is not None:
+            if self._progress is not None:
                 if isinstance(ending, Failed | TimedOut):
-                    self._reporter.write()  # how far it came is worth keeping
-                self._reporter.over = True
+                    self._progress.write()  # how far it came is worth keeping
+                self._progress.over = True
             self.ending = ending
             self.now = self._place.host.clock.now()
             self._place.concluded(self)
-            self.hold.write_finish(ending, self.now, self._settled)
+            self.owned.write_finish(ending, self.now, self._settled)
 
     def completer(self) -> Completing:
         """What ends the job within a transaction of its handler's."""
         if self._completing is None:
-            self._completing = Completing(self.hold, self._loop, self._written)
+            self._completing = Completing(self.owned, self._loop, self._written)
         return self._completing
 
     def check_transaction(self) -> None:
@@ -243,18 +248,18 @@ class Run(Speaking):
     def _completed(self, ending: Ending) -> None:
         """The end of the job is stored, by the handler's own commit: what it came to besides does not count."""
         if isinstance(ending, Failed) and ending.error is not None:
-            error, id = ending.error, self.hold.job.id
+            error, id = ending.error, self.owned.job.id
             trace = f"\n{error.traceback}" if error.traceback else ""
             _log.error("job %s was completed before its handler raised %s: %s%s", id, error.type, error.message, trace)
         if self.ending is None:
-            self.ending = Completed(self.hold.job.result_text or "null")
-            if self._reporter is not None:
-                self._reporter.over = True
+            self.ending = Completed(self.owned.job.result_text or "null")
+            if self._progress is not None:
+                self._progress.over = True
             self._place.concluded(self)
             self._settled(True)
 
     def _settled(self, stored: bool) -> None:
-        self.hold.over = True
+        self.owned.over = True
         self._place.settled(self, stored)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:

@@ -9,14 +9,14 @@ from typing import TypeVar
 from headrace.core.job import Job, Progress
 from headrace.core.outcome import Ending
 from headrace.core.status import Status
-from headrace.worker.context import Context, Stopping, Voice
-from headrace.worker.hold import Hold
-from headrace.worker.lending import Loan
+from headrace.worker.context import Caller, Context, Stopping
+from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.loops import on_loop
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.place import Place
-from headrace.worker.reporting import Reporter
+from headrace.worker.progress import ProgressWriter
 from headrace.worker.resources import Resource
-from headrace.worker.scribe import Scribe
+from headrace.worker.slot_yielding import YieldingSlot
 
 __all__ = ["Speaking"]
 
@@ -25,24 +25,35 @@ T = TypeVar("T")
 _making = threading.Lock()
 
 
-class Speaking(Voice):
+class Speaking(Caller):
     """The half of a run that its handler sees, from whatever thread; most use none of it, and nothing is made for
     them."""
 
-    __slots__ = ("_calling", "_ctx", "_place", "_reporter", "_scribe", "_why", "ending", "hold", "loan", "task")
+    __slots__ = (
+        "_calling",
+        "_ctx",
+        "_entry_writer",
+        "_place",
+        "_progress",
+        "_why",
+        "ending",
+        "owned",
+        "task",
+        "yielding",
+    )
 
-    hold: Hold
+    owned: OwnedJob
     task: asyncio.Task[None]
     ending: Ending | None
     """What the attempt came to; set once, by whoever is first."""
-    loan: Loan | None
+    yielding: YieldingSlot | None
     """What lends the slot; None as long as the handler has not waited for another job."""
     _place: Place
     _ctx: Context | None
     _calling: bool
     _why: Stopping | None
-    _reporter: Reporter | None
-    _scribe: Scribe | None
+    _progress: ProgressWriter | None
+    _entry_writer: EntryWriter | None
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -59,26 +70,26 @@ class Speaking(Voice):
 
     # -- adding to the job
 
-    def scribe(self) -> Scribe:
+    def entry_writer(self) -> EntryWriter:
         """From the handler, on whatever thread; most have nothing to add, and none is made for them."""
-        if (scribe := self._scribe) is None:
+        if (writer := self._entry_writer) is None:
             with _making:
-                if (scribe := self._scribe) is None:
+                if (writer := self._entry_writer) is None:
                     attempt = 0 if self._ctx is None else self._ctx.attempt
-                    scribe = self._scribe = Scribe(self.hold.lanes, attempt, self._on_record, self._loop)
-        return scribe
+                    writer = self._entry_writer = EntryWriter(self.owned.lanes, attempt, self._on_record, self._loop)
+        return writer
 
     def log(self, data: str) -> None:
         """From the handler, on whatever thread."""
         if self._calling and self.ending is None:
-            self.scribe().log(data)
+            self.entry_writer().log(data)
 
     async def _written(self) -> None:
-        if self._scribe is not None:
-            await self._scribe.flush()
+        if self._entry_writer is not None:
+            await self._entry_writer.flush()
 
     async def _on_record(self) -> Job | None:
-        return self.hold.job if await self.hold.recorded() and self.hold.job.status is Status.RUNNING else None
+        return self.owned.job if await self.owned.recorded() and self.owned.job.status is Status.RUNNING else None
 
     # -- reporting
 
@@ -88,42 +99,42 @@ class Speaking(Voice):
 
     def _write_start(self) -> None:
         if self.ending is None:
-            self.hold.write_start()
+            self.owned.write_start()
 
     def report(self, report: Progress) -> None:
         """From the handler, on whatever thread."""
-        if (reporter := self._reporter) is None:
+        if (progress := self._progress) is None:
             with _making:
-                if (reporter := self._reporter) is None:
-                    reporter = self._reporter = Reporter(self.hold, self._loop)
-        reporter.report(report)
+                if (progress := self._progress) is None:
+                    progress = self._progress = ProgressWriter(self.owned, self._loop)
+        progress.report(report)
 
     async def flush(self) -> None:
         """From the handler, on whatever loop: wait until what was reported is stored."""
         await on_loop(self._loop, self._flush())
 
     async def _flush(self) -> None:
-        if self._reporter is not None:
-            self._reporter.write()
+        if self._progress is not None:
+            self._progress.write()
         # Behind the report in the job's own line of writes: when this is answered, the report is stored.
-        await self.hold.recorded()
+        await self.owned.recorded()
 
     # -- waiting for others
 
     @property
     def lent(self) -> bool:
         """Whether its slot is lent."""
-        return self.loan is not None and self.loan.out
+        return self.yielding is not None and self.yielding.out
 
     @property
     def gone(self) -> bool:
         """Whether the handler is done, or should be: it lends nothing and waits for no slot."""
         return self._why is not None or not self._calling
 
-    def slot(self) -> Loan | None:
+    def slot(self) -> YieldingSlot | None:
         """What to tell of a wait."""
-        if (loan := self.loan) is None and self._calling:
+        if (slot := self.yielding) is None and self._calling:
             with _making:
-                if (loan := self.loan) is None:
-                    loan = self.loan = self._place.loan(self)
-        return loan
+                if (slot := self.yielding) is None:
+                    slot = self.yielding = self._place.yielding_slot(self)
+        return slot

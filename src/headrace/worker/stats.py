@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.record import Record
 from headrace.engine import Beat
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 
 __all__ = ["WorkerStats"]
 
@@ -34,17 +34,17 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Seconds since the store last heard of it."""
 
     @classmethod
-    def of(cls, state: str, floor: Floor, silence: float) -> WorkerStats:
-        """As its floor is right now."""
+    def of(cls, state: str, slots: Slots, silence: float) -> WorkerStats:
+        """As its slots are right now."""
         return cls(
             state=state,
-            busy=max(0, len(floor.runs) - floor.lending.out),
-            buffered=floor.waiting,
-            done=floor.tally.done,
-            failed=floor.tally.failed,
-            released=floor.tally.released,
-            stale=floor.tally.stale,
-            stuck_threads=len(floor.stuck),
+            busy=max(0, len(slots.runs) - slots.yielding.out),
+            buffered=slots.waiting,
+            done=slots.tally.done,
+            failed=slots.tally.failed,
+            released=slots.tally.released,
+            stale=slots.tally.stale,
+            stuck_threads=len(slots.stuck),
             silence=silence,
         )
 

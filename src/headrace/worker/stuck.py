@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.run import Run
 
 __all__ = ["Stuck"]
@@ -13,7 +13,7 @@ __all__ = ["Stuck"]
 class Stuck:
     """The stuck ones among the runs of a worker."""
 
-    def __init__(self, runs: Mapping[Hold, Run], patience: float) -> None:
+    def __init__(self, runs: Mapping[OwnedJob, Run], patience: float) -> None:
         """``patience``: seconds a handler has to stop after its attempt is over."""
         self._runs, self._patience = runs, patience
         self._since: dict[Run, float] = {}

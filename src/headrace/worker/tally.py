@@ -34,7 +34,7 @@ class Tally:
 
     def begins(self, run: Run) -> None:
         """An attempt begins, and somebody wants to know."""
-        job = run.hold.job
+        job = run.owned.job
         _log.debug("%s: attempt %d of %d starts", name_of(job), job.charged + 1, job.max_attempts)
 
     def ended(self, run: Run, *, stored: bool) -> None:
@@ -46,7 +46,7 @@ class Tally:
             self.failed += 1
             if _log.isEnabledFor(logging.WARNING):
                 outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
-                _log.warning("%s", account(run.hold.job, outcome, self._clock.now()))
+                _log.warning("%s", account(run.owned.job, outcome, self._clock.now()))
             return
         elif isinstance(ending, Released):
             self.released += 1
@@ -56,7 +56,7 @@ class Tally:
             self._say(run, stored)
 
     def _say(self, run: Run, stored: bool) -> None:
-        job, began = run.hold.job, run.started_at
+        job, began = run.owned.job, run.started_at
         if not stored:
             what = "ended, which is not on record"
         elif isinstance(run.ending, Released):

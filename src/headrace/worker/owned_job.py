@@ -11,14 +11,14 @@ from datetime import datetime
 from headrace.core.account import name_of
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import ErrorInfo, Job
-from headrace.core.lifecycle import finish, may_ride, release, start
+from headrace.core.lifecycle import finish, release, start, start_may_wait
 from headrace.core.outcome import Ending, Failed
 from headrace.core.status import Reason, Status, Verb
 from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
 
-__all__ = ["Hold"]
+__all__ = ["OwnedJob"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -26,7 +26,7 @@ Decide = Callable[[Job], Change | None]
 Then = Callable[[bool], None]
 
 
-class Hold:
+class OwnedJob:
     """Serialises the changes of one job: each is decided from what the one before it made.
 
     A conflict (the job moved, for instance because a cancel was requested) is decided again from the job returned; a
@@ -76,7 +76,7 @@ class Hold:
     @property
     def must_start_first(self) -> bool:
         """Whether the start must be durable before the handler is called."""
-        return not may_ride(self.job)
+        return not start_may_wait(self.job)
 
     @property
     def start_due(self) -> bool:
@@ -114,7 +114,7 @@ class Hold:
 
         self.write(decide, then)
 
-    def hand_back(self, then: Then | None = None) -> None:
+    def release(self, then: Then | None = None) -> None:
         """Give an unstarted job back."""
         host = self.lanes.host
         self.over = True

@@ -15,7 +15,7 @@ from headrace.core.job import Job
 from headrace.errors import HeadraceError, Stopped
 from headrace.runtime.lanes import Lanes
 
-__all__ = ["Scribe", "Started"]
+__all__ = ["EntryWriter", "Started"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -29,7 +29,7 @@ Started = Callable[[], Awaitable[Job | None]]
 """Has the start of the run on record; the job as it is then, or None if it turned out not to be ours any more."""
 
 
-class Scribe:
+class EntryWriter:
     """The entries of one run, on the loop of its worker."""
 
     def __init__(self, lanes: Lanes, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:

@@ -6,18 +6,18 @@ import asyncio
 
 from headrace.core.job import Progress
 from headrace.core.lifecycle import progress
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["Reporter"]
+__all__ = ["ProgressWriter"]
 
 PROGRESS_EVERY = 0.25
 
 
-class Reporter:
+class ProgressWriter:
     """The reports of one run."""
 
-    def __init__(self, hold: Hold, loop: asyncio.AbstractEventLoop) -> None:
-        self._hold, self._loop = hold, loop
+    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop) -> None:
+        self._owned, self._loop = owned, loop
         self._report: Progress | None = None
         self._reported_at = float("-inf")
         self._reporting = False
@@ -45,9 +45,9 @@ class Reporter:
         if report is None or self.over:
             return
         self._reported_at, self._reporting = self._loop.time(), True
-        clock = self._hold.lanes.host.clock
-        self._hold.write_start()
-        self._hold.write(lambda job: progress(job, clock.now(), report), self._reported)
+        clock = self._owned.lanes.host.clock
+        self._owned.write_start()
+        self._owned.write(lambda job: progress(job, clock.now(), report), self._reported)
 
     def _reported(self, stored: bool) -> None:
         self._reporting = False

@@ -1,4 +1,4 @@
-"""The shop floor: the jobs in a worker's hands, from the claim until what came of them is stored."""
+"""The slots of a worker: the jobs in a worker's hands, from the claim until what came of them is stored."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector, begin_calls
-from headrace.worker.hold import Hold
-from headrace.worker.lending import Lending, Loan
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
+from headrace.worker.slot_yielding import SlotYielding, YieldingSlot
 from headrace.worker.speaking import Speaking
 from headrace.worker.stuck import Stuck
 from headrace.worker.tally import Tally
 
-__all__ = ["Floor"]
+__all__ = ["Slots"]
 
 START_WITHIN = 0.5
 """A start that was left out is written when its handler has run for so long: well within the promised second."""
@@ -38,7 +38,7 @@ UNACKNOWLEDGED_MOST = 3000
 """Finishes on their way to the store; beyond this nothing new is started."""
 
 
-class Floor:
+class Slots:
     """Buffers, starts and finishes jobs; ``may_start`` is asked before each start, ``hungry`` is told of room."""
 
     def __init__(
@@ -56,9 +56,9 @@ class Floor:
         self.threads, self.children = ThreadPool("headrace-handler"), Children()
         self.resources = resources or Resources()
         self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
-        self.runs: dict[Hold, Run] = {}
+        self.runs: dict[OwnedJob, Run] = {}
         """Handlers being executed, also those whose attempt is over already: one job may be here more than once."""
-        self.holds: dict[int, Hold] = {}
+        self.owned: dict[int, OwnedJob] = {}
         """Everything in our hands: buffered, running, or with its end on the way to the store. By the number that the
         job's id is, which the interpreter hashes itself."""
         self.tally = Tally(host.clock)
@@ -69,11 +69,11 @@ class Floor:
         self._unacknowledged = self._ahead = 0
         self.calls = self.members = 0
         """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
-        self.lending = Lending(self)
+        self.yielding = SlotYielding(self)
         self.called_last = False
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
-        self._slots: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.keeper: asyncio.Task[None] | None = None
         """The task of the worker: cancelled when the loop is torn down, like every other."""
         self.variables = copy_context()
@@ -86,7 +86,7 @@ class Floor:
     @property
     def empty(self) -> bool:
         """Whether nothing is in our hands or on its way to the store, nor to be told to anybody."""
-        return not self.holds and not self._unacknowledged and not self.reactions
+        return not self.owned and not self._unacknowledged and not self.reactions
 
     # -- in
 
@@ -105,22 +105,22 @@ class Floor:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Buffer what was claimed and start what there is room for."""
-        self.buffer.add(self.hold(jobs), lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
-        self.lending.turn_away()
+        self.buffer.add(self.own(jobs), lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
+        self.yielding.turn_away()
         self.dispatch()
 
-    def hold(self, jobs: Sequence[Job]) -> list[Hold]:
+    def own(self, jobs: Sequence[Job]) -> list[OwnedJob]:
         """Take what was claimed into our hands."""
         claimed = []
         for job in jobs:
             number = job.id.int
-            if number in self.holds:
-                self._supersede(self.holds[number])
-            hold = self.holds[number] = Hold(job, self._handlers[job.spec.task], self._lanes)
-            claimed.append(hold)
+            if number in self.owned:
+                self._supersede(self.owned[number])
+            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes)
+            claimed.append(owned)
         return claimed
 
-    def _supersede(self, old: Hold) -> None:
+    def _supersede(self, old: OwnedJob) -> None:
         """The store gave us a job anew that it had taken from us: what we had of it is over."""
         for line in self._lines():
             line.remove(old.job.id)
@@ -138,15 +138,15 @@ class Floor:
 
     def dispatch(self) -> None:
         """See to it that what is buffered finds a slot, after those who want theirs back."""
-        if self.lending.line:
-            self.lending.admit()
+        if self.yielding.line:
+            self.yielding.admit()
         if self.collectors and not (self.called_last and len(self.buffer)):
             begin_calls(self)  # else it is the others' turn
-        while self.has_slot and len(self._slots) - len(self.runs) + self.members < len(self.buffer):
+        while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
             if not self.may_begin():
                 break
             self.called_last = False
-            self._slots.add(asyncio.create_task(self._slot(), name="headrace-job", context=self.variables.copy()))
+            self._tasks.add(asyncio.create_task(self._slot(), name="headrace-job", context=self.variables.copy()))
         if self.collectors:
             begin_calls(self)
 
@@ -165,12 +165,12 @@ class Floor:
     @property
     def has_slot(self) -> bool:
         """Whether one more could be started."""
-        return len(self._slots) + self.calls - self.lending.out < self.concurrency
+        return len(self._tasks) + self.calls - self.yielding.out < self.concurrency
 
     @property
     def _busy(self) -> int:
         """How many slots are at work."""
-        return len(self.runs) - self.members + self.calls - self.lending.out
+        return len(self.runs) - self.members + self.calls - self.yielding.out
 
     @property
     def waiting(self) -> int:
@@ -188,7 +188,7 @@ class Floor:
     async def _slot(self) -> None:
         """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
         as much as all the rest."""
-        task, clock, line = asyncio.current_task(), self.host.clock, self.lending.line
+        task, clock, line = asyncio.current_task(), self.host.clock, self.yielding.line
         assert task is not None
         try:
             while self.may_begin():
@@ -197,14 +197,14 @@ class Floor:
                 now, self._moment = clock.now(), clock.monotonic()
                 turn = self._moment + TURN
                 while self._moment < turn:
-                    hold = None if line else self.buffer.pop()
-                    if hold is None:
+                    owned = None if line else self.buffer.pop()
+                    if owned is None:
                         return
-                    run = self.runs[hold] = Run(hold, self, task, now, self._moment)
+                    run = self.runs[owned] = Run(owned, self, task, now, self._moment)
                     if self.tally.talks:
                         self.tally.begins(run)
                     await run.go()
-                    if run.loan is not None or run.told_to_stop or task.cancelling():
+                    if run.yielding is not None or run.told_to_stop or task.cancelling():
                         return
                     if copy_context() != self.variables:
                         return
@@ -214,26 +214,26 @@ class Floor:
             if is_passing(error):
                 raise
         finally:
-            self._slots.discard(task)
+            self._tasks.discard(task)
             self.dispatch()
 
     def left(self, run: Run) -> None:
         """A handler is done; there is a free slot."""
-        hold = run.hold
+        owned = run.owned
         self._moment = self.host.clock.monotonic()
-        if run.loan is not None:  # how long others took says nothing about this worker
-            run.loan.close()
+        if run.yielding is not None:  # how long others took says nothing about this worker
+            run.yielding.close()
         elif run.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
-        del self.runs[hold]
-        if hold.over:
-            self.forget(hold)
-        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.lending.out < self.concurrency:
+        del self.runs[owned]
+        if owned.over:
+            self.forget(owned)
+        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielding.out < self.concurrency:
             self._hungry()
 
-    def loan(self, run: Speaking) -> Loan:
+    def yielding_slot(self, run: Speaking) -> YieldingSlot:
         """What lends the slot of a run."""
-        return Loan(self.lending, run.task.get_loop(), run.hold.kind, lambda: run.gone)
+        return YieldingSlot(self.yielding, run.task.get_loop(), run.owned.kind, lambda: run.gone)
 
     def lent(self) -> None:
         """There is a free slot, until its owner wants it back."""
@@ -246,23 +246,23 @@ class Floor:
         for run in list(self.runs.values()):
             run.check_time(monotonic)
             run.check_transaction()
-            if run.hold.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
+            if run.owned.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
                 run.stop("cancelled")
             started = run.started_at
             # A clock that was set back must not put the start off until it has caught up.
-            if started is not None and run.hold.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
-                run.hold.write_start()
+            if started is not None and run.owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
+                run.owned.write_start()
         self.tally.look()
-        self.lending.tick()
+        self.yielding.tick()
         self.stuck.look(monotonic)
         oldest = self.buffer.oldest()
         for collector in self.collectors:
             if collector.gives_up():
-                self._hand_back_all(collector.waiting)
+                self._release_all(collector.waiting)
         if oldest is not None and self._busy >= self.concurrency:
             waited = (now - (oldest.job.assigned_at or now)).total_seconds()
             if waited > BUFFERED_TOO_LONG:  # the slots have turned slow: let others have these jobs
-                self._hand_back_all(self.buffer)
+                self._release_all(self.buffer)
         self.dispatch()
 
     # -- out
@@ -275,66 +275,66 @@ class Floor:
         """The end of an attempt is stored, or never will be."""
         self._unacknowledged -= 1
         self.tally.ended(run, stored=stored)
-        if stored and run.hold.handler.callbacks is not None:
-            self.stored(run.hold)
-        self.forget(run.hold)
+        if stored and run.owned.handler.callbacks is not None:
+            self.stored(run.owned)
+        self.forget(run.owned)
         if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
             self.dispatch()
 
-    def stored(self, hold: Hold) -> None:
+    def stored(self, owned: OwnedJob) -> None:
         """The store has accepted what we said of a job: whoever wants to know is told."""
-        if hold.handler.callbacks is not None:
-            self.reactions.to(hold.job, hold.handler.callbacks)
+        if owned.handler.callbacks is not None:
+            self.reactions.to(owned.job, owned.handler.callbacks)
 
     def _reacted(self) -> None:
         self.freed.set()
-        if not self.reactions and not self.holds:
+        if not self.reactions and not self.owned:
             self._hungry()
         if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
             self.dispatch()
 
-    def forget(self, hold: Hold) -> None:
+    def forget(self, owned: OwnedJob) -> None:
         """It is no longer in our hands; its job may be, by a later claim."""
-        number = hold.job.id.int
-        if self.holds.get(number) is hold:
-            del self.holds[number]
+        number = owned.job.id.int
+        if self.owned.get(number) is owned:
+            del self.owned[number]
         self.freed.set()
-        if not self.holds:
+        if not self.owned:
             self._hungry()
 
-    def hand_back_buffer(self) -> None:
+    def release_buffer(self) -> None:
         """Give back what was claimed ahead."""
         for line in self._lines():
-            self._hand_back_all(line)
+            self._release_all(line)
 
-    def _hand_back_all(self, line: Buffer) -> None:
-        for hold in line.empty():
-            self.hand_back(hold)
+    def _release_all(self, line: Buffer) -> None:
+        for owned in line.empty():
+            self.release(owned)
 
-    def drop_buffer(self) -> list[Hold]:
+    def drop_buffer(self) -> list[OwnedJob]:
         """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
-        holds = [hold for line in self._lines() for hold in line.empty()]
-        for hold in holds:
-            self.holds.pop(hold.job.id.int, None)
-        return holds
+        owned_jobs = [owned for line in self._lines() for owned in line.empty()]
+        for owned in owned_jobs:
+            self.owned.pop(owned.job.id.int, None)
+        return owned_jobs
 
-    def hand_back(self, hold: Hold) -> None:
+    def release(self, owned: OwnedJob) -> None:
         """Give back one that was not begun."""
-        hold.hand_back(lambda stored: self._handed_back(hold, stored))
+        owned.release(lambda stored: self._released(owned, stored))
 
-    def _handed_back(self, hold: Hold, stored: bool) -> None:
+    def _released(self, owned: OwnedJob, stored: bool) -> None:
         if stored:  # one that was to be cancelled is cancelled now
-            self.stored(hold)
-        self.forget(hold)
+            self.stored(owned)
+        self.forget(owned)
 
     def cancel(self, id: UUID) -> None:
         """A cancel of this job was requested."""
-        hold = self.holds.get(id.int)
-        if hold is not None and hold in self.runs:
-            self.runs[hold].stop("cancelled")
+        owned = self.owned.get(id.int)
+        if owned is not None and owned in self.runs:
+            self.runs[owned].stop("cancelled")
             return
-        for hold in [hold for line in self._lines() for hold in line.remove(id)]:
-            self.hand_back(hold)  # decided again from the stored job, this ends it cancelled
+        for owned in [owned for line in self._lines() for owned in line.remove(id)]:
+            self.release(owned)  # decided again from the stored job, this ends it cancelled
 
     def close(self) -> None:
         """Let go of threads and child processes."""

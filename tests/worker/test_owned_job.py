@@ -120,7 +120,7 @@ async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgo
         id = await shop.submit("once", retry=NEVER)
         await asyncio.wait_for(starting.wait(), 20)
         await shop.cancel(id)
-        await until(lambda: any(run._why is not None for run in worker._floor.runs.values()))
+        await until(lambda: any(run._why is not None for run in worker._slots.runs.values()))
         gate.set()
         job = await shop.ended(id)
     await store.lanes.close()

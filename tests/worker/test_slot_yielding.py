@@ -13,7 +13,7 @@ import pytest
 
 from headrace import App, Context, JobHandle, Retry, Status, Task, sync
 from headrace.errors import Stopped
-from headrace.worker import lending
+from headrace.worker import slot_yielding
 from headrace.worker.worker import Worker
 from tests.support import process_families
 from tests.support.apps import ENGINES, url_of
@@ -157,12 +157,12 @@ async def house() -> AsyncIterator[Family]:
 
 def lent(worker: Worker) -> int:
     """How many slots are lent."""
-    return worker._floor.lending.out
+    return worker._slots.yielding.out
 
 
 def in_line(worker: Worker) -> int:
     """How many wait for a slot to go on."""
-    return len(worker._floor.lending.line)
+    return len(worker._slots.yielding.line)
 
 
 # -- no deadlocks
@@ -342,7 +342,7 @@ async def test_many_plain_parents_wait_in_two_slots(family: Family) -> None:
 async def test_no_more_threads_wait_than_are_allowed(
     house: Family, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setitem(lending.MOST, "thread", 2)
+    monkeypatch.setitem(slot_yielding.MOST, "thread", 2)
     gate = asyncio.Event()
 
     @house.app.task
@@ -356,13 +356,13 @@ async def test_no_more_threads_wait_than_are_allowed(
 
     async with house.app.worker(concurrency=2) as worker:
         job = await gated.submit()
-        await until(lambda: len(worker._floor.runs) == 1)
+        await until(lambda: len(worker._slots.runs) == 1)
         # Two lend, and the slot that is left is not for a third.
         parents = await parent.map([()] * 4)
         await until(lambda: "no more of these tasks (parent) are begun here" in caplog.text)
         other = await house.leaf.submit(1)
         assert await other.result(timeout=20) == 1
-        assert (len(worker._floor.runs), lent(worker)) == (3, 2)
+        assert (len(worker._slots.runs), lent(worker)) == (3, 2)
         gate.set()
         assert [await one.result() for one in parents] == [1] * 4
         await until(lambda: lent(worker) == 0)
@@ -372,7 +372,7 @@ async def test_no_more_threads_wait_than_are_allowed(
 async def test_more_plain_parents_than_may_wait_do_not_keep_their_children_from_running(
     family: Family, monkeypatch: pytest.MonkeyPatch, concurrency: int
 ) -> None:
-    monkeypatch.setitem(lending.MOST, "thread", 3)
+    monkeypatch.setitem(slot_yielding.MOST, "thread", 3)
     app = family.app
 
     @app.task
@@ -578,7 +578,7 @@ async def test_while_a_worker_stops_who_waits_may_still_end(house: Family) -> No
 
     async with house.app.worker(concurrency=1) as worker:
         job = await parent.submit()
-        await until(lambda: lent(worker) == 1 and len(worker._floor.runs) == 2)
+        await until(lambda: lent(worker) == 1 and len(worker._slots.runs) == 2)
         worker.request_stop()
         gate.set()
     assert (await job.refresh()).result == 2
@@ -600,10 +600,10 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
         other = await family.later()
         job = await parent.submit(str(other.id))
         await until(lambda: lent(worker) == 1)
-        (run,) = worker._floor.runs.values()
+        (run,) = worker._slots.runs.values()
         run.stop("timed_out")  # as when its time is up
         assert await family.ended(job) is Status.FAILED
-        stuck = worker._floor.stuck
+        stuck = worker._slots.stuck
         await until(lambda: len(stuck) == 1 and lent(worker) == 1)
         stuck.look(worker.host.clock.monotonic())
         stuck.look(worker.host.clock.monotonic() + 3600)
@@ -632,7 +632,7 @@ async def test_a_wait_that_a_handler_leaves_behind_lends_nothing(house: Family) 
 
     async with house.app.worker(concurrency=2) as worker:
         job = await gated.submit()
-        await until(lambda: len(worker._floor.runs) == 1)
+        await until(lambda: len(worker._slots.runs) == 1)
         await leaves.run(str(job.id))  # ends while its wait goes on
         assert lent(worker) == 0
         await leaves.run(str(job.id))  # begins to wait when it has ended
@@ -650,7 +650,7 @@ async def test_the_next_job_in_a_slot_does_not_wait_for_the_one_before(house: Fa
 
     @house.app.task
     async def looks(ctx: Context) -> None:
-        seen.append(getattr(ctx.voice, "loan", True) is None)
+        seen.append(getattr(ctx.caller, "yielding", True) is None)
 
     async with house.app.worker(concurrency=1):
         await house.tree.run(1)

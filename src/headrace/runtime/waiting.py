@@ -44,7 +44,7 @@ class Holder(Protocol):
     """The run that code is in: the Context of its handler."""
 
     @property
-    def voice(self) -> Tenant:
+    def caller(self) -> Tenant:
         """How it speaks to whoever runs it."""
         ...
 
@@ -61,7 +61,7 @@ class Waiting:
 
     def __init__(self) -> None:
         holder = current.get()
-        self._slot = None if holder is None else holder.voice.slot()
+        self._slot = None if holder is None else holder.caller.slot()
         self._lent = False
 
     def lend(self) -> None:

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from headrace.worker.floor import Floor
+    from headrace.worker.slots import Slots
 
-__all__ = ["Lending", "Loan"]
+__all__ = ["SlotYielding", "YieldingSlot"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -22,15 +22,15 @@ MOST = {"thread": 1000, "process": 50}
 _NONE: frozenset[str] = frozenset()
 
 
-class Lending:
+class SlotYielding:
     """The lent slots of a worker. Nothing new is begun while somebody is in line for one."""
 
-    def __init__(self, floor: Floor) -> None:
+    def __init__(self, slots: Slots) -> None:
         self.out = 0
         """How many are lent, also those of handlers in line."""
-        self.line: deque[Loan] = deque()
+        self.line: deque[YieldingSlot] = deque()
         """Whose waits are over, in that order."""
-        self._floor = floor
+        self._slots = slots
         self._by_mode: dict[str, Counter[str]] = {}
         """How many slots handlers have lent, by where they run and by task."""
         self._warned = False
@@ -49,37 +49,37 @@ class Lending:
     def turn_away(self) -> None:
         """Give back what was claimed ahead of shunned tasks."""
         if shunned := self.shunned():
-            for hold in self._floor.buffer.remove_of(shunned):
-                self._floor.hand_back(hold)
+            for owned in self._slots.buffer.remove_of(shunned):
+                self._slots.release(owned)
 
     def admit(self) -> None:
         """Give free slots to those in line."""
-        while self.line and self._floor.has_slot:
+        while self.line and self._slots.has_slot:
             self.line[0].returned()
 
     def tick(self) -> None:
         """Who is to stop, and can only be told, waits for no slot."""
-        for loan in [loan for loan in self.line if loan.stopping]:
-            loan.returned()
+        for slot in [slot for slot in self.line if slot.stopping]:
+            slot.returned()
 
-    # -- for loans, on the worker's loop
+    # -- for the slots, on the worker's loop
 
-    def lend(self, loan: Loan) -> bool:
+    def lend(self, slot: YieldingSlot) -> bool:
         """Whether the slot is lent now."""
-        if self._is_full(loan.mode) and self._kept < self._floor.concurrency:
+        if self._is_full(slot.mode) and self._kept < self._slots.concurrency:
             return False  # never the last slot: what is waited for needs one
-        self._by_mode.setdefault(loan.mode, Counter())[loan.task] += 1
+        self._by_mode.setdefault(slot.mode, Counter())[slot.task] += 1
         self.out += 1
-        if self._is_full(loan.mode):
-            self._warn(loan.mode)
+        if self._is_full(slot.mode):
+            self._warn(slot.mode)
             self.turn_away()
-        self._floor.lent()
+        self._slots.lent()
         return True
 
     @property
     def _kept(self) -> int:
         """How many slots are kept by handlers that wait."""
-        return sum(run.loan is not None and run.loan.keeps for run in self._floor.runs.values())
+        return sum(run.yielding is not None and run.yielding.keeps for run in self._slots.runs.values())
 
     def _warn(self, mode: str) -> None:
         if not self._warned:
@@ -92,28 +92,28 @@ class Lending:
             )
         self._warned = True
 
-    def took_back(self, loan: Loan) -> None:
+    def took_back(self, slot: YieldingSlot) -> None:
         """It has a slot again, or is done without one."""
-        tasks = self._by_mode[loan.mode]
-        tasks[loan.task] -= 1
-        if not tasks[loan.task]:
-            del tasks[loan.task]
+        tasks = self._by_mode[slot.mode]
+        tasks[slot.task] -= 1
+        if not tasks[slot.task]:
+            del tasks[slot.task]
         self.out -= 1
 
 
-class Loan:
+class YieldingSlot:
     """The slot of one run: lent as long as anything in it waits for another job, however many such waits there are."""
 
-    __slots__ = ("_back", "_lending", "_loop", "_stopping", "_waits", "mode", "out", "over", "task")
+    __slots__ = ("_back", "_loop", "_stopping", "_waits", "_yielding", "mode", "out", "over", "task")
 
     def __init__(
-        self, lending: Lending, loop: asyncio.AbstractEventLoop, of: tuple[str, str], stopping: Callable[[], bool]
+        self, yielding: SlotYielding, loop: asyncio.AbstractEventLoop, of: tuple[str, str], stopping: Callable[[], bool]
     ) -> None:
         self.mode, self.task = of
         """Where the handler runs, and whose it is."""
         self.out = self.over = False
         """Whether the slot is lent; whether the run is over."""
-        self._lending, self._loop = lending, loop
+        self._yielding, self._loop = yielding, loop
         self._stopping: Callable[[], bool] | None = stopping
         self._waits = 0
         self._back: Future[None] | None = None
@@ -167,7 +167,7 @@ class Loan:
         if self._back is not None:  # another part of the run waits again before the slot was back
             self._settle()
         elif not self.out and not self.over and not self.stopping:
-            self.out = self._lending.lend(self)
+            self.out = self._yielding.lend(self)
 
     def _take_back(self, future: Future[None]) -> None:
         self._waits -= 1
@@ -175,23 +175,23 @@ class Loan:
             future.set_result(None)
             return
         self._back = future
-        self._lending.line.append(self)
+        self._yielding.line.append(self)
         if self.stopping:
             self.returned()
         else:
-            self._lending.admit()
+            self._yielding.admit()
 
     def returned(self) -> None:
         """The run has a slot again."""
         if self.out:
             self.out = False
-            self._lending.took_back(self)
+            self._yielding.took_back(self)
         self._settle()
 
     def _settle(self) -> None:
         back, self._back = self._back, None
         if back is not None:
-            self._lending.line.remove(self)
+            self._yielding.line.remove(self)
             if not back.cancelled():
                 back.set_result(None)
 

@@ -11,12 +11,12 @@ from headrace.engine import Engine, WorkerInfo
 from headrace.errors import EngineError, StoreLost
 from headrace.host import Host
 
-__all__ = ["join"]
+__all__ = ["register"]
 
 _log = logging.getLogger("headrace.worker")
 
 
-async def join(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
+async def register(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
     """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile, or it does not
     come back"""
     info, pause = replace(info, lease=engine.rules.lease), 0.1
