@@ -187,9 +187,10 @@ async def test_a_clock_that_was_set_back_does_not_put_a_start_off(shop: Shop) ->
     async with shop.worker() as worker:
         await until(lambda: worker.stats.busy == 1)
         (run,) = worker._slots.runs.values()
-        await until(lambda: run.started_at is not None)
-        assert run.started_at is not None
-        run.owned.started_at = run.started_at.replace(year=run.started_at.year + 1)  # as if the clock had jumped since
+        await until(lambda: run.owned.started_at is not None)
+        started = run.owned.started_at
+        assert started is not None
+        run.owned.started_at = started.replace(year=started.year + 1)  # as if the clock had jumped since
         await shop.reaches(id, Status.RUNNING)
         gate.set()
         await shop.ended(id)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
     from headrace.worker.entry_writer import EntryWriter
     from headrace.worker.slots import Slots
-    from headrace.worker.speaking import Speaking
 
 __all__ = ["Call", "check_outcomes"]
 
@@ -74,8 +73,6 @@ class Call:
     wait here for what the call makes of them."""
 
     def __init__(self, collector: Collector, slots: Slots, owned_jobs: Sequence[OwnedJob]) -> None:
-        self.host, self.threads, self.children = slots.host, slots.threads, slots.children
-        self.cancel_grace, self.resources, self.keeper = slots.cancel_grace, slots.resources, slots.keeper
         self._collector, self._slots = collector, slots
         self._live: set[Run] = set()
         """Runs that are not over."""
@@ -83,9 +80,9 @@ class Call:
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
-        self._yielding = YieldingSlot(
-            slots.yielding, asyncio.get_running_loop(), ("async", collector.handler.name), self._nobody_stays
-        )
+        name, loop = collector.handler.name, asyncio.get_running_loop()
+        self.yielding = YieldingSlot(slots.yielding, loop, "async", name, self._nobody_stays)
+        """The one slot of all."""
         self._began = slots.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
         handler = copy.copy(collector.handler)
@@ -106,10 +103,8 @@ class Call:
 
         slots = self._slots
         task = asyncio.create_task(go(), name="headrace-job", context=slots.variables.copy())
-        run = slots.runs[owned] = Run(owned, self, task, now, self._began)
+        run = slots.new_run(owned, task, now, self._began, self)
         slots.members += 1
-        if slots.tally.talks:
-            slots.tally.begins(run)
         return run
 
     async def _outcome(self, ctx: Context, **arguments: Any) -> Any:
@@ -145,7 +140,7 @@ class Call:
         if not self._stopped:
             self._stopped, self._ctx.stopping = True, ctx.stopping
             self._task.cancel()
-        patience = self.cancel_grace if ctx.stopping == "cancelled" else STOP_PATIENCE
+        patience = self._slots.cancel_grace if ctx.stopping == "cancelled" else STOP_PATIENCE
         done, _ = await asyncio.wait([self._task], timeout=patience)
         if not done:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
@@ -158,7 +153,7 @@ class Call:
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
         first, items = seats[0].ctx, [seat.item for seat in seats]
-        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats, self._yielding))
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.yielding))
         entered = ctx.entered()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
@@ -185,44 +180,21 @@ class Call:
         """Free the slot, once the handler is done and every job has left."""
         if not self._live and (self._task is None or self._task.done()) and not self._over:
             self._over, self._ctx = True, None
-            self._yielding.close()
+            self.yielding.close()
             self._seats.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
-            self._slots.called(self.host.clock.monotonic() - self._began)
-
-    # -- as the place of its runs
-
-    def concluded(self, run: Run) -> None:
-        """The end of an attempt is on its way to the store."""
-        self._slots.concluded(run)
-
-    def settled(self, run: Run, stored: bool) -> None:
-        """The end of an attempt is stored, or never will be."""
-        self._slots.settled(run, stored)
-
-    def stored(self, owned: OwnedJob) -> None:
-        """What this worker said last of a job may be worth telling."""
-        self._slots.stored(owned)
-
-    def yielding_slot(self, run: Speaking | None = None) -> YieldingSlot:
-        """What lends the one slot of all."""
-        return self._yielding
+            self._slots.called(self._slots.host.clock.monotonic() - self._began)
 
     def left(self, run: Run) -> None:
         """A job has left the call."""
         self._live.discard(run)
         if self._task is None:
             self._seats.pop(run, None)
-        slots, owned = self._slots, run.owned
-        slots.members -= 1
-        del slots.runs[owned]
-        if owned.over:
-            slots.forget(owned)
         self._call_when_all_are_here()
         self._end()
 
 
-class _Chorus(Caller):
+class _AllJobs(Caller):
     """Speaks for all jobs of a call."""
 
     of_one = False

@@ -47,8 +47,8 @@ LEFT_OPEN = 5.0
 class Completing:
     """What became of the completion of one run. The store is the judge: a commit is known by what is there after it.
 
-    From the moment the change is within the user's transaction until that is over, the hold writes nothing of its own
-    about the job: it would wait for the user.
+    From the moment the change is within the user's transaction until that is over, the owned job writes nothing of its
+    own: it would wait for the user.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Completing:
             raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
         self._busy += 1
         try:
-            job = self._on_loop(self._lend(enlisted))
+            job = self._on_loop(self._enter(enlisted))
             self._change = walk(
                 self._decide(job, text),
                 lambda change: enlisted.run_blocking(
@@ -116,7 +116,7 @@ class Completing:
             self._busy -= 1
             if committed and tx.result_text is not None:
                 self._committed()
-            elif self._owned.lent and self._change is None:
+            elif self._owned.in_transaction and self._change is None:
                 self._given_up()
             # Else the commit failed: the next look says how it ended.
 
@@ -135,7 +135,7 @@ class Completing:
     async def _write(self, text: str, enlisted: Enlisted) -> None:
         self._busy += 1
         try:
-            job = await self._lend(enlisted)
+            job = await self._enter(enlisted)
             self._change = await walk_async(self._decide(job, text), lambda change: self._apply(change, enlisted))
         finally:
             self._busy -= 1
@@ -144,7 +144,7 @@ class Completing:
         steps = await self._engine.applying(change, change.job.updated_at)
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
-    async def _lend(self, enlisted: Enlisted) -> Job:
+    async def _enter(self, enlisted: Enlisted) -> Job:
         """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
         waited for, unless it waits for that very transaction."""
         owned = self._owned
@@ -153,7 +153,7 @@ class Completing:
         if self._settling is not None:  # of a transaction before this one
             await asyncio.shield(self._settling)
         self._enlisted, self._change = enlisted, None
-        owned.lent = True
+        owned.in_transaction = True
         if not enlisted.exclusive:
             await owned.landed()
         if not owned.kept:
@@ -188,13 +188,19 @@ class Completing:
     # -- finding out what came of it
 
     def tick(self) -> None:
-        """A handler goes on after its transaction is over: find out how that ended, and hold the job again."""
-        if self._owned.lent and not self.done and not self._busy and self._settling is None and not self._open():
+        """A handler goes on after its transaction is over: find out how that ended, and have the job again."""
+        if (
+            self._owned.in_transaction
+            and not self.done
+            and not self._busy
+            and self._settling is None
+            and not self._open()
+        ):
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
 
     async def settle(self) -> bool:
         """The handler is done, or cannot know itself: whether the completion is committed."""
-        if self.done or not self._owned.lent:
+        if self.done or not self._owned.in_transaction:
             return self.done
         if self._settling is None:
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")

@@ -1,4 +1,4 @@
-"""One job in this worker's hands: the single writer of everything the worker says about it."""
+"""One job that this worker owns: the single writer of everything the worker says about it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ _log = logging.getLogger("headrace.worker")
 
 Decide = Callable[[Job], Change | None]
 Then = Callable[[bool], None]
+Settled = Callable[["OwnedJob", bool], None]
+"""Told whether what the worker said last of a job is stored."""
 
 
 class OwnedJob:
@@ -34,15 +36,19 @@ class OwnedJob:
     """
 
     __slots__ = (
+        "_completed",
         "_flying",
         "_landing",
+        "_on_settled",
         "_queue",
+        "ended_at",
+        "ending",
         "handler",
+        "in_transaction",
         "items",
         "job",
         "kept",
         "lanes",
-        "lent",
         "over",
         "since",
         "started_at",
@@ -52,26 +58,26 @@ class OwnedJob:
     weight: int
     since: float
 
-    def __init__(self, job: Job, handler: Handler, lanes: Lanes) -> None:
+    def __init__(self, job: Job, handler: Handler, lanes: Lanes, on_settled: Settled) -> None:
+        """``on_settled`` is called once, when the worker has had its last word."""
         self.job, self.handler = job, handler
         """The job as last known to be stored."""
         self.started_at: datetime | None = None
         """When the handler was called; the start itself may not be stored yet."""
+        self.ending: Ending | None = None
+        """What the attempt came to; set once, by whoever is first."""
+        self.ended_at: datetime | None = None
         self.over = False
         """The last change was applied or dropped: it is no longer ours."""
         self.kept = True
         """False once the store said that it has another owner."""
-        self.lent = False
+        self.in_transaction = False
         """A transaction of the handler's may have the job: until that is over, nothing is written about it."""
         self.lanes = lanes
+        self._on_settled, self._completed = on_settled, False
         self._flying: tuple[Decide, Then | None, Change] | None = None
         self._queue: deque[tuple[Decide, Then | None]] | None = None
         self._landing: asyncio.Future[None] | None = None
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """Where its handler runs, and its task."""
-        return self.handler.mode, self.job.spec.task
 
     @property
     def must_start_first(self) -> bool:
@@ -81,7 +87,7 @@ class OwnedJob:
     @property
     def start_due(self) -> bool:
         """Whether a start that was left out so far still has to be written."""
-        if self.started_at is None or self.over or self.lent or self._flying is not None:
+        if self.started_at is None or self.over or self.in_transaction or self._flying is not None:
             return False
         return self.job.status is not Status.RUNNING
 
@@ -104,25 +110,37 @@ class OwnedJob:
         self.write_start(lambda stored: None if future.done() else future.set_result(stored))
         return await future
 
-    def write_finish(self, ending: Ending, at: datetime, then: Then) -> None:
+    # -- the last word
+
+    def finish(self, ending: Ending, at: datetime) -> None:
         """Record what the run came to, and the start with it if that was left out."""
+        self.ending, self.ended_at = ending, at
+        if self._completed:
+            self.settle(True)
+            return
         host, rules = self.lanes.host, self.lanes.engine.rules
         chance = host.dice.chance()
 
         def decide(job: Job) -> Change | None:
             return finish(job, ending, at, chance, rules, self.started_at)
 
-        self.write(decide, then)
+        self.write(decide, self.settle)
 
-    def release(self, then: Then | None = None) -> None:
-        """Give an unstarted job back."""
+    def release(self) -> None:
+        """Give an unstarted job back; decided again from the stored job, this ends it if a cancel was requested."""
         host = self.lanes.host
+        self.write(lambda job: release(job, host.clock.now()), self.settle)
+
+    def settle(self, stored: bool) -> None:
+        """The last word is stored, or never will be: the job is no longer ours."""
         self.over = True
-        self.write(lambda job: release(job, host.clock.now()), then)
+        self._on_settled(self, stored)
+
+    # -- one change after another
 
     def write(self, decide: Decide, then: Then | None = None) -> None:
         """Write the decided change after those before it; ``then`` learns whether it was stored."""
-        if self._flying is None and not self.lent:
+        if self._flying is None and not self.in_transaction:
             self._send(decide, then)
         elif self._queue is None:
             self._queue = deque([(decide, then)])
@@ -148,7 +166,7 @@ class OwnedJob:
             then(self.kept)
 
     def _next(self) -> None:
-        while self._queue and self._flying is None and not self.lent:
+        while self._queue and self._flying is None and not self.in_transaction:
             self._send(*self._queue.popleft())
         if self._flying is None and self._landing is not None:
             landing, self._landing = self._landing, None
@@ -165,12 +183,12 @@ class OwnedJob:
 
     def take_back(self) -> None:
         """The transaction is over, and the job as it was: go on with what was to be written."""
-        self.lent = False
+        self.in_transaction = False
         self._next()
 
     def completed(self, job: Job) -> None:
-        """The transaction was committed and ended the job: there is nothing left to say."""
-        self.job, self.kept = job, False
+        """The transaction was committed and ended the job: there is nothing left to write."""
+        self.job, self.kept, self._completed = job, False, True
         self.take_back()
 
     # -- the ticket of the change on its way

@@ -21,8 +21,6 @@ class ProgressWriter:
         self._report: Progress | None = None
         self._reported_at = float("-inf")
         self._reporting = False
-        self.over = False
-        """Whether the attempt is over, so that nothing more is written."""
 
     def report(self, report: Progress) -> None:
         """From the handler, on whatever thread: the newest report waits for the loop to write it."""
@@ -40,9 +38,9 @@ class ProgressWriter:
             self._loop.call_later(PROGRESS_EVERY - since, self.write)
 
     def write(self) -> None:
-        """Write what was reported, now."""
+        """Write what was reported, now, unless the attempt is over."""
         report, self._report = self._report, None
-        if report is None or self.over:
+        if report is None or self._owned.ending is not None:
             return
         self._reported_at, self._reporting = self._loop.time(), True
         clock = self._owned.lanes.host.clock

@@ -50,7 +50,7 @@ class SlotYielding:
         """Give back what was claimed ahead of shunned tasks."""
         if shunned := self.shunned():
             for owned in self._slots.buffer.remove_of(shunned):
-                self._slots.release(owned)
+                owned.release()
 
     def admit(self) -> None:
         """Give free slots to those in line."""
@@ -73,7 +73,7 @@ class SlotYielding:
         if self._is_full(slot.mode):
             self._warn(slot.mode)
             self.turn_away()
-        self._slots.lent()
+        self._slots.yielded()
         return True
 
     @property
@@ -107,10 +107,15 @@ class YieldingSlot:
     __slots__ = ("_back", "_loop", "_stopping", "_waits", "_yielding", "mode", "out", "over", "task")
 
     def __init__(
-        self, yielding: SlotYielding, loop: asyncio.AbstractEventLoop, of: tuple[str, str], stopping: Callable[[], bool]
+        self,
+        yielding: SlotYielding,
+        loop: asyncio.AbstractEventLoop,
+        mode: str,
+        task: str,
+        stopping: Callable[[], bool],
     ) -> None:
-        self.mode, self.task = of
-        """Where the handler runs, and whose it is."""
+        """``mode`` and ``task``: where the handler runs, and whose it is. ``stopping``: is it done, or should it be?"""
+        self.mode, self.task = mode, task
         self.out = self.over = False
         """Whether the slot is lent; whether the run is over."""
         self._yielding, self._loop = yielding, loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
+from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
+from headrace.worker.bulk import Call
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector, begin_calls
@@ -22,8 +24,7 @@ from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
-from headrace.worker.slot_yielding import SlotYielding, YieldingSlot
-from headrace.worker.speaking import Speaking
+from headrace.worker.slot_yielding import SlotYielding
 from headrace.worker.stuck import Stuck
 from headrace.worker.tally import Tally
 
@@ -39,7 +40,10 @@ UNACKNOWLEDGED_MOST = 3000
 
 
 class Slots:
-    """Buffers, starts and finishes jobs; ``may_start`` is asked before each start, ``hungry`` is told of room."""
+    """The jobs that a worker owns and the runs of them: takes claimed jobs, starts runs, frees slots.
+
+    ``may_start`` is asked before each start, ``hungry`` is told of room.
+    """
 
     def __init__(
         self,
@@ -65,8 +69,11 @@ class Slots:
         self.freed = asyncio.Event()
         """Set whenever a job leaves our hands."""
         self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
+        self._on_settled = self._settled  # bound once, for all jobs
         self._pace = Pace(concurrency)
-        self._unacknowledged = self._ahead = 0
+        self._ahead = 0
+        self.unacknowledged = 0
+        """Ends of attempts on their way to the store."""
         self.calls = self.members = 0
         """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
         self.yielding = SlotYielding(self)
@@ -86,7 +93,7 @@ class Slots:
     @property
     def empty(self) -> bool:
         """Whether nothing is in our hands or on its way to the store, nor to be told to anybody."""
-        return not self.owned and not self._unacknowledged and not self.reactions
+        return not self.owned and not self.unacknowledged and not self.reactions
 
     # -- in
 
@@ -96,7 +103,7 @@ class Slots:
             return 0, 0
         buffered = len(self.buffer)
         free = max(0, self.concurrency - self._busy - buffered)
-        open_end = self._unacknowledged < UNACKNOWLEDGED_MOST
+        open_end = self.unacknowledged < UNACKNOWLEDGED_MOST
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
             return free + ahead, free
@@ -116,7 +123,7 @@ class Slots:
             number = job.id.int
             if number in self.owned:
                 self._supersede(self.owned[number])
-            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes)
+            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, self._on_settled)
             claimed.append(owned)
         return claimed
 
@@ -130,7 +137,8 @@ class Slots:
     def _busy_since(self) -> float | None:
         """How long the running handlers have been at it, on average."""
         now = self.host.clock.now()
-        began = [run.started_at for run in islice(reversed(self.runs.values()), LOOKED_AT) if not run.lent]
+        newest = islice(reversed(self.runs.items()), LOOKED_AT)
+        began = [owned.started_at for owned, run in newest if not run.yielded]
         spans = [(now - moment).total_seconds() for moment in began if moment is not None]
         return sum(spans) / len(spans) if spans else None
 
@@ -146,9 +154,18 @@ class Slots:
             if not self.may_begin():
                 break
             self.called_last = False
-            self._tasks.add(asyncio.create_task(self._slot(), name="headrace-job", context=self.variables.copy()))
+            self._tasks.add(asyncio.create_task(self._run_jobs(), name="headrace-job", context=self.variables.copy()))
         if self.collectors:
             begin_calls(self)
+
+    def new_run(
+        self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: Call | None = None
+    ) -> Run:
+        """A run of the job in this task, about to begin."""
+        run = self.runs[owned] = Run(owned, self, task, now, monotonic, call)
+        if self.tally.talks:
+            self.tally.begins(owned)
+        return run
 
     def called(self, seconds: float) -> None:
         """A call of a bulk handler is over after so long; there is a free slot."""
@@ -182,10 +199,10 @@ class Slots:
 
     def may_begin(self) -> bool:
         """Whether anything may be started now."""
-        pressed = max(self._unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
+        pressed = max(self.unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
         return not pressed and self._may_start()
 
-    async def _slot(self) -> None:
+    async def _run_jobs(self) -> None:
         """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
         as much as all the rest."""
         task, clock, line = asyncio.current_task(), self.host.clock, self.yielding.line
@@ -200,15 +217,13 @@ class Slots:
                     owned = None if line else self.buffer.pop()
                     if owned is None:
                         return
-                    run = self.runs[owned] = Run(owned, self, task, now, self._moment)
-                    if self.tally.talks:
-                        self.tally.begins(run)
+                    run = self.new_run(owned, task, now, self._moment)
                     await run.go()
                     if run.yielding is not None or run.told_to_stop or task.cancelling():
                         return
                     if copy_context() != self.variables:
                         return
-                    now = run.now  # the next begins when this one is done
+                    now = owned.ended_at or clock.now()  # the next begins when this one is done
                 await asyncio.sleep(0)
         except GeneratorExit as error:  # of a handler's, which has closed this task: see Run
             if is_passing(error):
@@ -219,23 +234,20 @@ class Slots:
 
     def left(self, run: Run) -> None:
         """A handler is done; there is a free slot."""
-        owned = run.owned
+        del self.runs[run.owned]
+        if run.bulk_call is not None:
+            self.members -= 1
+            run.bulk_call.left(run)
+            return
         self._moment = self.host.clock.monotonic()
         if run.yielding is not None:  # how long others took says nothing about this worker
             run.yielding.close()
-        elif run.started_at is not None:
+        elif run.owned.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
-        del self.runs[owned]
-        if owned.over:
-            self.forget(owned)
         if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielding.out < self.concurrency:
             self._hungry()
 
-    def yielding_slot(self, run: Speaking) -> YieldingSlot:
-        """What lends the slot of a run."""
-        return YieldingSlot(self.yielding, run.task.get_loop(), run.owned.kind, lambda: run.gone)
-
-    def lent(self) -> None:
+    def yielded(self) -> None:
         """There is a free slot, until its owner wants it back."""
         self._hungry()
         self.dispatch()
@@ -243,15 +255,14 @@ class Slots:
     def tick(self) -> None:
         """What cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
         now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
-        for run in list(self.runs.values()):
-            run.check_time(monotonic)
-            run.check_transaction()
-            if run.owned.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
+        for owned, run in list(self.runs.items()):
+            run.tick(monotonic)
+            if owned.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
                 run.stop("cancelled")
-            started = run.started_at
+            started = owned.started_at
             # A clock that was set back must not put the start off until it has caught up.
-            if started is not None and run.owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
-                run.owned.write_start()
+            if started is not None and owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
+                owned.write_start()
         self.tally.look()
         self.yielding.tick()
         self.stuck.look(monotonic)
@@ -267,24 +278,21 @@ class Slots:
 
     # -- out
 
-    def concluded(self, run: Run) -> None:
-        """The end of an attempt is on its way to the store."""
-        self._unacknowledged += 1
-
-    def settled(self, run: Run, stored: bool) -> None:
-        """The end of an attempt is stored, or never will be."""
-        self._unacknowledged -= 1
-        self.tally.ended(run, stored=stored)
-        if stored and run.owned.handler.callbacks is not None:
-            self.stored(run.owned)
-        self.forget(run.owned)
-        if self._unacknowledged == UNACKNOWLEDGED_MOST - 1:
-            self.dispatch()
-
-    def stored(self, owned: OwnedJob) -> None:
-        """The store has accepted what we said of a job: whoever wants to know is told."""
-        if owned.handler.callbacks is not None:
+    def _settled(self, owned: OwnedJob, stored: bool) -> None:
+        """What we said last of a job is stored, or never will be: count it, tell whoever wants to know, forget it."""
+        if owned.ending is not None:  # else it was given back, or cancelled, before it began
+            self.unacknowledged -= 1
+            self.tally.ended(owned, stored=stored)
+        if stored and owned.handler.callbacks is not None:
             self.reactions.to(owned.job, owned.handler.callbacks)
+        number = owned.job.id.int
+        if self.owned.get(number) is owned:  # else the job is ours by a later claim
+            del self.owned[number]
+        self.freed.set()
+        if not self.owned:
+            self._hungry()
+        if self.unacknowledged == UNACKNOWLEDGED_MOST - 1:
+            self.dispatch()
 
     def _reacted(self) -> None:
         self.freed.set()
@@ -293,15 +301,6 @@ class Slots:
         if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
             self.dispatch()
 
-    def forget(self, owned: OwnedJob) -> None:
-        """It is no longer in our hands; its job may be, by a later claim."""
-        number = owned.job.id.int
-        if self.owned.get(number) is owned:
-            del self.owned[number]
-        self.freed.set()
-        if not self.owned:
-            self._hungry()
-
     def release_buffer(self) -> None:
         """Give back what was claimed ahead."""
         for line in self._lines():
@@ -309,7 +308,7 @@ class Slots:
 
     def _release_all(self, line: Buffer) -> None:
         for owned in line.empty():
-            self.release(owned)
+            owned.release()
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
@@ -318,15 +317,6 @@ class Slots:
             self.owned.pop(owned.job.id.int, None)
         return owned_jobs
 
-    def release(self, owned: OwnedJob) -> None:
-        """Give back one that was not begun."""
-        owned.release(lambda stored: self._released(owned, stored))
-
-    def _released(self, owned: OwnedJob, stored: bool) -> None:
-        if stored:  # one that was to be cancelled is cancelled now
-            self.stored(owned)
-        self.forget(owned)
-
     def cancel(self, id: UUID) -> None:
         """A cancel of this job was requested."""
         owned = self.owned.get(id.int)
@@ -334,7 +324,7 @@ class Slots:
             self.runs[owned].stop("cancelled")
             return
         for owned in [owned for line in self._lines() for owned in line.remove(id)]:
-            self.release(owned)  # decided again from the stored job, this ends it cancelled
+            owned.release()  # decided again from the stored job, this ends it cancelled
 
     def close(self) -> None:
         """Let go of threads and child processes."""

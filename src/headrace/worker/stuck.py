@@ -25,7 +25,7 @@ class Stuck:
     @property
     def hopeless(self) -> int:
         """How many had time enough to stop, did not, and hold a slot, as of the last look."""
-        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.lent)
+        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.yielded)
 
     def look(self, monotonic: float) -> None:
         """See who is stuck now."""

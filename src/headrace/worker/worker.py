@@ -11,6 +11,7 @@ from uuid import UUID
 from headrace.bus import Hint, Topic
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
+from headrace.core.outcome import Released
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.errors import EngineError, StoreLost, TransitionRefused
@@ -202,7 +203,7 @@ class Worker(Foreground):
         self._hurry.clear()
         if not await self._quiet(min(1.0, self.grace)):
             for run in list(self._slots.runs.values()):
-                run.abandon()
+                run.abandon(Released())
             self._hurry.clear()
             await self._quiet(5.0)
 
@@ -301,7 +302,7 @@ class Worker(Foreground):
 
     def executing(self) -> Iterable[OwnedJob]:
         """The jobs whose handlers were called, but for those that a transaction of a handler's has."""
-        return [run.owned for run in list(self._slots.runs.values()) if not run.owned.lent]
+        return [owned for owned in list(self._slots.runs) if not owned.in_transaction]
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Take everything out of the buffer; the caller gives it back."""
