@@ -300,7 +300,7 @@ class _Looks:
         self._app, self._concerns = app, concerns
         self._heard, self._pause = asyncio.Event(), _FIRST
         self.waiting = Waiting()
-        """Lends the slot of a handler that waits here."""
+        """Yields the slot of a handler that waits here."""
 
     async def __aenter__(self) -> Self:
         self._unlisten = self._app.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
@@ -318,7 +318,7 @@ class _Looks:
 
     async def next(self, least: float) -> bool:
         """Wait for a hint, or for a pause of at least so many seconds; whether a hint came."""
-        self.waiting.lend()
+        self.waiting.yield_slot()
         heard = await self._app.host.wait(self._heard, max(self._pause, least))
         self._heard.clear()
         self._pause = _FIRST if heard else min(self._pause * _GROWTH, _LONGEST)

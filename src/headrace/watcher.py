@@ -254,7 +254,7 @@ class _Watching(ABC, Generic[T]):
         if found is None:
             error = self._missing(id)
         elif not (self._has_ended(found) or (wait.seen is not None and found != wait.seen)):
-            wait.waiting.lend()  # not before the store has said that there is something to wait for
+            wait.waiting.yield_slot()  # not before the store has said that there is something to wait for
             return
         wait.settle(found, error)
 

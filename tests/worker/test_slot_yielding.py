@@ -1,4 +1,4 @@
-"""Handlers that wait for other jobs lend their slots, and have them back before they go on."""
+"""Handlers that wait for other jobs yield their slots, and have them back before they go on."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Family:
         """Have a job of the task, which waits for another, wait for the only slot: somebody holds it."""
         other = await self.later()
         job = await parent.submit(str(other.id))
-        await until(lambda: lent(worker) == 1)
+        await until(lambda: yielded(worker) == 1)
         await self.holds.submit()
         await until(lambda: self.said == ["holds"])
         await self.app.resolve(other.id, result=1)
@@ -155,14 +155,14 @@ async def house() -> AsyncIterator[Family]:
     await asyncio.to_thread(sync.close)
 
 
-def lent(worker: Worker) -> int:
-    """How many slots are lent."""
-    return worker._slots.yielding.out
+def yielded(worker: Worker) -> int:
+    """How many slots are yielded."""
+    return worker._slots.yielded.count
 
 
 def in_line(worker: Worker) -> int:
     """How many wait for a slot to go on."""
-    return len(worker._slots.yielding.line)
+    return len(worker._slots.yielded.line)
 
 
 # -- no deadlocks
@@ -171,7 +171,7 @@ def in_line(worker: Worker) -> int:
 async def test_three_generations_in_one_slot(family: Family) -> None:
     async with family.app.worker(concurrency=1) as worker:
         assert await family.tree.run(5) == 7
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     assert family.gauge.most == 1
 
 
@@ -179,7 +179,7 @@ async def test_many_parents_of_several_children_in_two_slots(family: Family) -> 
     async with family.app.worker(concurrency=2) as worker:
         parents = await family.gathers.map([(i,) for i in range(20)])
         assert [await one.result() for one in parents] == [3 * i + 3 for i in range(20)]
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     assert family.gauge.most == 2
 
 
@@ -188,7 +188,7 @@ async def test_several_waits_of_one_handler_lend_one_slot(house: Family) -> None
 
     @house.app.task
     async def gated(n: int) -> int:
-        seen.append(lent(worker))
+        seen.append(yielded(worker))
         await gates.wait()
         return n
 
@@ -199,10 +199,10 @@ async def test_several_waits_of_one_handler_lend_one_slot(house: Family) -> None
     async with house.app.worker(concurrency=10) as worker:
         job = await parent.submit()
         await until(lambda: len(seen) == 5)
-        await until(lambda: (lent(worker), worker.stats.busy) == (1, 5))
+        await until(lambda: (yielded(worker), worker.stats.busy) == (1, 5))
         gates.set()
         assert await job.result() == 10
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     assert set(seen) <= {0, 1}
 
 
@@ -224,7 +224,7 @@ async def test_a_stream_is_read_in_the_only_slot(family: Family) -> None:
     async with family.app.worker(concurrency=1) as worker:
         assert await owns.run() == [0, 1, 2, 3, 4]
         assert await observes.run() == [0, 1, 2, 3, 4]
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
 
 
 async def test_a_job_is_watched_in_the_only_slot(house: Family) -> None:
@@ -261,7 +261,7 @@ async def test_a_batch_is_waited_for_in_the_only_slot(family: Family) -> None:
 
     async with family.app.worker(concurrency=1) as worker:
         assert await all_at_once.run() == await one_by_one.run() == 3
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     assert family.gauge.most == 1
 
 
@@ -273,7 +273,7 @@ async def test_a_bulk_handler_waits_in_the_only_slot(family: Family) -> None:
     async with family.app.worker(concurrency=1) as worker:
         jobs = await doubles.map([(i,) for i in range(20)])
         assert [await job.result() for job in jobs] == [2 * i for i in range(20)]
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
 
 
 async def test_a_middleware_waits_in_the_only_slot(house: Family) -> None:
@@ -311,7 +311,7 @@ async def test_plain_functions_wait_in_the_only_slot(family: Family) -> None:
 
     async with app.worker(concurrency=1) as worker:
         assert await top.run(1) == 3
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     assert gauge.most == 1
 
 
@@ -334,7 +334,7 @@ async def test_many_plain_parents_wait_in_two_slots(family: Family) -> None:
     async with app.worker(concurrency=2) as worker:
         jobs = await parent.map([(i,) for i in range(20)])
         assert [await job.result() for job in jobs] == [3 * i + 3 for i in range(20)]
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     # Between a wait and the next one each of them is at work of its own; the gauge does not see that.
     assert gauge.most <= 2
 
@@ -357,15 +357,15 @@ async def test_no_more_threads_wait_than_are_allowed(
     async with house.app.worker(concurrency=2) as worker:
         job = await gated.submit()
         await until(lambda: len(worker._slots.runs) == 1)
-        # Two lend, and the slot that is left is not for a third.
+        # Two yield, and the slot that is left is not for a third.
         parents = await parent.map([()] * 4)
         await until(lambda: "no more of these tasks (parent) are begun here" in caplog.text)
         other = await house.leaf.submit(1)
         assert await other.result(timeout=20) == 1
-        assert (len(worker._slots.runs), lent(worker)) == (3, 2)
+        assert (len(worker._slots.runs), yielded(worker)) == (3, 2)
         gate.set()
         assert [await one.result() for one in parents] == [1] * 4
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
 
 
 @pytest.mark.parametrize("concurrency", [1, 2, 5])
@@ -433,7 +433,7 @@ async def test_a_time_out_of_the_handlers_own_waits_for_a_slot_as_well(house: Fa
     limits: list[asyncio.Timeout] = []
     async with house.app.worker(concurrency=1) as worker:
         job = await parent.submit(str((await house.later()).id))
-        await until(lambda: lent(worker) == 1)
+        await until(lambda: yielded(worker) == 1)
         await house.holds.submit()
         await until(lambda: house.said)
         limits[0].reschedule(0)
@@ -441,7 +441,7 @@ async def test_a_time_out_of_the_handlers_own_waits_for_a_slot_as_well(house: Fa
         assert house.said == ["holds"]
         house.gate.set()
         await job.result()
-        assert lent(worker) == 0
+        assert yielded(worker) == 0
     assert house.said == ["holds", "timed out"]
 
 
@@ -460,10 +460,10 @@ async def test_a_task_that_waits_again_while_another_is_in_line(house: Family) -
         job = await house.line_up(worker, parent)
         again.set()
         await until(lambda: in_line(worker) == 0)
-        assert lent(worker) == 1
+        assert yielded(worker) == 1
         house.gate.set()
         assert await job.result() == 3
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
 
 
 # -- being stopped
@@ -473,10 +473,10 @@ async def test_cancelled_while_lent(family: Family) -> None:
     async with family.app.worker(concurrency=1) as worker:
         other = await family.later()
         job = await family.waits.submit(str(other.id))
-        await until(lambda: lent(worker) == 1)
+        await until(lambda: yielded(worker) == 1)
         await job.cancel()
         assert await family.ended(job) is Status.CANCELLED
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
         assert await family.tree.run(1) == 3
         assert (await other.refresh()).status is Status.SCHEDULED, "result only observes"
     assert (family.gauge.most, family.said) == (1, ["stopped"])
@@ -488,7 +488,7 @@ async def test_cancelled_while_in_line(family: Family) -> None:
         await job.cancel()
         # It waits for no slot to clean up: the one that another holds is not in its way.
         assert await family.ended(job) is Status.CANCELLED
-        assert (lent(worker), in_line(worker), family.said) == (0, 0, ["holds", "stopped"])
+        assert (yielded(worker), in_line(worker), family.said) == (0, 0, ["holds", "stopped"])
         family.gate.set()
         assert await family.tree.run(1) == 3
     assert family.gauge.most == 1
@@ -512,10 +512,10 @@ async def test_a_plain_function_is_stopped_while_it_waits(family: Family) -> Non
     async with app.worker(concurrency=1) as worker:
         other = await family.later()
         job = await parent.submit(str(other.id))
-        await until(lambda: lent(worker) == 1)
+        await until(lambda: yielded(worker) == 1)
         await job.cancel()
         assert await family.ended(job) is Status.CANCELLED
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
         assert family.said == ["cancelled", "bye"]
         assert (await other.refresh()).status is Status.SCHEDULED, "result only observes"
         assert await family.leaf.run(1) == 1
@@ -531,7 +531,7 @@ async def test_a_plain_function_is_stopped_in_line(house: Family) -> None:
         job = await house.line_up(worker, parent)
         await job.cancel()
         assert await house.ended(job) is Status.CANCELLED
-        await until(lambda: (lent(worker), in_line(worker)) == (0, 0))
+        await until(lambda: (yielded(worker), in_line(worker)) == (0, 0))
         house.gate.set()
         assert await house.tree.run(1) == 3
     assert house.gauge.most == 1
@@ -547,7 +547,7 @@ async def test_the_time_goes_on_while_lent(family: Family) -> None:
         assert await family.ended(job) is Status.FAILED
         assert job.last is not None
         assert job.last.reason == "timeout"
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
 
 
 async def test_a_worker_that_stops_gives_back_who_waits(family: Family) -> None:
@@ -557,7 +557,7 @@ async def test_a_worker_that_stops_gives_back_who_waits(family: Family) -> None:
 
     async with family.app.worker(concurrency=1, grace=0.1) as worker:
         job = await parent.submit()
-        await until(lambda: lent(worker) == 1)
+        await until(lambda: yielded(worker) == 1)
     back = await job.refresh()
     assert (back.status, back.charged) == (Status.QUEUED, 0)
     (child,) = (await family.app.jobs(task="leaf")).items
@@ -578,14 +578,14 @@ async def test_while_a_worker_stops_who_waits_may_still_end(house: Family) -> No
 
     async with house.app.worker(concurrency=1) as worker:
         job = await parent.submit()
-        await until(lambda: lent(worker) == 1 and len(worker._slots.runs) == 2)
+        await until(lambda: yielded(worker) == 1 and len(worker._slots.runs) == 2)
         worker.request_stop()
         gate.set()
     assert (await job.refresh()).result == 2
 
 
 async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> None:
-    """Who cannot be stopped is counted, but a slot that is lent is not lost: the worker need not leave."""
+    """Who cannot be stopped is counted, but a slot that is yielded is not lost: the worker need not leave."""
     app = family.app
 
     async def alone(id: str) -> None:
@@ -599,18 +599,18 @@ async def test_a_thread_that_waits_for_ever_holds_no_slot(family: Family) -> Non
     async with app.worker(concurrency=2) as worker:
         other = await family.later()
         job = await parent.submit(str(other.id))
-        await until(lambda: lent(worker) == 1)
+        await until(lambda: yielded(worker) == 1)
         (run,) = worker._slots.runs.values()
         run.stop("timed_out")  # as when its time is up
         assert await family.ended(job) is Status.FAILED
         stuck = worker._slots.stuck
-        await until(lambda: len(stuck) == 1 and lent(worker) == 1)
+        await until(lambda: len(stuck) == 1 and yielded(worker) == 1)
         stuck.look(worker.host.clock.monotonic())
         stuck.look(worker.host.clock.monotonic() + 3600)
         assert stuck.hopeless == 0
         assert await family.leaf.run(1) == 1
         await app.resolve(other.id, result=1)
-        await until(lambda: len(stuck) == 0 and lent(worker) == 0)
+        await until(lambda: len(stuck) == 0 and yielded(worker) == 0)
 
 
 # -- nothing leaks
@@ -628,20 +628,20 @@ async def test_a_wait_that_a_handler_leaves_behind_lends_nothing(house: Family) 
     async def leaves(id: str) -> None:
         left.append(asyncio.create_task(house.app.handle(id).result()))
         if len(left) == 1:
-            await until(lambda: lent(worker) == 1)
+            await until(lambda: yielded(worker) == 1)
 
     async with house.app.worker(concurrency=2) as worker:
         job = await gated.submit()
         await until(lambda: len(worker._slots.runs) == 1)
         await leaves.run(str(job.id))  # ends while its wait goes on
-        assert lent(worker) == 0
+        assert yielded(worker) == 0
         await leaves.run(str(job.id))  # begins to wait when it has ended
         assert [await one.result() for one in await house.leaf.map([(i,) for i in range(20)])] == [*range(20)]
-        assert lent(worker) == 0
+        assert yielded(worker) == 0
         gate.set()
         assert await asyncio.gather(*left) == [1, 1]
         assert await house.gathers.run(1) == 6
-        await until(lambda: lent(worker) == 0)
+        await until(lambda: yielded(worker) == 0)
     assert house.gauge.most == 2
 
 
@@ -650,7 +650,7 @@ async def test_the_next_job_in_a_slot_does_not_wait_for_the_one_before(house: Fa
 
     @house.app.task
     async def looks(ctx: Context) -> None:
-        seen.append(getattr(ctx.caller, "yielding", True) is None)
+        seen.append(getattr(ctx.caller, "own_slot", True) is None)
 
     async with house.app.worker(concurrency=1):
         await house.tree.run(1)
@@ -662,7 +662,7 @@ async def test_the_next_job_in_a_slot_does_not_wait_for_the_one_before(house: Fa
 async def test_a_direct_call_and_a_caller_outside_lend_nothing(house: Family) -> None:
     async with house.app.worker(concurrency=1) as worker:
         assert await house.branch(1) == 2
-        assert (await house.gathers.run(1), lent(worker)) == (6, 0)
+        assert (await house.gathers.run(1), yielded(worker)) == (6, 0)
 
 
 # -- in a child process
@@ -678,7 +678,7 @@ async def test_a_child_process_waits_in_the_only_slot(
     with app.override(url=url):
         async with app, app.worker(concurrency=1) as worker:
             assert await process_families.parent.run(4) == 5 + 6
-            await until(lambda: lent(worker) == 0)
+            await until(lambda: yielded(worker) == 0)
 
 
 async def test_a_child_process_in_line_goes_on_when_there_is_a_slot(
@@ -691,11 +691,11 @@ async def test_a_child_process_in_line_goes_on_when_there_is_a_slot(
         async with app, app.worker(concurrency=1) as worker:
             other = await process_families.plus_one.options(delay=3600).submit(1)
             job = await process_families.waits.submit(str(other.id), str(held))
-            await until(lambda: lent(worker) == 1)
+            await until(lambda: yielded(worker) == 1)
             await process_families.holds.submit(str(held))
             await until(held.exists)
             await app.resolve(other.id, result=2)
             await until(lambda: in_line(worker) == 1)
             (tmp_path / "held.open").touch()
             assert await job.result() == "nobody holds it"
-            await until(lambda: lent(worker) == 0)
+            await until(lambda: yielded(worker) == 0)

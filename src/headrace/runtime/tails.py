@@ -68,7 +68,7 @@ class Tails:
                         return
                     if whole:
                         if pause > _FIRST:  # the next item of a stream that flows is worth a moment
-                            waiting.lend()
+                            waiting.yield_slot()
                         await self._host.wait(news, pause * (0.75 + self._host.dice.chance() / 2))
                         pause = min(pause * _GROWTH, _LONGEST)
 

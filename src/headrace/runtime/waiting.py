@@ -1,4 +1,4 @@
-"""Waiting for other jobs inside a handler: its slot is lent to them meanwhile. Outside a worker nothing is."""
+"""Waiting for other jobs inside a handler: its slot is yielded to others meanwhile. Outside a worker there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Slot(Protocol):
         """Whether the run should stop: it is not to wait for a slot, then."""
         ...
 
-    def lend(self) -> None:
+    def yield_slot(self) -> None:
         """A wait begins: somebody else may have the slot."""
         ...
 
@@ -32,49 +32,49 @@ class Slot(Protocol):
         ...
 
 
-class Tenant(Protocol):
+class HasSlot(Protocol):
     """Whoever may be in a slot."""
 
     def slot(self) -> Slot | None:
-        """The slot, if there is one that can be lent."""
+        """The slot, if there is one that can be yielded."""
         ...
 
 
-class Holder(Protocol):
+class HasCaller(Protocol):
     """The run that code is in: the Context of its handler."""
 
     @property
-    def caller(self) -> Tenant:
-        """How it speaks to whoever runs it."""
+    def caller(self) -> HasSlot:
+        """Whoever called the handler."""
         ...
 
 
-current: ContextVar[Holder | None] = ContextVar("headrace_context", default=None)
+current: ContextVar[HasCaller | None] = ContextVar("headrace_context", default=None)
 """The run that this code is in, if it is in one."""
 
 
 class Waiting:
-    """One wait for another job: ``async with Waiting() as waiting:``, and ``waiting.lend()`` once there is something to
-    wait for. Whoever leaves the block has a slot again."""
+    """One wait for another job: ``async with Waiting() as waiting:``, and ``waiting.yield_slot()`` once there is
+    something to wait for. Whoever leaves the block has a slot again."""
 
-    __slots__ = ("_lent", "_slot")
+    __slots__ = ("_slot", "_yielded")
 
     def __init__(self) -> None:
         holder = current.get()
         self._slot = None if holder is None else holder.caller.slot()
-        self._lent = False
+        self._yielded = False
 
-    def lend(self) -> None:
+    def yield_slot(self) -> None:
         """Nothing can be done here before the other job moves."""
-        if self._slot is not None and not self._lent:
-            self._lent = True
-            self._slot.lend()
+        if self._slot is not None and not self._yielded:
+            self._yielded = True
+            self._slot.yield_slot()
 
     async def back(self) -> None:
         """Have the slot again: what follows is the handler's own work."""
-        if self._slot is None or not self._lent:
+        if self._slot is None or not self._yielded:
             return
-        self._lent = False
+        self._yielded = False
         future = self._slot.take_back()
         if future is not None:
             await _granted(future, self._slot)
@@ -85,10 +85,10 @@ class Waiting:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self._lent:
+        if not self._yielded:
             return
         if isinstance(error, GeneratorExit) and self._slot is not None:  # torn down: nothing can be awaited any more
-            self._lent = False
+            self._yielded = False
             self._slot.take_back()
             self._slot.seize()
         else:

@@ -16,7 +16,7 @@ __all__ = ["LOOKED_AT", "Buffer", "Pace"]
 AHEAD_SECONDS = 0.25
 AHEAD_MOST = 2000
 LOOKED_AT = 1000
-"""How many runs, the newest, are looked at to learn how long they take: of thousands most have lent their slots."""
+"""How many runs, the newest, are looked at to learn how long they take: of thousands most have yielded their slots."""
 
 
 class Buffer:

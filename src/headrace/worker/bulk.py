@@ -15,7 +15,7 @@ from headrace.worker.context import Caller, Completer, Context
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.resources import Resource
 from headrace.worker.run import STOP_PATIENCE, Run
-from headrace.worker.slot_yielding import YieldingSlot
+from headrace.worker.slot_yielding import RunSlot
 
 if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
@@ -81,7 +81,7 @@ class Call:
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
         name, loop = collector.handler.name, asyncio.get_running_loop()
-        self.yielding = YieldingSlot(slots.yielding, loop, "async", name, self._nobody_stays)
+        self.own_slot = RunSlot(slots.yielded, loop, "async", name, self._nobody_stays)
         """The one slot of all."""
         self._began = slots.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
@@ -153,7 +153,7 @@ class Call:
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
         first, items = seats[0].ctx, [seat.item for seat in seats]
-        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.yielding))
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.own_slot))
         entered = ctx.entered()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
@@ -180,7 +180,7 @@ class Call:
         """Free the slot, once the handler is done and every job has left."""
         if not self._live and (self._task is None or self._task.done()) and not self._over:
             self._over, self._ctx = True, None
-            self.yielding.close()
+            self.own_slot.close()
             self._seats.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
             self._slots.called(self._slots.host.clock.monotonic() - self._began)
@@ -199,11 +199,11 @@ class _AllJobs(Caller):
 
     of_one = False
 
-    def __init__(self, seats: Sequence[_Seat], slot: YieldingSlot) -> None:
-        self._callers, self._yielding = [seat.ctx.caller for seat in seats], slot
+    def __init__(self, seats: Sequence[_Seat], slot: RunSlot) -> None:
+        self._callers, self._slot = [seat.ctx.caller for seat in seats], slot
 
-    def slot(self) -> YieldingSlot:
-        return self._yielding
+    def slot(self) -> RunSlot:
+        return self._slot
 
     def report(self, report: Progress) -> None:
         for caller in self._callers:

@@ -35,11 +35,11 @@ __all__ = [
     "Back",
     "End",
     "Go",
-    "Lend",
     "Log",
     "Report",
     "Request",
     "Stop",
+    "Yield",
     "encode",
     "serve",
     "to_child",
@@ -71,7 +71,7 @@ class Go(msgspec.Struct, tag="go"):
     number: int
 
 
-class Lend(msgspec.Struct, tag="lend"):
+class Yield(msgspec.Struct, tag="yield"):
     """The job waits for another: its slot is free meanwhile."""
 
 
@@ -105,8 +105,8 @@ class End(msgspec.Struct, tag="end"):
 
 encode = msgspec.json.encode
 to_child = msgspec.json.Decoder(Request | Stop | Go)
-to_parent = msgspec.json.Decoder(Act | Report | Log | Lend | Back | End)
-_Message = Act | Report | Log | Lend | Back | End
+to_parent = msgspec.json.Decoder(Act | Report | Log | Yield | Back | End)
+_Message = Act | Report | Log | Yield | Back | End
 
 
 def serve(pipe: Connection) -> None:
@@ -208,7 +208,7 @@ class _Piped(Caller):
 
 
 class _Slot:
-    """The slot of the run, as the child sees it: lent and given back by the worker, which is asked."""
+    """The slot of the run, as the child sees it: yielded and given back by the worker, which is asked."""
 
     stopping = False
     """The worker knows, and lets a handler that is to stop go on at once."""
@@ -220,12 +220,12 @@ class _Slot:
         self._over = False
         self._back: Future[None] | None = None
 
-    def lend(self) -> None:
+    def yield_slot(self) -> None:
         with self._lock:
             self._waits += 1
             if self._waits == 1 and not self._over:
                 self._settle()
-                self._send(Lend())
+                self._send(Yield())
 
     def take_back(self) -> Future[None] | None:
         with self._lock:

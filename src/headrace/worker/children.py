@@ -12,7 +12,7 @@ from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
 from headrace.handler import Handler
 from headrace.runtime.waiting import Slot
-from headrace.worker.child import Act, Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
+from headrace.worker.child import Act, Back, End, Go, Log, Report, Request, Stop, Yield, encode, serve, to_parent
 from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
@@ -47,9 +47,9 @@ class _Child:
                         ctx.caller.report(progress)
                     case Log(data):
                         ctx.caller.log(data)
-                    case Lend():
+                    case Yield():
                         if (slot := ctx.caller.slot()) is not None:
-                            slot.lend()
+                            slot.yield_slot()
                     case Back(number):
                         self._give_back(ctx.caller.slot(), number)
                     case End(ending):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.core.claim import order
@@ -16,8 +16,9 @@ from headrace.worker.owned_job import OwnedJob
 
 if TYPE_CHECKING:
     from headrace.worker.slots import Slots
+    from headrace.worker.worker import Worker
 
-__all__ = ["Collector", "Owner", "begin_calls"]
+__all__ = ["Collector", "begin_calls"]
 
 WAITED_TOO_LONG = 1.0
 
@@ -31,20 +32,6 @@ def begin_calls(slots: Slots) -> None:
         collector.call_back()
 
 
-class Owner(Protocol):
-    """What a collector needs of its worker."""
-
-    id: UUID
-
-    def idle(self, fetcher: object = None) -> None:
-        """There was nothing to claim."""
-        ...
-
-    def taken(self) -> None:
-        """There was."""
-        ...
-
-
 class Collector:
     """Collects the jobs of one bulk handler; has a fetcher of its own, which it tells how many to claim."""
 
@@ -52,7 +39,7 @@ class Collector:
         self.handler, self.bulk = handler, bulk
         self.waiting = Buffer()
         """Claimed, and in no call yet."""
-        self.owner: Owner | None = None
+        self.worker: Worker | None = None
         self.wake: Callable[[], None] = lambda: None
         """Has its fetcher look again."""
         self._turned_away = False
@@ -72,8 +59,8 @@ class Collector:
     @property
     def id(self) -> UUID:
         """In whose name to claim."""
-        assert self.owner is not None, "a collector that fetches has a worker"
-        return self.owner.id
+        assert self.worker is not None, "a collector that fetches has a worker"
+        return self.worker.id
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""
@@ -97,8 +84,8 @@ class Collector:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Here they are."""
-        if self.owner is not None:
-            self.owner.taken()
+        if self.worker is not None:
+            self.worker.taken()
         owned_jobs = self._slots.own(jobs)
         self.waiting.add(owned_jobs, lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
         self._wait()
@@ -106,8 +93,8 @@ class Collector:
 
     def idle(self) -> None:
         """There was nothing to claim."""
-        if self.owner is not None:
-            self.owner.idle(self)
+        if self.worker is not None:
+            self.worker.idle(self)
 
     # -- collecting
 

@@ -1,4 +1,4 @@
-"""What a handler knows about its run, and how it speaks to its worker."""
+"""What a handler knows about its run, and how it reaches whoever called it."""
 
 from __future__ import annotations
 
@@ -73,40 +73,43 @@ class Awaited(Protocol[T]):
 
 
 class Caller:
-    """How a run speaks to whoever runs it; this one is heard by nobody."""
+    """Whoever called a handler, as its Context reaches them: the run of a worker, a child process, a test harness.
+
+    This one is nobody: the function was called directly.
+    """
 
     __slots__ = ()
 
     of_one = True
-    """Whether the run is that of one job, whose children what it submits are."""
+    """Whether the handler is called for one job, whose children are the jobs that it submits."""
 
     def report(self, report: Progress) -> None:
-        """How far it is."""
+        """Keep how far the handler is."""
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
 
     def acted(self) -> None:
-        """The handler did what others can see: that it was started must then be on record, too."""
+        """Have the start recorded: the handler did what others can see."""
 
     def log(self, data: str) -> None:
-        """A line for the log of the job."""
+        """Add a line to the log of the job."""
 
     def entry_writer(self) -> EntryWriter | None:
-        """What writes down what the run adds to its job; None: nothing does.
+        """The writer of what the run adds to its job; None: nothing is kept.
 
         :raises NotSupported: it cannot be reached from here
         """
         return None
 
     def slot(self) -> waiting.Slot | None:
-        """What the run occupies in a worker, to be lent while it waits for other jobs; None: nothing."""
+        """The slot that the run occupies, to be yielded while it waits for other jobs; None: it occupies none."""
         return None
 
     def completer(self) -> Completer:
-        """What ends the run within a transaction.
+        """What completes the job within a transaction.
 
-        :raises NotSupported: nothing can
+        :raises NotSupported: nothing can do that here
         """
         raise NotSupported(
             "only a worker's own threads can complete a job in a transaction: not a function that was called directly"
@@ -116,7 +119,7 @@ class Caller:
     def resource(self, resource: Resource[T]) -> T:
         """What the worker has open under this definition.
 
-        :raises NotOpen, NotSupported: nothing
+        :raises NotOpen, NotSupported: nothing is open here
         """
         raise NotOpen(
             f"resource {resource.name!r} is not open: this function was called directly; a worker and"
@@ -124,7 +127,7 @@ class Caller:
         )
 
 
-_SILENT = Caller()
+_NOBODY = Caller()
 
 
 class Context:
@@ -133,7 +136,7 @@ class Context:
     __headrace_context__ = True
     __slots__ = ("_places", "attempt", "caller", "job", "started_at", "stopping")
 
-    def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _SILENT) -> None:
+    def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _NOBODY) -> None:
         self.job = job
         """The stored record, as it was when the run began."""
         self.attempt = attempt
@@ -143,6 +146,7 @@ class Context:
         self.started_at = started_at
         """When the handler was called."""
         self.caller = caller
+        """Whoever called the handler."""
         self._places: Counter[str] | None = None
 
     @classmethod

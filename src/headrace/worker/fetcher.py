@@ -18,7 +18,7 @@ from headrace.errors import EngineError, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.service import Service
 
-__all__ = ["Fetcher", "Kitchen"]
+__all__ = ["Fetcher", "JobTaker"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -27,8 +27,8 @@ _MOMENT = 0.02
 _MOST = 1000
 
 
-class Kitchen(Protocol):
-    """What the fetcher needs of its worker."""
+class JobTaker(Protocol):
+    """Whoever takes what is claimed: the worker, or the collector of a bulk handler."""
 
     @property
     def id(self) -> UUID:
@@ -53,7 +53,7 @@ class Fetcher(Service):
 
     def __init__(
         self,
-        kitchen: Kitchen,
+        taker: JobTaker,
         engine: Engine,
         host: Host,
         *,
@@ -65,7 +65,7 @@ class Fetcher(Service):
     ) -> None:
         """``shunned``: tasks of which nothing is to be claimed for now."""
         super().__init__()
-        self._kitchen, self._engine, self._host, self._died = kitchen, engine, host, died
+        self._taker, self._engine, self._host, self._died = taker, engine, host, died
         self._tasks, self._queues, self._offers = tasks, queues, offers
         self._shunned = shunned
         self._served: frozenset[int] = frozenset()
@@ -95,7 +95,7 @@ class Fetcher(Service):
         try:
             while not self.stopping.is_set():
                 self._wake.clear()
-                wanted, free = self._kitchen.room()
+                wanted, free = self._taker.room()
                 if wanted <= 0:
                     await self._host.wait(self._wake, POLL_LONGEST)
                     continue
@@ -104,11 +104,11 @@ class Fetcher(Service):
                     continue
                 if claimed.jobs:
                     self._poll = POLL_FIRST
-                    self._kitchen.take(claimed.jobs, self._priorities)
+                    self._taker.take(claimed.jobs, self._priorities)
                 fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
                     if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
-                        self._kitchen.idle()
+                        self._taker.idle()
                     await self._host.wait(self._wake, self._pause(claimed))
         finally:
             unlisten()
@@ -147,7 +147,7 @@ class Fetcher(Service):
             self.request = None
 
     async def _ask(self, ask: Ask, request: int) -> Claimed | None:
-        pause, worker = 0.05, self._kitchen.id
+        pause, worker = 0.05, self._taker.id
         while True:
             try:
                 answer = await self._engine.claim(worker, ask, request, self._host.clock.now())

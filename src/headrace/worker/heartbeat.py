@@ -28,7 +28,7 @@ from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.host import Host
 from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["Heartbeat", "Pulse"]
+__all__ = ["BeatingWorker", "Heartbeat"]
 
 _log = logging.getLogger("headrace.heartbeat")
 
@@ -38,7 +38,7 @@ _TRIES = 5
 Decide = Callable[[Job], Change | None]
 
 
-class Pulse(Protocol):
+class BeatingWorker(Protocol):
     """What the heartbeat needs of its worker; all of it is read from another thread."""
 
     id: UUID
@@ -65,8 +65,8 @@ class Pulse(Protocol):
 class Heartbeat:
     """Beats for one worker until it is stopped."""
 
-    def __init__(self, pulse: Pulse, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
-        self._pulse, self._engine, self._host, self._loop = pulse, engine, host, loop
+    def __init__(self, worker: BeatingWorker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
         self._rules = engine.rules
         self._acked = (host.clock.monotonic(), host.clock.now())
         self._mute_from = self._look_from = 0.0
@@ -145,8 +145,8 @@ class Heartbeat:
                 await session.close()
 
     async def _beat(self, session: Engine) -> None:
-        worker = self._pulse.id
-        answer = await session.beat(worker, self._pulse.beat(self.blocked), self._host.clock.now())
+        worker = self._worker.id
+        answer = await session.beat(worker, self._worker.beat(self.blocked), self._host.clock.now())
         if isinstance(answer, Alive):
             self.acknowledged()
         if self._outage:
@@ -156,13 +156,13 @@ class Heartbeat:
 
     def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._pulse.told, worker, answer)
+            self._loop.call_soon_threadsafe(self._worker.told, worker, answer)
         except RuntimeError:  # the worker's loop is closed
             _log.debug("the worker's loop is gone")
 
     async def _look(self, session: Engine) -> None:
         """Does the worker's loop move? If not, do what cannot wait for it."""
-        stood = self._host.clock.monotonic() - self._pulse.ticked_at
+        stood = self._host.clock.monotonic() - self._worker.ticked_at
         blocked = stood > self._rules.beat / 2
         if blocked and not self.blocked:
             _log.error(
@@ -177,11 +177,11 @@ class Heartbeat:
     async def _stand_in(self, session: Engine) -> None:
         now, chance = self._host.clock.now(), self._host.dice.chance()
         todo: list[tuple[Job, Decide]] = [
-            (owned.job, lambda job: release(job, now)) for owned in self._pulse.drop_buffer()
+            (owned.job, lambda job: release(job, now)) for owned in self._worker.drop_buffer()
         ]
         todo += [
             (owned.job, partial(self._overdue, started_at=owned.started_at, now=now, chance=chance))
-            for owned in self._pulse.executing()
+            for owned in self._worker.executing()
             if owned.started_at is not None and not owned.over
         ]
         tries = _TRIES

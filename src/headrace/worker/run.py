@@ -23,7 +23,7 @@ from headrace.worker.progress import ProgressWriter
 from headrace.worker.raising import is_passing, message_of
 from headrace.worker.resources import Resource
 from headrace.worker.runner import call, call_async
-from headrace.worker.slot_yielding import YieldingSlot
+from headrace.worker.slot_yielding import RunSlot
 
 if TYPE_CHECKING:
     from headrace.worker.bulk import Call
@@ -65,10 +65,10 @@ class Run(Caller):
         "_why",
         "began",
         "bulk_call",
+        "own_slot",
         "owned",
         "since",
         "task",
-        "yielding",
     )
 
     def __init__(
@@ -84,7 +84,7 @@ class Run(Caller):
         self.owned, self.task, self.bulk_call = owned, task, bulk_call
         self.began = self.since = monotonic
         """When the handler was called, and since when it has its slot (monotonic)."""
-        self.yielding: YieldingSlot | None = None
+        self.own_slot: RunSlot | None = None
         """Its slot, to be yielded; None as long as the handler has not waited for another job."""
         self._slots, self._now = slots, now
         self._ctx: Context | None = None
@@ -346,22 +346,22 @@ class Run(Caller):
     @property
     def yielded(self) -> bool:
         """Whether its slot is yielded."""
-        return self.yielding is not None and self.yielding.out
+        return self.own_slot is not None and self.own_slot.is_yielded
 
     def _gone(self) -> bool:
         """Whether the handler is done, or should be: it yields nothing and waits for no slot."""
         return self._why is not None or not self._calling
 
-    def slot(self) -> YieldingSlot | None:
+    def slot(self) -> RunSlot | None:
         """Its slot, which all jobs of a bulk call share; None if the handler is done."""
-        if (slot := self.yielding) is None and self._calling:
+        if (slot := self.own_slot) is None and self._calling:
             with _making:
-                if (slot := self.yielding) is None:
-                    slot = self.yielding = self._new_slot()
+                if (slot := self.own_slot) is None:
+                    slot = self.own_slot = self._new_slot()
         return slot
 
-    def _new_slot(self) -> YieldingSlot:
+    def _new_slot(self) -> RunSlot:
         if self.bulk_call is not None:
-            return self.bulk_call.yielding
+            return self.bulk_call.own_slot
         handler = self.owned.handler
-        return YieldingSlot(self._slots.yielding, self._loop, handler.mode, self.owned.job.spec.task, self._gone)
+        return RunSlot(self._slots.yielded, self._loop, handler.mode, self.owned.job.spec.task, self._gone)

@@ -1,10 +1,10 @@
-"""Slots that are lent while their handlers wait for other jobs, and the line of those who want one back."""
+"""Slots that are yielded while their handlers wait for other jobs, and the line of those who want one back."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
@@ -12,39 +12,39 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.worker.slots import Slots
 
-__all__ = ["SlotYielding", "YieldingSlot"]
+__all__ = ["RunSlot", "YieldedSlots"]
 
 _log = logging.getLogger("headrace.worker")
 
 MOST = {"thread": 1000, "process": 50}
-"""How many slots may be lent by handlers in threads and in child processes: what they wait in stays occupied."""
+"""How many slots may be yielded by handlers in threads and in child processes: what they wait in stays occupied."""
 
 _NONE: frozenset[str] = frozenset()
 
 
-class SlotYielding:
-    """The lent slots of a worker. Nothing new is begun while somebody is in line for one."""
+class YieldedSlots:
+    """The yielded slots of a worker. Nothing new is begun while somebody is in line for one."""
 
     def __init__(self, slots: Slots) -> None:
-        self.out = 0
-        """How many are lent, also those of handlers in line."""
-        self.line: deque[YieldingSlot] = deque()
+        self.count = 0
+        """How many there are, also those of handlers in line."""
+        self.line: deque[RunSlot] = deque()
         """Whose waits are over, in that order."""
         self._slots = slots
-        self._by_mode: dict[str, Counter[str]] = {}
-        """How many slots handlers have lent, by where they run and by task."""
+        self._by_mode: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """How many slots handlers have yielded, by where they run and by task."""
         self._warned = False
 
     def shunned(self) -> frozenset[str]:
         """The tasks of which nothing more is begun, because as many of them wait as may: what they wait for would find
         no slot, were all of them taken by more of their kind."""
-        if not self.out:
+        if not self.count:
             return _NONE
         return frozenset(task for mode, tasks in self._by_mode.items() if self._is_full(mode) for task in tasks)
 
     def _is_full(self, mode: str) -> bool:
         most = MOST.get(mode)
-        return most is not None and self._by_mode.get(mode, Counter()).total() >= most
+        return most is not None and self._by_mode[mode].total() >= most
 
     def turn_away(self) -> None:
         """Give back what was claimed ahead of shunned tasks."""
@@ -62,24 +62,24 @@ class SlotYielding:
         for slot in [slot for slot in self.line if slot.stopping]:
             slot.returned()
 
-    # -- for the slots, on the worker's loop
+    # -- for the runs, on the worker's loop
 
-    def lend(self, slot: YieldingSlot) -> bool:
-        """Whether the slot is lent now."""
+    def add(self, slot: RunSlot) -> bool:
+        """Let others have the slot, if they may; whether they may."""
         if self._is_full(slot.mode) and self._kept < self._slots.concurrency:
             return False  # never the last slot: what is waited for needs one
-        self._by_mode.setdefault(slot.mode, Counter())[slot.task] += 1
-        self.out += 1
+        self._by_mode[slot.mode][slot.task] += 1
+        self.count += 1
         if self._is_full(slot.mode):
             self._warn(slot.mode)
             self.turn_away()
-        self._slots.yielded()
+        self._slots.slot_freed()
         return True
 
     @property
     def _kept(self) -> int:
         """How many slots are kept by handlers that wait."""
-        return sum(run.yielding is not None and run.yielding.keeps for run in self._slots.runs.values())
+        return sum(run.own_slot is not None and run.own_slot.keeps for run in self._slots.runs.values())
 
     def _warn(self, mode: str) -> None:
         if not self._warned:
@@ -92,23 +92,24 @@ class SlotYielding:
             )
         self._warned = True
 
-    def took_back(self, slot: YieldingSlot) -> None:
+    def remove(self, slot: RunSlot) -> None:
         """It has a slot again, or is done without one."""
         tasks = self._by_mode[slot.mode]
         tasks[slot.task] -= 1
         if not tasks[slot.task]:
             del tasks[slot.task]
-        self.out -= 1
+        self.count -= 1
 
 
-class YieldingSlot:
-    """The slot of one run: lent as long as anything in it waits for another job, however many such waits there are."""
+class RunSlot:
+    """The slot of one run: yielded as long as anything in the run waits for another job, however many such waits
+    there are."""
 
-    __slots__ = ("_back", "_loop", "_stopping", "_waits", "_yielding", "mode", "out", "over", "task")
+    __slots__ = ("_back", "_loop", "_stopping", "_waits", "_yielded", "is_yielded", "mode", "over", "task")
 
     def __init__(
         self,
-        yielding: SlotYielding,
+        yielded: YieldedSlots,
         loop: asyncio.AbstractEventLoop,
         mode: str,
         task: str,
@@ -116,9 +117,9 @@ class YieldingSlot:
     ) -> None:
         """``mode`` and ``task``: where the handler runs, and whose it is. ``stopping``: is it done, or should it be?"""
         self.mode, self.task = mode, task
-        self.out = self.over = False
-        """Whether the slot is lent; whether the run is over."""
-        self._yielding, self._loop = yielding, loop
+        self.is_yielded = self.over = False
+        """Whether others may have the slot; whether the run is over."""
+        self._yielded, self._loop = yielded, loop
         self._stopping: Callable[[], bool] | None = stopping
         self._waits = 0
         self._back: Future[None] | None = None
@@ -132,14 +133,14 @@ class YieldingSlot:
 
     @property
     def keeps(self) -> bool:
-        """Whether the run waits in a slot that it could not lend."""
-        return self._waits > 0 and not self.out and not self.over
+        """Whether the run waits in a slot that it could not yield."""
+        return self._waits > 0 and not self.is_yielded and not self.over
 
     # -- from the handler, on whatever thread
 
-    def lend(self) -> None:
+    def yield_slot(self) -> None:
         """A wait begins."""
-        self._do(self._lend)
+        self._do(self._yield_slot)
 
     def take_back(self) -> Future[None] | None:
         """A wait is over."""
@@ -167,40 +168,40 @@ class YieldingSlot:
 
     # -- on the worker's loop
 
-    def _lend(self) -> None:
+    def _yield_slot(self) -> None:
         self._waits += 1
         if self._back is not None:  # another part of the run waits again before the slot was back
             self._settle()
-        elif not self.out and not self.over and not self.stopping:
-            self.out = self._yielding.lend(self)
+        elif not self.is_yielded and not self.over and not self.stopping:
+            self.is_yielded = self._yielded.add(self)
 
     def _take_back(self, future: Future[None]) -> None:
         self._waits -= 1
-        if not self.out or self._waits:
+        if not self.is_yielded or self._waits:
             future.set_result(None)
             return
         self._back = future
-        self._yielding.line.append(self)
+        self._yielded.line.append(self)
         if self.stopping:
             self.returned()
         else:
-            self._yielding.admit()
+            self._yielded.admit()
 
     def returned(self) -> None:
         """The run has a slot again."""
-        if self.out:
-            self.out = False
-            self._yielding.took_back(self)
+        if self.is_yielded:
+            self.is_yielded = False
+            self._yielded.remove(self)
         self._settle()
 
     def _settle(self) -> None:
         back, self._back = self._back, None
         if back is not None:
-            self._yielding.line.remove(self)
+            self._yielded.line.remove(self)
             if not back.cancelled():
                 back.set_result(None)
 
     def close(self) -> None:
-        """The run is over, and with it what it lent; waits that it left behind lend nothing."""
+        """The run is over, and with it what it yielded; waits that it left behind yield nothing."""
         self.over, self._stopping = True, None
         self.returned()

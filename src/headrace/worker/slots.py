@@ -24,7 +24,7 @@ from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
-from headrace.worker.slot_yielding import SlotYielding
+from headrace.worker.slot_yielding import YieldedSlots
 from headrace.worker.stuck import Stuck
 from headrace.worker.tally import Tally
 
@@ -76,7 +76,7 @@ class Slots:
         """Ends of attempts on their way to the store."""
         self.calls = self.members = 0
         """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
-        self.yielding = SlotYielding(self)
+        self.yielded = YieldedSlots(self)
         self.called_last = False
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
@@ -113,7 +113,7 @@ class Slots:
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Buffer what was claimed and start what there is room for."""
         self.buffer.add(self.own(jobs), lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
-        self.yielding.turn_away()
+        self.yielded.turn_away()
         self.dispatch()
 
     def own(self, jobs: Sequence[Job]) -> list[OwnedJob]:
@@ -146,8 +146,8 @@ class Slots:
 
     def dispatch(self) -> None:
         """See to it that what is buffered finds a slot, after those who want theirs back."""
-        if self.yielding.line:
-            self.yielding.admit()
+        if self.yielded.line:
+            self.yielded.admit()
         if self.collectors and not (self.called_last and len(self.buffer)):
             begin_calls(self)  # else it is the others' turn
         while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
@@ -171,8 +171,7 @@ class Slots:
         """A call of a bulk handler is over after so long; there is a free slot."""
         self.calls -= 1
         self._pace.ran(seconds)
-        self._hungry()
-        self.dispatch()
+        self.slot_freed()
 
     @property
     def turns_over(self) -> bool:
@@ -182,12 +181,12 @@ class Slots:
     @property
     def has_slot(self) -> bool:
         """Whether one more could be started."""
-        return len(self._tasks) + self.calls - self.yielding.out < self.concurrency
+        return len(self._tasks) + self.calls - self.yielded.count < self.concurrency
 
     @property
     def _busy(self) -> int:
         """How many slots are at work."""
-        return len(self.runs) - self.members + self.calls - self.yielding.out
+        return len(self.runs) - self.members + self.calls - self.yielded.count
 
     @property
     def waiting(self) -> int:
@@ -205,7 +204,7 @@ class Slots:
     async def _run_jobs(self) -> None:
         """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
         as much as all the rest."""
-        task, clock, line = asyncio.current_task(), self.host.clock, self.yielding.line
+        task, clock, line = asyncio.current_task(), self.host.clock, self.yielded.line
         assert task is not None
         try:
             while self.may_begin():
@@ -219,7 +218,7 @@ class Slots:
                         return
                     run = self.new_run(owned, task, now, self._moment)
                     await run.go()
-                    if run.yielding is not None or run.told_to_stop or task.cancelling():
+                    if run.own_slot is not None or run.told_to_stop or task.cancelling():
                         return
                     if copy_context() != self.variables:
                         return
@@ -240,14 +239,14 @@ class Slots:
             run.bulk_call.left(run)
             return
         self._moment = self.host.clock.monotonic()
-        if run.yielding is not None:  # how long others took says nothing about this worker
-            run.yielding.close()
+        if run.own_slot is not None:  # how long others took says nothing about this worker
+            run.own_slot.close()
         elif run.owned.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
-        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielding.out < self.concurrency:
+        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielded.count < self.concurrency:
             self._hungry()
 
-    def yielded(self) -> None:
+    def slot_freed(self) -> None:
         """There is a free slot, until its owner wants it back."""
         self._hungry()
         self.dispatch()
@@ -264,7 +263,7 @@ class Slots:
             if started is not None and owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
                 owned.write_start()
         self.tally.look()
-        self.yielding.tick()
+        self.yielded.tick()
         self.stuck.look(monotonic)
         oldest = self.buffer.oldest()
         for collector in self.collectors:

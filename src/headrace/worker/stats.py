@@ -19,7 +19,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     state: str
     busy: int
-    """Handlers at work; those that have lent their slots are not."""
+    """Handlers at work; those that have yielded their slots are not."""
     buffered: int
     done: int
     """Attempts that completed or were snoozed."""
@@ -38,7 +38,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
         """As its slots are right now."""
         return cls(
             state=state,
-            busy=max(0, len(slots.runs) - slots.yielding.out),
+            busy=max(0, len(slots.runs) - slots.yielded.count),
             buffered=slots.waiting,
             done=slots.tally.done,
             failed=slots.tally.failed,

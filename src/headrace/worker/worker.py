@@ -19,7 +19,7 @@ from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
-from headrace.worker.fetcher import Fetcher, Kitchen
+from headrace.worker.fetcher import Fetcher, JobTaker
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.logs import caught_logs
 from headrace.worker.owned_job import OwnedJob
@@ -137,7 +137,7 @@ class Worker(Foreground):
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
         self._fetchers, self._idle = [self._new_fetcher(self, plain)], set()
         for collector in self._slots.collectors:
-            collector.owner = self
+            collector.worker = self
             self._fetchers.append(self._new_fetcher(collector, collector.names))
             collector.wake = self._fetchers[-1].wake
         services = [*self._make_services(self.id), *self._fetchers]
@@ -160,9 +160,9 @@ class Worker(Foreground):
                     await service.end()
                 ticker.cancel()
 
-    def _new_fetcher(self, kitchen: Kitchen, tasks: frozenset[str]) -> Fetcher:
-        means, offers, died = (kitchen, self.engine, self.host), self._offers, self._died
-        shunned = self._slots.yielding.shunned
+    def _new_fetcher(self, taker: JobTaker, tasks: frozenset[str]) -> Fetcher:
+        means, offers, died = (taker, self.engine, self.host), self._offers, self._died
+        shunned = self._slots.yielded.shunned
         return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died, shunned=shunned)
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
