@@ -22,6 +22,7 @@ from headrace.core import acts
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
+from headrace.core.outcome import TimedOut
 from headrace.core.retry import Retry
 from headrace.core.rules import Rules
 from headrace.core.status import Outcome, Reason, Status, Verb
@@ -325,6 +326,30 @@ async def test_a_cancelled_handler_takes_its_writes_back(shop: Shop, till: Till)
         done = await shop.ended(id)
     assert (done.status, done.reason) == (Status.FAILED, Reason.TIMEOUT)
     assert till.rows() == []
+
+
+async def test_what_was_committed_counts_although_its_handler_had_to_be_left_behind(shop: Shop, till: Till) -> None:
+    committed, gate = asyncio.Event(), asyncio.Event()
+
+    async def pay(ctx: Context) -> Any:
+        async with ctx.transaction() as tx:
+            await till.write(tx.connection, ctx)
+            tx.complete("paid")
+        committed.set()
+        await gate.wait()
+
+    shop.task(pay)
+    id = await shop.submit("pay", timeout=600, retry=ONCE)
+    async with shop.worker() as worker:
+        await committed.wait()
+        (run,) = worker._slots.runs.values()
+        run.abandon(TimedOut())  # as when it does not stop after its time is up
+        assert (worker.stats.done, worker.stats.failed, worker.stats.stale) == (1, 0, 0)
+        gate.set()
+        await until(lambda: worker.stats.busy == 0)
+        assert (worker.stats.done, worker.stats.failed, worker.stats.stale) == (1, 0, 0)
+        done = await shop.ended(id)
+    assert (done.status, done.result) == (Status.COMPLETED, "paid")
 
 
 async def test_many_at_once(shop: Shop, till: Till) -> None:

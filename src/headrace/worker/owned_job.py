@@ -12,7 +12,7 @@ from headrace.core.account import name_of
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import finish, release, start, start_may_wait
-from headrace.core.outcome import Ending, Failed
+from headrace.core.outcome import Completed, Ending, Failed
 from headrace.core.status import Reason, Status, Verb
 from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.handler import Handler
@@ -115,9 +115,6 @@ class OwnedJob:
     def finish(self, ending: Ending, at: datetime) -> None:
         """Record what the run came to, and the start with it if that was left out."""
         self.ending, self.ended_at = ending, at
-        if self._completed:
-            self.settle(True)
-            return
         host, rules = self.lanes.host, self.lanes.engine.rules
         chance = host.dice.chance()
 
@@ -134,6 +131,8 @@ class OwnedJob:
     def settle(self, stored: bool) -> None:
         """The last word is stored, or never will be: the job is no longer ours."""
         self.over = True
+        if self._completed:  # by the handler's own commit: what it came to besides does not count
+            self.ending, stored = Completed(self.job.result_text or "null"), True
         self._on_settled(self, stored)
 
     # -- one change after another

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.job import ErrorInfo, Job, Progress
-from headrace.core.outcome import Completed, Ending, Failed, Released, TimedOut
+from headrace.core.outcome import Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
 from headrace.worker.completing import Completing
 from headrace.worker.context import Caller, Context, Stopping
@@ -194,20 +194,15 @@ class Run(Caller):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)  # one that the handler asked for and did not wait for is not for what follows
         if self._completing is not None and await self._completing.settle():
-            self.finish(self._completed(ending))
+            if isinstance(ending, Failed) and (error := ending.error) is not None:
+                id, trace = self.owned.job.id, f"\n{error.traceback}" if error.traceback else ""
+                message = "job %s was completed before its handler raised %s: %s%s"
+                _log.error(message, id, error.type, error.message, trace)
+            self.finish(ending)
             return
         if self._entry_writer is not None:
             await self._entry_writer.finish()
         self.finish(ending if self._leaving is None else self._leaving[0])
-
-    def _completed(self, ending: Ending) -> Completed:
-        """The handler's own commit ended the job: what the handler came to besides is only logged."""
-        job = self.owned.job
-        if isinstance(ending, Failed) and (error := ending.error) is not None:
-            trace = f"\n{error.traceback}" if error.traceback else ""
-            message = "job %s was completed before its handler raised %s: %s%s"
-            _log.error(message, job.id, error.type, error.message, trace)
-        return Completed(job.result_text or "null")
 
     def _cancelled(self) -> Ending:
         if self._why is not None:

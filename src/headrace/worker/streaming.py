@@ -9,7 +9,6 @@ from typing import Any
 
 from headrace.core.entry import Kind
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Ending
 from headrace.core.stream import StreamRef
 from headrace.core.value import decode_value
 from headrace.errors import HeadraceError, NotSupported
@@ -17,23 +16,8 @@ from headrace.handler import Handler
 from headrace.stream import Stream
 from headrace.worker.context import Context
 from headrace.worker.entry_writer import EntryWriter
-from headrace.worker.perform import raised
-from headrace.worker.raising import is_passing
 
-__all__ = ["call_flowing", "invoke"]
-
-
-async def call_flowing(handler: Handler, ctx: Context, job: Job) -> Ending:
-    """Run a handler that yields a stream or reads one, on this loop."""
-    entered = ctx.entered()
-    try:
-        return Completed(handler.encode_result(await invoke(handler, ctx, job)))
-    except BaseException as error:  # a handler's SystemExit must not end the worker
-        if is_passing(error):
-            raise
-        return raised(error)
-    finally:
-        ctx.left(entered)
+__all__ = ["invoke"]
 
 
 async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
