@@ -56,6 +56,15 @@ async def test_by_name_the_store_decides_for_tasks_of_others(tmp_path: Path) -> 
             await client.submit("resize", {})
 
 
+async def test_in_code_a_name_that_nobody_knows_is_a_warning_with_a_guess() -> None:
+    """Also from an App with tasks: it may be the task of a service that is deployed after this one."""
+    sums = Sums()
+    async with sums.app as app:
+        with pytest.warns(UnregisteredTask, match="did you mean 'multiply'\\?"):
+            handle = await app.submit("multipli", {"a": 1})
+        assert (await handle.refresh()).task == "multipli"
+
+
 async def test_by_name_of_nobodys_task_warns() -> None:
     async with App("memory://", defaults={"queue": "q"}) as app:
         with pytest.warns(UnregisteredTask, match="nobody"):

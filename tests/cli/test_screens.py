@@ -73,7 +73,7 @@ CASES: Mapping[str, Case] = {
     "schedules": Case("schedules", shows="nightly_report 0 2 * * 1-5 Europe/Berlin poll_inbox refresh_cache active"),
     "schedules create": Case("schedules create tidy resize image=x.png --every 1h", shows="tidy"),
     "schedules show": Case("schedules show nightly_report", empty=3, shows="0 2 * * 1-5 Europe/Berlin"),
-    "schedules next": Case("schedules next nightly_report", empty=3, shows="UTC"),
+    "schedules next": Case("schedules next nightly_report", empty=3, shows="Europe/Berlin"),
     "schedules pause": Case("schedules pause nightly_report", empty=3, shows="nightly_report"),
     "schedules resume": Case("schedules resume nightly_report", empty=3, shows="nightly_report"),
     "schedules trigger": Case("schedules trigger nightly_report", empty=3),
@@ -82,7 +82,7 @@ CASES: Mapping[str, Case] = {
     "workers": Case("workers", shows="build-7.internal.example images mail"),
     "prune": Case("prune", shows="pruned"),
     "migrate": Case("migrate", shows="up to date"),
-    "doctor": Case("doctor", shows="nobody_serves_this queues resume images"),
+    "doctor": Case("doctor", full=1, shows="nobody_serves_this queues resume images"),
 }
 """By the command they type; what comes after a colon tells cases of one command apart."""
 

@@ -67,8 +67,13 @@ def noted(error: BaseException) -> str:
     from headrace.config import OVERRIDE
 
     # Who has just typed --url knows where the url comes from.
-    notes = [note for note in getattr(error, "__notes__", ()) if OVERRIDE not in note]
+    notes = [note for note in getattr(error, "__notes__", ()) if OVERRIDE not in note and not _is_code(note)]
     return f" ({'; '.join(notes)})" if notes else ""
+
+
+def _is_code(note: str) -> bool:
+    """Whether a note shows lines of the user's code, which are shown as they are."""
+    return note.startswith("  ")
 
 
 def report(error: BaseException, debug: bool) -> int:
@@ -81,7 +86,7 @@ def report(error: BaseException, debug: bool) -> int:
         if debug:
             click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)
         else:
-            for note in getattr(error, "__notes__", ()):
+            for note in filter(_is_code, getattr(error, "__notes__", ())):
                 click.echo(note, err=True)
         colour = False if os.environ.get("NO_COLOR") else None
         text = wrapped(f"error: {sentence(error)}", stderr=True).removeprefix("error: ")

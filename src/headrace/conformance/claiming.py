@@ -244,6 +244,20 @@ class Claiming(Part):
 
     # -- promotion inside
 
+    @pytest.mark.parametrize("limited", [False, True])
+    async def test_a_repeat_promotes_what_is_due_by_then(self, lab: Lab, limited: bool) -> None:
+        if limited:
+            await lab.engine.put_setting("limit:work", '{"max_concurrency":5}', 0)
+        worker, job, due = await lab.worker(), await lab.put(), await lab.put(delay=2)
+        first = await lab.ask(worker, 1, request=7)
+        assert isinstance(first, Claimed)
+        assert ([one.id for one in first.jobs], first.next_due) == ([job.id], lab.at(2))
+        lab.later(2)
+        again = await lab.ask(worker, 1, request=7)
+        assert isinstance(again, Claimed)
+        assert (again.jobs, again.next_due) == (first.jobs, None)
+        assert (await lab.get(due)).status is Status.QUEUED
+
     async def test_what_is_due_is_promoted_first(self, lab: Lab) -> None:
         worker = await lab.worker()
         scheduled = await lab.put(delay=5)

@@ -197,7 +197,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
         "waits_pkey",
         "waited_for",
         "batches_settled",
-        "heads_idle",
+        "arrived",
     },
     "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for"},
     "glance": {"notes_pkey", "batches_open", "batches_over"},
@@ -239,7 +239,8 @@ def statement(verb: str, schema: str) -> str:
     }
     deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
     if verb in deletes:
-        return sql(deletes[verb], schema) + sql("delete", schema)
+        latest = "$4::bigint" if verb == "delete" else "$2::bigint"
+        return sql(deletes[verb], schema) + sql("delete", schema, latest=latest)
     return made[verb](schema) if verb in made else sql(verb, schema)
 
 

@@ -213,14 +213,17 @@ class Families:
         """These jobs were pruned."""
         for job in gone:
             self._waiting.pop(job.id, None)
-            self._children.pop(job.id, None)
             spec = job.spec
             named = ((self._waiting, spec.after), (self._children, (spec.parent,)), (self._members, (spec.batch,)))
             for others, ids in named:
                 for id in ids:
-                    # What is known of a job or batch that is gone begins anew with the next one that names it.
+                    # What is known of a job or batch that is gone may have begun anew, with the next one that named it.
                     if id is not None and job.id in others.get(id, ()):
                         others[id].remove(job.id)
+        # A parent's children are known for longer than itself: its cancel may not have been told yet.
+        for id in {id for job in gone for id in (job.id, job.spec.parent) if id is not None}:
+            if id not in self._records and not self._children.get(id):
+                self._children.pop(id, None)
         for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
             del self.batches[id]
             self._members.pop(id, None)

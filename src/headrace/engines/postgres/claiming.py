@@ -90,21 +90,21 @@ class Claiming:
             if not head[_ALIVE]:
                 return Dead()
             due = head[_NEXT_DUE]
-            if head[_AGAIN]:
+            if not promoted and due is not None and due <= micros(now):
+                # What another claim is promoting just now is left to that one.
+                while await self.promote(now, MAX_BATCH) == MAX_BATCH:
+                    pass
+                promoted = True
+            elif head[_AGAIN]:
                 rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
                 return self._claimed(head, Reader().jobs(rows), serving)
-            if (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
+            elif (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
                 serving = await self._served.of(ask, anew=True)
             elif head[_KEYED]:
                 answer = await self._limiting.claim(given, ask, serving, now)
                 if answer is not None:
                     return answer
                 serving = await self._served.of(ask, anew=True)
-            elif not promoted and due is not None and due <= micros(now):
-                # What another claim is promoting just now is left to that one.
-                while await self.promote(now, MAX_BATCH) == MAX_BATCH:
-                    pass
-                promoted = True
             elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
                 reach *= 8  # others are just taking all that we looked at: look further
             else:

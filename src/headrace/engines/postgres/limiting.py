@@ -105,15 +105,15 @@ class Limiting:
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
             return None
         due = head["next_due"]
+        # What another claim promotes is left to that. Those promoted here may be of tasks whose gates are not held.
+        late = due is not None and due <= micros(now)
+        if late and await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH):
+            return _More.CAME
         if head["again"]:
             rows: list[Any] = await connection.fetch(sql("claimed", self._schema), given.worker, given.claim)
             again = Reader().jobs(rows)
             again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
             return self._claimed(head, again, due)
-        # What another claim promotes is left to that. Those promoted here may be of tasks whose gates are not held.
-        late = due is not None and due <= micros(now)
-        if late and await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH):
-            return _More.CAME
         # After a long absence of workers there is much: not all of it in one transaction.
         if head["came"] and not await arrive(connection, self._schema, serving, tasks):
             return _More.CAME

@@ -112,7 +112,7 @@ async def transaction(path: Path, synchronous: Synchronous, host: Host, bus: Bus
 
     If jobs were stored in it, the bus says so after the commit.
     """
-    connection = await _aside(path, lambda: connect(path, synchronous), lambda made: made.close())
+    connection = await _aside(path, lambda: connect(path, synchronous, make=False), lambda made: made.close())
     try:
         await _begin(connection, path, host)
         before, files = _last_seq(connection), Files(connection, path)
