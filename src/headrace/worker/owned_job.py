@@ -202,7 +202,7 @@ class OwnedJob:
         decide, then, change = self._landed()
         if isinstance(verdict, Conflict):
             self.job = verdict.job
-            if self.lent:  # to a transaction that may have the job in its hands already: said again when that is over
+            if self.in_transaction:  # which may have the job in its hands already: said again when that is over
                 self._queue = deque([(decide, then), *(self._queue or ())])
             else:
                 self._send(decide, then)

@@ -37,6 +37,8 @@ async def ending_of(handler: Handler, ctx: Context, calling: Awaitable[Any]) -> 
     entered = ctx.entered()
     try:
         return Completed(handler.encode_result(await calling))
+    except HandlerFailed as error:
+        return error.ending  # as the child said it: its own traceback, its own names
     except BaseException as error:  # a handler's SystemExit must not end the worker
         if is_passing(error):
             raise
@@ -50,8 +52,6 @@ def raised(error: BaseException) -> Ending:
     match error:
         case Snooze():
             return Snoozed(error.delay)
-        case HandlerFailed():
-            return error.ending  # as the child said it: its own traceback, its own names
         case Stopped(why=why):
             return TimedOut() if why == "timed_out" else Released()
         case RetryLater():
