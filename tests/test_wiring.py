@@ -55,7 +55,7 @@ async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
 
     async with app:
         await work.submit()
-        twin = app.engine.twin()  # as every worker's heartbeat has one
+        twin = app.engine.another_session()  # as every worker's heartbeat has one
         await twin.open()
         for engine in (app.engine, twin):
             assert isinstance(engine, SqliteEngine)

@@ -136,4 +136,4 @@ async def _some_done() -> bool:
 
 
 async def _all_ended() -> bool:
-    return (await app.engine.ledger()).live == 0
+    return (await app.engine.records.ledger()).live == 0

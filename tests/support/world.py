@@ -85,9 +85,9 @@ class Player:
 
     async def claim(self, n: int = 1) -> list[Job]:
         engine, host = self.world.engine, self.world.host
-        profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+        profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
         ask = Ask(n=n, free=n, profiles=profiles)
-        answer = await engine.claim(self.id, ask, host.dice.token(), host.clock.now())
+        answer = await engine.jobs.claim(self.id, ask, host.dice.token(), host.clock.now())
         assert isinstance(answer, Claimed)
         self.held |= {job.id: job for job in answer.jobs}
         return list(answer.jobs)
@@ -110,7 +110,7 @@ class Player:
         return await world.lanes.apply(finish(job, Completed("1"), world.host.clock.now(), 0.5, world.engine.rules))
 
     async def beat(self) -> Alive | Dead:
-        return await self.world.engine.beat(self.id, Beat(held=tuple(self.held)), self.world.host.clock.now())
+        return await self.world.engine.workers.beat(self.id, Beat(held=tuple(self.held)), self.world.host.clock.now())
 
 
 class World:
@@ -134,16 +134,16 @@ class World:
     async def worker(self) -> Player:
         id = self.host.dice.new_id(self.now)
         info = WorkerInfo(id=id, host="here", pid=1, started_at=self.now, concurrency=10, tasks=("work",))
-        await self.engine.register(info, self.now)
+        await self.engine.workers.register(info, self.now)
         return Player(self, id)
 
     async def job(self, job: Job) -> Job:
-        (found,) = await self.engine.get([job.id])
+        (found,) = await self.engine.jobs.get([job.id])
         assert found is not None
         return found
 
     async def alive(self) -> set[UUID]:
-        return {row.info.id for row in await self.engine.workers() if row.alive}
+        return {row.info.id for row in await self.engine.workers.list() if row.alive}
 
     def holder(self) -> UUID:
         return self.host.dice.new_id(self.now)

@@ -262,7 +262,7 @@ async def test_a_job_that_was_taken_away_takes_the_writes_with_it(shop: Shop, ti
     async def pay(ctx: Context) -> str:
         if raised:
             return "by another"
-        (job,) = await shop.engine.get([ctx.job_id])
+        (job,) = await shop.engine.jobs.get([ctx.job_id])
         assert job is not None
         await shop.lanes.apply(release(job, shop.host.clock.now()))
         try:
@@ -291,7 +291,7 @@ async def test_a_cancel_that_comes_meanwhile_is_too_late(kind: str, tmp_path: Pa
         async def pay(ctx: Context) -> str:
             asked = acts.cancel(await shop.get(ctx.job_id), shop.host.clock.now(), shop.engine.rules)
             assert asked is not None
-            await shop.engine.apply([replace(asked, id=1)], shop.host.clock.now())
+            await shop.engine.jobs.apply([replace(asked, id=1)], shop.host.clock.now())
             async with ctx.transaction() as tx:
                 await till.write(tx.connection, ctx)
                 tx.complete("paid")
@@ -463,7 +463,7 @@ class Slow(LosesReplies):
         if any(one.verb is Verb.START for one in changes):
             self.waiting = True
             await self.gate.wait()
-        return await self._engine.apply(changes, now)
+        return await self._engine.jobs.apply(changes, now)
 
 
 async def test_a_start_that_is_on_its_way(shop: Shop, till: Till) -> None:

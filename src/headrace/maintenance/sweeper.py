@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.account import account, name_of
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.explanation import many
@@ -16,6 +15,7 @@ from headrace.core.job import Job
 from headrace.core.status import Cause
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unstorable
 from headrace.host import Host
 from headrace.maintenance.elector import Duty
@@ -79,7 +79,7 @@ class Sweeper(Duty):
         """Queue everything that is due."""
         total = 0
         while True:
-            moved = await self.engine.promote(self.host.clock.now(), self._limit)
+            moved = await self.engine.jobs.promote(self.host.clock.now(), self._limit)
             total += moved
             if moved < self._limit:
                 break
@@ -91,7 +91,7 @@ class Sweeper(Duty):
         """Look at the workers and bury those whose beat has stood still for a lease; how many."""
         clock = self.host.clock
         before = clock.monotonic()
-        rows = await self.engine.workers()
+        rows = await self.engine.workers.list()
         living = {(row.info.id, row.beats): row for row in rows if row.alive}
         self._beats.look(living, before, clock.monotonic())
         buried = 0
@@ -99,7 +99,7 @@ class Sweeper(Duty):
             seen = self._beats.of((worker, beats))
             if seen.looks < _LOOKS or seen.seconds < self.rules.lease:
                 continue
-            if await self.engine.bury(worker, beats):
+            if await self.engine.workers.bury(worker, beats):
                 buried += 1
                 _log.warning(
                     "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %s",
@@ -117,7 +117,7 @@ class Sweeper(Duty):
         clock, total, first = self.host.clock, 0, True
         while True:
             before = clock.monotonic()
-            rows = await self.engine.overdue(clock.now(), self._limit)
+            rows = await self.engine.jobs.overdue(clock.now(), self._limit)
             self._quiet = first and not rows
             late = [(row.job.id, row.job.epoch) for row in rows if not self._certain(row)]
             if first:

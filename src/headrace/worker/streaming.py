@@ -52,7 +52,7 @@ async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
     if scribe.streamed:
         raise HeadraceError(f"{handler.name}: an attempt has one stream, which has begun; call_next was called again")
     if scribe.attempt > 1:
-        last = await scribe.lanes.engine.tail(job.id, Kind.ITEM, limit=1, newest=True)
+        last = await scribe.lanes.engine.entries.tail(job.id, Kind.ITEM, limit=1, newest=True)
         scribe.position = last[0].number if last else 0
     return await _consume(handler, handler.fn(*args, **kwargs), scribe)
 

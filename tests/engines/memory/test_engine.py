@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.bus import Hint, Topic
 from headrace.core.rules import Rules
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.memory import MemoryEngine
 from headrace.errors import NotOpen
 from headrace.host import Host

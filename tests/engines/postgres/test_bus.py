@@ -12,7 +12,7 @@ from typing import Self
 import asyncpg
 import pytest
 
-from headrace.bus import Hint, Topic
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.notices import BURST, GAP, Channels, Throttle
 from headrace.host import Host

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from headrace.bus import Hint, Topic
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.notices import GAP, GROUPS, Channels, Notice, Throttle, split
 
 IDS = tuple(str(UUID(int=at)) for at in range(5000))

@@ -383,7 +383,7 @@ async def pages(lab: Lab, schema: str, n: int, tasks: tuple[str, ...]) -> int:
     """How many pages a claim of jobs of these tasks touches; it is not committed."""
     connection = await asyncpg.connect(shared().url(), server_settings=HOT)
     watched = Watched(connection)
-    profiles = frozenset(one.id for one in (await lab.engine.profiles()).profiles if one.task in tasks)
+    profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles if one.task in tasks)
     with pytest.raises(_Rollback):
         await Claiming(watched, schema, lab.rules).claim(
             await lab.worker(), Ask(n=n, free=n, profiles=profiles), 1, lab.now

@@ -15,7 +15,7 @@ from headrace.core.change import Applied
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.status import Status
-from headrace.engine import Engine, Told
+from headrace.engine import Engine, Processed
 from tests.engines.postgres.test_families import after, insert
 
 
@@ -25,11 +25,11 @@ async def test_a_job_in_an_open_transaction_keeps_nobody_from_being_told(lab: La
     related = {"waits": lambda: after(lab, parent), "child": lambda: lab.job("child", parent=parent.id, root=parent.id)}
     one, held, three = await lab.put_all(*(related[kind]() for _ in range(3)))
     await lab.tell()
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         await insert(lab, connection, after(lab, held, task="grandchild"))
         await (lab.cancel(parent) if kind == "child" else lab.finish(parent))
         for expected in ({one.id, three.id}, set[UUID]()):
-            told = await lab.engine.tell(lab.now)
+            told = await lab.engine.families.process_notes(lab.now)
             assert {change.job.id for change in told.changes} == expected
             assert not told.more
     [change, *rest] = await lab.tell()
@@ -46,10 +46,10 @@ async def test_a_page_that_ends_within_a_note_is_taken_up_again(lab: Lab) -> Non
         await lab.do(acts.resolve(parent, lab.now, result_text="1"))
     heard: list[UUID] = []
     for size in (5, 5, 5, 5, 5):
-        told = await lab.engine.tell(lab.now, size)
+        told = await lab.engine.families.process_notes(lab.now, size)
         assert len(told.changes) <= size
         heard += [change.job.id for change in told.changes]
-    assert not (await lab.engine.tell(lab.now)).changes
+    assert not (await lab.engine.families.process_notes(lab.now)).changes
     assert sorted(heard) == sorted(child.id for child in children)
 
 
@@ -61,7 +61,7 @@ async def test_many_sessions_tell_everybody_once(lab: Lab) -> None:
         await session.open()
     changes = [acts.resolve(parent, lab.now, result_text="1") for parent in parents]
     random.Random(3).shuffle(changes)
-    told: list[Told] = []
+    told: list[Processed] = []
 
     async def end(session: Engine, place: int) -> None:
         for change in changes[place :: len(sessions)]:
@@ -71,7 +71,7 @@ async def test_many_sessions_tell_everybody_once(lab: Lab) -> None:
 
     try:
         await asyncio.gather(*(end(session, place) for place, session in enumerate(sessions)))
-        told.append(await lab.engine.tell(lab.now))
+        told.append(await lab.engine.families.process_notes(lab.now))
     finally:
         for session in sessions[1:]:
             await session.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bus import Hint, Topic
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.sqlite.bus import LETTERS, SocketBus, room_of
 from headrace.host import Host
 from tests.support.until import until

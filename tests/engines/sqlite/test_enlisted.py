@@ -11,10 +11,10 @@ import apsw
 import pytest
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.conformance.lab import Lab
 from headrace.core.outcome import Completed
 from headrace.engine import Inserted, Refused
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.sqlite import enlisted, lines, within
 from headrace.errors import ConfigError, Unavailable
 from tests.support.until import until
@@ -22,8 +22,8 @@ from tests.support.until import until
 
 async def put(lab: Lab, connection: apsw.Connection, *options: dict[str, Any]) -> list[Any]:
     jobs = [lab.job(**one) for one in options or ({},)]
-    steps = await lab.engine.inserting(jobs, lab.now)
-    return list(lab.engine.enlist(connection).run_blocking(steps))
+    steps = await lab.transactions.inserting(jobs, lab.now)
+    return list(lab.transactions.enlist(connection).run_blocking(steps))
 
 
 async def test_nobody_else_waits_on_the_loop_for_the_lock(lab: Lab, file: Path) -> None:
@@ -32,7 +32,7 @@ async def test_nobody_else_waits_on_the_loop_for_the_lock(lab: Lab, file: Path) 
     ticks = 0
 
     async def begin() -> None:
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             await put(lab, connection)
 
     waiting = asyncio.create_task(begin())
@@ -42,7 +42,7 @@ async def test_nobody_else_waits_on_the_loop_for_the_lock(lab: Lab, file: Path) 
     assert not waiting.done()
     other.execute("COMMIT")
     await waiting
-    assert (await lab.engine.ledger()).accepted == 1
+    assert (await lab.engine.records.ledger()).accepted == 1
     other.close()
 
 
@@ -51,7 +51,7 @@ async def test_whoever_leaves_while_waiting_for_the_lock_leaves_no_lock(lab: Lab
     other.execute("BEGIN IMMEDIATE")
 
     async def begin() -> None:
-        async with lab.engine.transaction():
+        async with lab.transactions.transaction():
             raise AssertionError("it is locked")
 
     for pause in (0.0, 0.001, 0.02, 0.1):
@@ -71,30 +71,30 @@ async def test_a_lock_that_stays_is_said(lab: Lab, file: Path, monkeypatch: pyte
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked") as caught:
-        async with lab.engine.transaction():
+        async with lab.transactions.transaction():
             raise AssertionError("it is locked")
     assert caught.value.outcome == "refused"
     other.close()
 
 
 async def test_a_user_who_commits_by_hand_is_no_error(lab: Lab) -> None:
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         await put(lab, connection)
         connection.execute("COMMIT")
     with suppress(ZeroDivisionError):
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             connection.execute("ROLLBACK")
             raise ZeroDivisionError
-    assert (await lab.engine.ledger()).accepted == 1
+    assert (await lab.engine.records.ledger()).accepted == 1
 
 
 async def test_the_bus_says_when_jobs_were_committed(lab: Lab) -> None:
     heard: list[Hint] = []
     unlisten = lab.engine.bus.listen(frozenset({Topic.READY}), heard.append)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         connection.row_trace = lambda cursor, row: {"row": row}
         connection.execute("CREATE TABLE mine (a)")
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         await put(lab, connection)
         assert heard == []
     await until(lambda: heard)
@@ -106,18 +106,18 @@ async def test_a_profile_too_many_is_refused_and_the_rest_is_stored(lab: Lab, mo
     monkeypatch.setattr(lines, "MAX_PROFILES", 2)
     await lab.put("a")
     await lab.put("b")
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         refused, stored = await put(lab, connection, {"task": "c"}, {"task": "a"})
     assert (type(refused), type(stored)) == (Refused, Inserted)
     assert isinstance(refused.error, ConfigError)
-    assert (await lab.engine.ledger()).accepted == 3
+    assert (await lab.engine.records.ledger()).accepted == 3
 
 
 async def test_room_is_made_where_profiles_are_not_needed_any_more(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 1)
     worker = await lab.worker()
     await lab.finish(await lab.running(worker, "a"))
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         [stored] = await put(lab, connection, {"task": "b"})
     assert isinstance(stored, Inserted)
     [taken] = await lab.claim(worker)
@@ -128,7 +128,7 @@ async def test_room_is_made_where_profiles_are_not_needed_any_more(lab: Lab, mon
 
 async def test_a_line_that_was_rolled_back_is_not_remembered(lab: Lab) -> None:
     with suppress(ZeroDivisionError):
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             await put(lab, connection, {"task": "new", "queue": "q"})
             raise ZeroDivisionError
     other = await lab.put("other", queue="elsewhere")
@@ -162,8 +162,8 @@ async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
 async def test_a_job_whose_order_number_nobody_told_is_found(lab: Lab) -> None:
     job = await lab.running(await lab.worker())
     change = lab.stamp(lab.end(replace(job, seq=0), Completed("1")))
-    async with lab.engine.transaction() as connection:
-        lab.engine.enlist(connection).run_blocking(await lab.engine.applying(change, lab.now))
+    async with lab.transactions.transaction() as connection:
+        lab.transactions.enlist(connection).run_blocking(await lab.transactions.applying(change, lab.now))
     assert (await lab.get(job)).result == 1
 
 
@@ -174,4 +174,4 @@ async def test_a_write_does_not_wait_for_the_hand_of_the_engine(lab: Lab, file: 
     await put(lab, own, {"task": "never seen", "requires": {"gpu": True}})
     own.execute("COMMIT")
     own.close()
-    assert (await lab.engine.ledger()).accepted == 1
+    assert (await lab.engine.records.ledger()).accepted == 1

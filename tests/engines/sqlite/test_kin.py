@@ -21,23 +21,23 @@ from tests.engines.sqlite.kin import after, counted
 
 async def filled(lab: Lab, n: int) -> tuple[Batch, list[Job]]:
     batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
-    answers = await lab.engine.insert([lab.job(batch=batch.id) for _ in range(n)], lab.now, batch)
+    answers = await lab.engine.jobs.insert([lab.job(batch=batch.id) for _ in range(n)], lab.now, batch)
     return batch, [answer.job for answer in answers if isinstance(answer, Inserted)]
 
 
 async def tally(lab: Lab, batch: Batch) -> Tally:
-    [found] = await lab.engine.batches([batch.id])
+    [found] = await lab.engine.families.batches([batch.id])
     assert found is not None
     return found.tally
 
 
 async def within(lab: Lab, connection: apsw.Connection, *jobs: Job) -> list[Any]:
-    steps = await lab.engine.inserting(jobs, lab.now)
-    return list(lab.engine.enlist(connection).run_blocking(steps))
+    steps = await lab.transactions.inserting(jobs, lab.now)
+    return list(lab.transactions.enlist(connection).run_blocking(steps))
 
 
 async def apply(lab: Lab, connection: apsw.Connection, change: Change) -> Any:
-    return lab.engine.enlist(connection).run_blocking(await lab.engine.applying(change, lab.now))
+    return lab.transactions.enlist(connection).run_blocking(await lab.transactions.applying(change, lab.now))
 
 
 # Statements
@@ -57,7 +57,7 @@ async def test_many_children_cost_as_many_statements_as_one(lab: Lab) -> None:
         batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now)
         jobs = [after(lab, parent, parent=parent.id, root=parent.id, batch=batch.id) for _ in range(n)]
         async with counted(lab) as seen:
-            await lab.engine.insert(jobs, lab.now, batch)
+            await lab.engine.jobs.insert(jobs, lab.now, batch)
         async with counted(lab) as after_that:
             await lab.tell()
         told.append((len(seen), len(after_that)))
@@ -68,7 +68,9 @@ async def test_what_starts_or_reports_opens_no_transaction_for_its_batch(lab: La
     await filled(lab, 3)
     held = await lab.claim(await lab.worker())
     async with counted(lab) as seen:
-        await lab.engine.apply([Change(verb=Verb.START, rev=job.rev, job=replace(job, rev=9)) for job in held], lab.now)
+        await lab.engine.jobs.apply(
+            [Change(verb=Verb.START, rev=job.rev, job=replace(job, rev=9)) for job in held], lab.now
+        )
     assert len(seen) == 1
 
 
@@ -76,7 +78,7 @@ async def test_nothing_to_tell_is_one_statement(lab: Lab) -> None:
     await filled(lab, 3)
     await lab.put()
     async with counted(lab) as seen:
-        await lab.engine.tell(lab.now)
+        await lab.engine.families.process_notes(lab.now)
     assert len(seen) == 1
     assert not seen[0].startswith("BEGIN")
 
@@ -92,7 +94,7 @@ async def test_a_job_that_was_refused_holds_no_key_and_is_no_parent(lab: Lab) ->
     of_stranger, of_second, of_third = after(lab, stranger), after(lab, second), after(lab, third)
     answers = await lab.insert(stranger, second, third, of_stranger, of_second, of_third)
     assert [type(one) for one in answers] == [Refused, Inserted, Duplicated, Refused, Inserted, Refused]
-    assert (await lab.engine.ledger()).accepted == 2
+    assert (await lab.engine.records.ledger()).accepted == 2
 
 
 async def test_a_job_may_be_refused_and_then_accepted_in_one_call(lab: Lab) -> None:
@@ -126,7 +128,7 @@ async def test_within_a_transaction_families_are_judged_and_written(lab: Lab) ->
     cancelled, parent = await lab.cancel(await lab.put("a")), await lab.put("b")
     batch, _ = await filled(lab, 1)
     child, nobody = after(lab, parent, batch=batch.id), lab.job()
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         answers = await within(
             lab,
             connection,
@@ -138,7 +140,7 @@ async def test_within_a_transaction_families_are_judged_and_written(lab: Lab) ->
     assert [type(one) for one in answers] == [Inserted, Refused, Refused, Inserted]
     assert isinstance(answers[2].error, JobNotFound)
     assert await tally(lab, batch) == Tally(2)
-    # Told at once that the one waited for has not ended; then that it has, and in turn those that wait for the child.
+    # Processed at once that the one waited for has not ended; then that it has, and in turn those that wait for the child.
     assert await lab.tell() == []
     await lab.cancel(parent)
     assert [change.job.id for change in await lab.tell()] == [child.id, answers[3].job.id]
@@ -150,7 +152,7 @@ async def test_what_is_rolled_back_ties_nobody_and_counts_nowhere(lab: Lab) -> N
     parent = await lab.running(worker, "a")
     batch, _ = await filled(lab, 1)
     with suppress(ZeroDivisionError):
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             await within(lab, connection, after(lab, parent, batch=batch.id))
             raise ZeroDivisionError
     assert await tally(lab, batch) == Tally(1)
@@ -168,12 +170,12 @@ async def test_within_a_transaction_an_end_is_noted_and_counted_if_it_is_committ
     await lab.tell()
     change = lab.stamp(lab.end(one, Completed("1")))
     with suppress(ZeroDivisionError):
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             assert (await apply(lab, connection, change)).noted
             raise ZeroDivisionError
     assert await lab.tell() == []
     assert await tally(lab, batch) == Tally(2)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         assert await apply(lab, connection, change) == Applied(change.job, noted=True)
         alone = lab.stamp(lab.end(two, Completed("1")))
         assert await apply(lab, connection, alone) == Applied(alone.job)

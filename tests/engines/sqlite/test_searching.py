@@ -25,10 +25,10 @@ async def test_a_slow_search_keeps_no_get_waiting(tmp_path: Path) -> None:
 
     try:
         searching = asyncio.create_task(engine._searcher.run(slow))
-        behind = asyncio.create_task(engine.find(Filter(), host.clock.now()))
+        behind = asyncio.create_task(engine.records.find(Filter(), host.clock.now()))
         await asyncio.sleep(0)
         async with asyncio.timeout(10):
-            assert await engine.get([host.dice.new_id(host.clock.now())]) == [None]
+            assert await engine.jobs.get([host.dice.new_id(host.clock.now())]) == [None]
         assert not behind.done()
         gate.set()
         await searching

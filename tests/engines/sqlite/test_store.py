@@ -115,11 +115,11 @@ async def test_a_library_that_corrupts_files_is_refused() -> None:
 async def test_verbs_need_an_open_session(file: Path) -> None:
     engine = engine_on(file)
     with pytest.raises(NotOpen):
-        await engine.get([])
+        await engine.jobs.get([])
     await engine.open()
     await engine.close()
     with pytest.raises(NotOpen):
-        await engine.ledger()
+        await engine.records.ledger()
 
 
 async def test_a_closed_session_can_be_opened_on_another_loop(file: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_closed_session_can_be_opened_on_another_loop(file: Path) -> Non
         lab = Lab(lambda: engine, Host(), Rules())
         lab.engine = engine
         await lab.put()
-        accepted = (await engine.ledger()).accepted
+        accepted = (await engine.records.ledger()).accepted
         await engine.close()
         return accepted
 
@@ -145,7 +145,7 @@ async def test_closing_finishes_what_is_under_way(lab: Lab, file: Path) -> None:
     stored = [answer for answer in answers if isinstance(answer, list)]
     assert all(isinstance(answer, NotOpen | list) for answer in answers)
     await lab.engine.open()
-    assert (await lab.engine.ledger()).accepted == len(stored)
+    assert (await lab.engine.records.ledger()).accepted == len(stored)
 
 
 async def test_a_caller_who_leaves_harms_nobody(lab: Lab) -> None:
@@ -158,13 +158,13 @@ async def test_a_caller_who_leaves_harms_nobody(lab: Lab) -> None:
     assert all(isinstance(answer, list) for answer in answers[1::2])
     again = [(await lab.insert(job))[0] for job in jobs]
     assert all(isinstance(answer, Inserted) for answer in again)
-    ledger = await lab.engine.ledger()
+    ledger = await lab.engine.records.ledger()
     assert (ledger.accepted, ledger.unaccounted) == (20, 0)
 
 
 async def test_what_is_no_connection_cannot_be_used(lab: Lab) -> None:
     with pytest.raises(NotSupported):
-        lab.engine.enlist(object())
+        lab.transactions.enlist(object())
 
 
 async def test_a_full_disk_is_said_and_nothing_is_lost(lab: Lab) -> None:
@@ -174,10 +174,10 @@ async def test_a_full_disk_is_said_and_nothing_is_lost(lab: Lab) -> None:
     with pytest.raises(Unavailable, match="full") as caught:
         await lab.insert(*(lab.job(payload='"' + "x" * 50_000 + '"') for _ in range(20)))
     assert caught.value.outcome == "refused"
-    ledger = await lab.engine.ledger()
+    ledger = await lab.engine.records.ledger()
     assert (ledger.accepted, ledger.unaccounted) == (1, 0)
     await lab.engine._writer.run(lambda connection: connection.pragma("max_page_count", 2**30))
-    assert (await lab.engine.get([before.id])) == [before]
+    assert (await lab.engine.jobs.get([before.id])) == [before]
     await lab.put()
 
 
@@ -218,9 +218,9 @@ async def test_a_long_read_does_not_hold_writers_up(lab: Lab) -> None:
 
 
 async def test_a_twin_is_a_session_of_its_own(lab: Lab) -> None:
-    twin: Engine = lab.engine.twin()
+    twin: Engine = lab.engine.another_session()
     await twin.open()
     job = await lab.put()
     assert await twin.get([job.id]) == [job]
     await twin.close()
-    assert await lab.engine.get([job.id]) == [job]
+    assert await lab.engine.jobs.get([job.id]) == [job]

@@ -24,12 +24,12 @@ async def test_a_note_that_concerns_many_remembers_how_far_it_got(lab: Lab) -> N
     root = await lab.running(worker, "root")
     children = await lab.put_all(*(lab.job("child", parent=root.id, root=root.id) for _ in range(7)))
     await lab.cancel(root)
-    first = await lab.engine.tell(lab.now, 3)
+    first = await lab.engine.families.process_notes(lab.now, 3)
     assert [change.job.id for change in first.changes] == [job.id for job in children[:3]]
     assert first.more
     assert await notes(lab) == [("cancelled", root.seq, children[2].seq)]
-    second = await lab.engine.tell(lab.now, 3)
-    third = await lab.engine.tell(lab.now, 3)
+    second = await lab.engine.families.process_notes(lab.now, 3)
+    third = await lab.engine.families.process_notes(lab.now, 3)
     assert [change.job.id for one in (second, third) for change in one.changes] == [job.id for job in children[3:]]
     assert (second.more, third.more) == (True, False)
     assert await notes(lab) == []
@@ -41,7 +41,7 @@ async def test_a_page_ends_where_a_note_ends(lab: Lab) -> None:
     await lab.tell()
     for parent in parents:
         await lab.cancel(parent)
-    first = await lab.engine.tell(lab.now, 3)
+    first = await lab.engine.families.process_notes(lab.now, 3)
     assert [change.job.id for change in first.changes] == [job.id for job in children[:3]]
     assert await notes(lab) == [("ended", parents[1].seq, 0)]
     assert [change.job.id for change in await lab.tell()] == [job.id for job in children[3:]]
@@ -67,7 +67,7 @@ async def test_the_children_of_a_job_that_was_pruned_are_told_of_its_cancel(lab:
     asked = await lab.cancel(root)
     await lab.finish(asked, Completed())
     lab.later(1)
-    assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == 1
+    assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
     await lab.tell()
     assert (await lab.get(child)).status is Status.CANCELLED
 
@@ -75,9 +75,9 @@ async def test_the_children_of_a_job_that_was_pruned_are_told_of_its_cancel(lab:
 async def test_what_is_told_is_counted(lab: Lab) -> None:
     parent = await lab.put("a")
     batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=True)
-    await lab.engine.insert([after(lab, parent, batch=batch.id) for _ in range(3)], lab.now, batch)
+    await lab.engine.jobs.insert([after(lab, parent, batch=batch.id) for _ in range(3)], lab.now, batch)
     await lab.cancel(parent)
-    told = await lab.engine.tell(lab.now)
+    told = await lab.engine.families.process_notes(lab.now)
     [over] = told.over
     assert (over.id, over.tally) == (batch.id, Tally(3, 0, 0, 3))
 

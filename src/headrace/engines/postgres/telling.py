@@ -199,7 +199,7 @@ class Telling:
         of = {job.seq: job.spec.batch for job in jobs if job.seq in stopped and job.spec.batch is not None}
         cancelled = await by_id(connection, self._schema, set(of.values()))
         changes = (
-            family.doom(job, now, self._rules)
+            family.cancel_child(job, now, self._rules)
             if job.seq in doomed
             else stop(job, cancelled.get(of[job.seq]), now, self._rules)
             if job.seq in of

@@ -90,7 +90,7 @@ class _Teller:
             if job is None:
                 continue
             if seq in doomed:
-                change = family.doom(job, self._now, self._rules)
+                change = family.cancel_child(job, self._now, self._rules)
             elif seq in stopped and job.spec.batch is not None:
                 change = stop(job, cancelled.get(job.spec.batch), self._now, self._rules)
             else:

@@ -1,4 +1,4 @@
-"""Where a job stands in a memory store."""
+"""Where a queued job stands in a memory store."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from headrace.core.decide import expired
 from headrace.core.job import Job
 from headrace.core.query import as_seen
 from headrace.core.standing import Standing
-from headrace.engines.memory.jobs import Jobs
+from headrace.engines.memory.table import Table
 
-__all__ = ["standing"]
+__all__ = ["position"]
 
 
-def standing(jobs: Jobs, job: Job, now: datetime, window: float, most: int) -> Standing:
+def position(table: Table, job: Job, now: datetime, window: float, most: int) -> Standing:
     """How many jobs are before this one, and what its queue did of late."""
-    due = [jobs.records[id] for id in islice(jobs.deferred.upto(now), most + 1)]
-    looked_at = list(islice(_before(jobs, as_seen(job, now), due, now), most + 1))
+    due = [table.records[id] for id in islice(table.deferred.upto(now), most + 1)]
+    looked_at = list(islice(_before(table, as_seen(job, now), due, now), most + 1))
     ahead = [one for one in looked_at if not expired(one, now)][:most]
     since = now - timedelta(seconds=window)
-    recent = list(islice(jobs.recent(since), most + 1))
+    recent = list(islice(table.recent(since), most + 1))
     if len(recent) > most:
         since = max(since, min(one.finished_at for one in recent if one.finished_at is not None))
     done = [
@@ -43,12 +43,12 @@ def standing(jobs: Jobs, job: Job, now: datetime, window: float, most: int) -> S
     )
 
 
-def _before(jobs: Jobs, job: Job, due: list[Job], now: datetime) -> Iterator[Job]:
+def _before(table: Table, job: Job, due: list[Job], now: datetime) -> Iterator[Job]:
     place = order(job, 0)
-    for (queue, _, _), line in jobs.lines.items():
+    for (queue, _, _), line in table.lines.items():
         if queue == job.queue:
             for id in line.before(place):
-                yield jobs.records[id]
+                yield table.records[id]
     for one in due:
         if one.queue == job.queue and order(as_seen(one, now), 0) < place:
             yield one

@@ -1,4 +1,4 @@
-"""A write as a value: statements to be run on a connection that the engine did not make."""
+"""Statements: a write as a value, to be run on a connection that the engine did not make."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-__all__ = ["Enlisted", "Statement", "Steps", "walk", "walk_async"]
+__all__ = ["Enlisted", "Statement", "Statements", "walk", "walk_async"]
 
 T = TypeVar("T")
 Question = TypeVar("Question")
@@ -25,29 +25,29 @@ class Statement(msgspec.Struct, frozen=True):
     document: str
 
 
-Steps = Generator[Statement, str, T]
+Statements = Generator[Statement, str, T]
 """A write as a value: yields statements to be run one after the other on some connection, is sent the answer of each,
 and returns what the verb would. It touches no connection itself, so a blocking one can be used on its own thread."""
 
 
-def walk(steps: Generator[Question, Answer, T], execute: Callable[[Question], Answer]) -> T:
-    """Run the steps one after the other; an error of one is raised, and nothing after it is run."""
+def walk(statements: Generator[Question, Answer, T], execute: Callable[[Question], Answer]) -> T:
+    """Run the statements one after the other; an error of one is raised, and nothing after it is run."""
     answer: Answer | None = None
     while True:
         try:
-            question = next(steps) if answer is None else steps.send(answer)
+            question = next(statements) if answer is None else statements.send(answer)
         except StopIteration as over:
             value: T = over.value
             return value
         answer = execute(question)
 
 
-async def walk_async(steps: Generator[Question, Answer, T], execute: Callable[[Question], Awaitable[Answer]]) -> T:
+async def walk_async(statements: Generator[Question, Answer, T], execute: Callable[[Question], Awaitable[Answer]]) -> T:
     """``walk``, where executing is awaited."""
     answer: Answer | None = None
     while True:
         try:
-            question = next(steps) if answer is None else steps.send(answer)
+            question = next(statements) if answer is None else statements.send(answer)
         except StopIteration as over:
             value: T = over.value
             return value
@@ -68,10 +68,10 @@ class Enlisted(Protocol):
         """Whether a transaction is open on it now, as far as the driver can tell."""
         ...
 
-    def run_blocking(self, steps: Steps[T]) -> T:
-        """Run the steps here and now."""
+    def run_blocking(self, statements: Statements[T]) -> T:
+        """Run the statements here and now."""
         ...
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Run the steps."""
+    async def run(self, statements: Statements[T]) -> T:
+        """Run the statements."""
         ...

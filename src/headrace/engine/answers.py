@@ -21,7 +21,6 @@ from headrace.errors import HeadraceError
 __all__ = [
     "MAX_BATCH",
     "MAX_PROFILES",
-    "TRANSACTION",
     "Alive",
     "Beat",
     "Check",
@@ -31,16 +30,13 @@ __all__ = [
     "InsertAnswer",
     "Inserted",
     "Overdue",
+    "Processed",
     "Profiles",
     "Refused",
     "Setting",
-    "Told",
     "WorkerInfo",
     "WorkerRow",
 ]
-
-TRANSACTION = "transaction"
-"""Capability: inserts and changes may be part of a transaction of the user's (``enlist`` to ``transaction``)."""
 
 MAX_BATCH = 1000
 MAX_PROFILES = 10_000
@@ -68,15 +64,15 @@ class Refused(msgspec.Struct, frozen=True):
 InsertAnswer = Inserted | Duplicated | Refused
 
 
-class Told(msgspec.Struct, frozen=True):
-    """What followed from notes that were worked off."""
+class Processed(msgspec.Struct, frozen=True):
+    """What followed from notes that were processed."""
 
     changes: tuple[Change, ...] = ()
     """What was made of other jobs."""
     over: tuple[Batch, ...] = ()
     """Batches that have ended and of which ``settle`` was not said yet."""
     more: bool = False
-    """Whether there may be more to tell."""
+    """Whether there may be more notes to process."""
 
 
 class Claimed(msgspec.Struct, frozen=True):
