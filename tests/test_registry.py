@@ -55,7 +55,7 @@ async def test_a_faster_writer_is_written_over(engine: Engine, monkeypatch: pyte
             await put(key, '{"name":"resize"}', 0)
         return await put(key, value, expect)
 
-    monkeypatch.setattr(engine, "put_setting", slowly)
+    monkeypatch.setattr(engine.documents, "put_setting", slowly)
     assert await register_tasks(engine, [handler(priority=5)]) == ["resize"]
     assert (await known_tasks(engine))["resize"].priority == 5
 

@@ -40,7 +40,7 @@ async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -
             await may_write.wait()
             return await insert(*args, **options)
 
-        monkeypatch.setattr(session.engine, "insert", slow)
+        monkeypatch.setattr(session.engine.jobs, "insert", slow)
         submits = [asyncio.create_task(sums.add.submit(0))]
         await writing.wait()
         submits += [asyncio.create_task(sums.add.submit(i)) for i in range(1, 10)]

@@ -28,7 +28,7 @@ class Store:
         self.asked: list[int] = []
         self.broken = False
         self._get = session.engine.jobs.get
-        session.engine.get = self.get  # type: ignore[method-assign]
+        session.engine.jobs.get = self.get  # type: ignore[method-assign]
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         self.asked.append(len(ids))

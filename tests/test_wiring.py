@@ -60,7 +60,8 @@ async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
         for engine in (app.engine, twin):
             assert isinstance(engine, SqliteEngine)
             assert await engine._writer.run(lambda connection: connection.pragma("synchronous")) == level
-        async with app.engine.transaction() as connection:
+        assert app.engine.transactions is not None
+        async with app.engine.transactions.transaction() as connection:
             assert connection.pragma("synchronous") == level
         await twin.close()
 

@@ -204,7 +204,7 @@ async def test_a_burial_loses_against_a_beat() -> None:
             await player.beat()
             return await bury(player.id, beats)
 
-        w.engine.bury = late  # type: ignore[method-assign]
+        w.engine.workers.bury = late  # type: ignore[method-assign]
         w.clock.advance(2.5)
         assert await s.look() == 0
         assert await w.alive() == {player.id}
@@ -385,7 +385,7 @@ async def test_a_store_without_open_questions_is_asked_every_other_time() -> Non
             asked += 1
             return await overdue(now, limit)
 
-        w.engine.overdue = counted  # type: ignore[method-assign]
+        w.engine.jobs.overdue = counted  # type: ignore[method-assign]
         for _ in range(10):
             await s.tick()
         assert asked == 5

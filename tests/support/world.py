@@ -18,6 +18,12 @@ from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Alive, Beat, Claimed, Dead, WorkerInfo
 from headrace.engines.memory import MemoryEngine
+from headrace.engines.memory.documents import Documents
+from headrace.engines.memory.entries import Entries
+from headrace.engines.memory.families import Families
+from headrace.engines.memory.jobs import Jobs
+from headrace.engines.memory.records import Records
+from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -58,12 +64,16 @@ class ShakyEngine(MemoryEngine):
 
     def __init__(self, rules: Rules, host: Host, shared: Any = None) -> None:
         super().__init__(rules, host, shared)
+        self._reach, self._session.state = self._session.state, self._shaky  # type: ignore[method-assign]
+        self.jobs, self.records, self.entries = Jobs(self._session), Records(self._session), Entries(self._session)
+        self.families, self.workers = Families(self._session), Workers(self._session)
+        self.documents = Documents(self._session)
         self.hang: float = 0.0
         self.away = False
         self.between: Callable[[], None] | None = None
         """Called once, inside the next call, before the store sees it."""
 
-    def _store(self) -> Any:
+    def _shaky(self) -> Any:
         if self.hang:
             assert isinstance(self._host.clock, FakeClock)
             seconds, self.hang = self.hang, 0.0
@@ -73,7 +83,7 @@ class ShakyEngine(MemoryEngine):
             act()
         if self.away:
             raise Unavailable("the store is away")
-        return super()._store()
+        return self._reach()
 
 
 class Player:

@@ -155,12 +155,12 @@ async def test_a_slot_that_waits_for_its_start_to_be_stored_counts_as_slow(shop:
             await asyncio.sleep(0.2)  # what a store may take
             return await stored(*args)  # type: ignore[arg-type]
 
-        shop.engine.apply = slow  # type: ignore[method-assign, assignment]
+        shop.engine.jobs.apply = slow  # type: ignore[method-assign, assignment]
         (id,) = await bench.claim("once", retry=Retry(0))
         await until(lambda: "once" in bench.ran)
         await shop.ended(id)
         learned = bench.floor._pace._mean
-        shop.engine.apply = stored  # type: ignore[method-assign]
+        shop.engine.jobs.apply = stored  # type: ignore[method-assign]
         assert learned is not None
         assert learned - before * 0.9 >= 0.019, "a tenth of what the slot was taken for"
 

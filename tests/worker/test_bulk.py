@@ -24,7 +24,7 @@ from headrace.middleware import CallNext
 from headrace.testing import harness
 from headrace.worker.floor import Floor
 from tests.support.apps import ENGINES, url_of
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -517,11 +517,12 @@ class _Counts:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.claims: Counter[int] = Counter()
+        self.jobs = Instead(engine.jobs, claim=self._claim)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def _claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Count and pass on."""
         self.claims[len(ask.profiles)] += 1
         return await self._engine.jobs.claim(worker, ask, request, now)

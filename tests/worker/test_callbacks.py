@@ -25,7 +25,7 @@ from headrace.worker.callbacks import MOMENTS
 from headrace.worker.floor import Floor
 from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, url_of
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -38,7 +38,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> App:
     return App(url_of(request.param, tmp_path), defaults={"retry": AT_ONCE})
 
 
-class Processed:
+class Told:
     """What callbacks were given, in order."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Processed:
 
 
 async def test_each_end_of_an_attempt_has_its_callback(app: App) -> None:
-    told = Processed()
+    told = Told()
     told.listen(app)
     running = asyncio.Event()
     tries: dict[str, int] = {}
@@ -144,7 +144,7 @@ async def test_the_apps_come_first_plain_ones_in_threads_async_ones_on_the_loop(
 
 
 async def test_an_error_in_one_is_logged_and_harms_nothing(app: App, caplog: pytest.LogCaptureFixture) -> None:
-    told = Processed()
+    told = Told()
 
     def stop(job: Job) -> None:
         raise StopIteration
@@ -169,7 +169,7 @@ async def test_an_error_in_one_is_logged_and_harms_nothing(app: App, caplog: pyt
 
 
 async def test_a_graceful_stop_waits_for_them_within_its_grace(app: App) -> None:
-    begun, gate, told = asyncio.Event(), asyncio.Event(), Processed()
+    begun, gate, told = asyncio.Event(), asyncio.Event(), Told()
 
     @app.on_success
     async def slow(job: Job) -> None:
@@ -214,7 +214,7 @@ async def test_one_that_hangs_is_left_behind_when_the_grace_is_over(app: App, ca
 
 
 async def test_a_job_cancelled_in_the_buffer_is_told_by_the_worker_that_held_it(shop: Shop) -> None:
-    told, now = Processed(), shop.host.clock.now()
+    told, now = Told(), shop.host.clock.now()
 
     async def never() -> None: ...
 
@@ -241,7 +241,7 @@ async def test_a_job_cancelled_in_the_buffer_is_told_by_the_worker_that_held_it(
 
 
 async def test_a_repeated_write_tells_once(shop: Shop) -> None:
-    told = Processed()
+    told = Told()
 
     async def fine() -> None: ...
 
@@ -262,10 +262,12 @@ class _Usurped:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+        self.jobs = Instead(engine.jobs, apply=self._apply)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+    async def _apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """Stale, as the store says of an owner that was replaced."""
         if any(change.verb is Verb.COMPLETE for change in changes):
             return [WasStale(None) for _ in changes]
@@ -273,7 +275,7 @@ class _Usurped:
 
 
 async def test_a_stale_end_is_told_to_nobody(shop: Shop) -> None:
-    told = Processed()
+    told = Told()
 
     async def fine() -> None: ...
 
@@ -288,7 +290,7 @@ async def test_a_stale_end_is_told_to_nobody(shop: Shop) -> None:
 
 
 async def test_a_harness_calls_them_before_it_goes_on() -> None:
-    app, told = App("memory://", defaults={"retry": Retry(1)}), Processed()
+    app, told = App("memory://", defaults={"retry": Retry(1)}), Told()
     told.listen(app)
 
     @app.task
@@ -338,7 +340,7 @@ async def test_no_more_jobs_are_told_of_at_once_than_run_at_once(app: App) -> No
 
 
 async def test_a_job_completed_in_its_handlers_transaction_is_told_once(app: App) -> None:
-    told = Processed()
+    told = Told()
     told.listen(app)
 
     @app.task

@@ -28,7 +28,7 @@ from headrace.core.status import Outcome, Reason, Status, Verb
 from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unavailable
 from headrace.worker import completing
 from headrace.worker.context import Context
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
 from tests.support.shop import Shop, open_shop
@@ -592,20 +592,21 @@ class Forgetful:
 
     def __init__(self, engine: Any, *, committed: bool) -> None:
         self._engine, self._committed = engine, committed
+        self.transactions = Instead(engine.transactions, transaction=self._transaction)
         self.lost = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
+    async def _transaction(self) -> AsyncIterator[Any]:
         if self.lost:
-            async with self._engine.transaction() as connection:
+            async with self._engine.transactions.transaction() as connection:
                 yield connection
             return
         self.lost += 1
         try:
-            async with self._engine.transaction() as connection:
+            async with self._engine.transactions.transaction() as connection:
                 yield connection
                 if not self._committed:
                     raise Unavailable("the connection broke before the commit arrived", outcome="unknown")

@@ -17,6 +17,7 @@ from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
+from tests.support.faults import Instead
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -143,8 +144,9 @@ class Deaf:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self.healed = engine, False
+        self.workers = Instead(engine.workers, beat=self._beat)
 
-    def twin(self) -> Any:
+    def another_session(self) -> Any:
         """The heartbeat's own session."""
         twin = Deaf(self._engine.another_session())
         twin.__dict__["owner"] = self
@@ -153,7 +155,7 @@ class Deaf:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def beat(self, *args: Any) -> Any:
+    async def _beat(self, *args: Any) -> Any:
         """Nothing is heard."""
         if not self.owner.healed:
             raise Unavailable("hears nothing")

@@ -664,7 +664,7 @@ async def test_a_worker_stops_although_the_store_does_not_hear_what_it_can_do(sh
 
     worker = shop.worker(announce=announce)
     await worker.start()
-    await until(shop.engine.workers)
+    await until(shop.engine.workers.list)
     await asyncio.wait_for(worker.stop(), 20)
     assert await shop.engine.workers.list() == []
 
