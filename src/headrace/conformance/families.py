@@ -189,6 +189,14 @@ class Families(Part):
     async def test_a_parent_that_is_gone_was_not_cancelled(self, lab: Lab) -> None:
         gone = lab.job("gone")
         assert isinstance((await lab.insert(lab.job("child", parent=gone.id, root=gone.id)))[0], Inserted)
+        # Nor is it told of one that was pruned before anybody told of its cancel.
+        cancelled = await lab.stand(Status.RETRYING, "parent")
+        child = await self.child(lab, cancelled)
+        await lab.cancel(cancelled)
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
+        late = await self.child(lab, cancelled, "late")
+        assert await lab.tell() == []
+        assert [(await lab.get(one)).status for one in (child, late)] == [Status.QUEUED] * 2
 
     async def test_children_outlive_their_parent_and_its_next_child(self, lab: Lab) -> None:
         parent = await lab.finish(await lab.running(await lab.worker(), "parent"))

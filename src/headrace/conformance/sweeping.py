@@ -142,7 +142,7 @@ class Sweeping(Part):
             alive = await lab.engine.workers.beat(worker, Beat(held=(named.id,)), lab.now)
             assert isinstance(alive, Alive)
             assert alive.unknown == (job,)
-        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=True, unnamed=2)]
+        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=True, unnamed=2, heard_at=lab.now)]
         await lab.sweep(Overdue(job, unnamed=2))
         assert [one.cause for one in await lab.attempts(job)] == ["beat"]
         assert await lab.overdue() == []

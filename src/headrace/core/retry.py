@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal
 
-from headrace.core.bounds import KEY, checked_name, shown, whole
+from headrace.core.bounds import KEY, is_text, shown, whole
 from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["Retry", "Seconds", "error_names", "seconds"]
@@ -42,7 +42,9 @@ def _names(errors: Sequence[type[BaseException] | str], what: str) -> tuple[str,
     names = []
     for error in errors:
         if isinstance(error, str):
-            names.append(checked_name(error, f"each of {what}", KEY))
+            if len(error) > KEY or not is_text(error):
+                raise ConfigError(f"each of {what} must be the name of an exception, at most {KEY} characters of text")
+            names.append(error)
         elif isinstance(error, type) and issubclass(error, BaseException):
             names.append(f"{error.__module__}.{error.__qualname__}")
         else:

@@ -185,7 +185,10 @@ class Hold:
         decide, then, change = self._landed()
         if isinstance(verdict, Conflict):
             self.job = verdict.job
-            self._send(decide, then)
+            if self.lent:  # to a transaction that may have the job in its hands already: said again when that is over
+                self._queue = deque([(decide, then), *(self._queue or ())])
+            else:
+                self._send(decide, then)
         else:
             if not self.kept:
                 pass  # it was ended by the handler's own transaction meanwhile

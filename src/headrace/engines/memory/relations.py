@@ -134,7 +134,7 @@ class Relations:
         if note is Note.STOPPED:
             return self._members.get(id, [])
         parent = self._records.get(id)
-        return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
+        return self._children.get(id, []) if parent is not None and family.still_cancelled(parent) else []
 
     def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
         if doomed:
