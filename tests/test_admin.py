@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from headrace import App, Cron, Every, Status
+from headrace.core.claim import Ask
 from headrace.engine import Beat, WorkerInfo
 from headrace.errors import ConfigError, UnknownSchedule
 from headrace.testing import FakeClock
@@ -206,6 +207,19 @@ async def test_the_doctor_fails_when_all_who_served_a_task_are_silent(crew: Crew
     ]
     said = [one for one in await crew.findings("warn") if one.startswith("worker ")]
     assert [one.partition(" on ")[2] for one in said] == ["mill (pid 42) is silent since 4 min, and holds 0 jobs"]
+    await crew.join("add")
+    assert await crew.findings("fail") == []
+
+
+async def test_the_doctor_fails_when_jobs_are_held_by_the_silent_and_nobody_lives(crew: Crew) -> None:
+    worker = await crew.join("add")
+    await crew.sums.add.submit(1)
+    engine, now = crew.sums.app.engine, crew.clock.now()
+    profiles = frozenset(one.id for one in (await engine.profiles()).profiles)
+    await engine.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
+    assert await crew.findings("fail") == []
+    crew.clock.advance(minutes=4)
+    assert "0 alive" in await crew.findings("fail")
     await crew.join("add")
     assert await crew.findings("fail") == []
 

@@ -167,7 +167,8 @@ async def doctor(session: Session) -> list[Check]:
 
 def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
     alive = [row for row in rows if row.alive]
-    found = [Check("workers", "ok", f"{len(alive)} alive")]
+    abandoned = not alive and any(row.holds for row in rows)
+    found = [Check("workers", "fail" if abandoned else "ok", f"{len(alive)} alive", _START if abandoned else None)]
     for row in rows:
         who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
         if row.silent_since is not None:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from headrace.cli.render import job_table, job_view, progress_bar
-from headrace.core.job import History, Progress
+from headrace.core.job import ErrorInfo, History, Progress
 from headrace.core.status import Status
 from tests.cli.records import ID, at, dead_letter, job
 
@@ -75,3 +75,15 @@ def test_a_bar_never_leaves_its_frame(percent: float, full: int) -> None:
     bar = progress_bar(percent, 10)
     assert bar.plain.count("━") == 10
     assert sum(span.end - span.start for span in bar.spans if span.style == "yellow" and span.start < 10) == full
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_what_an_error_says_makes_no_terminal_do_anything(terminal: bool) -> None:
+    wicked = ErrorInfo("Boom", "gone\x1b[2J\x07", traceback="Traceback\x1b[2J")
+    failed = job(status=Status.FAILED, error=wicked, finished_at=at(3))
+    out = plain(terminal=terminal)
+    out.print(job_table([failed], at(5), out))
+    out.print(job_view(failed, History(), at(5), out))
+    assert "\x1b[2J" not in printed(out)
+    assert "\x07" not in printed(out)
+    assert "gone\\x1b[2J" in printed(out)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from headrace.cli.timeline import Row, draw, extent, rows
-from headrace.core.job import History
-from headrace.core.status import Outcome, Status
+from headrace.core.job import Event, History
+from headrace.core.status import Outcome, Status, Verb
 from tests.cli.records import WORKER, at, attempt, dead_letter, job
 
 
@@ -65,3 +65,13 @@ def test_a_loss_without_a_start_and_folded_snoozes_are_told() -> None:
 def test_a_timeline_without_length_can_be_drawn() -> None:
     made = rows(job(), History(), at(0))
     assert picture(made[0], 0, 0, 5) == "◆    "
+
+
+def test_rows_are_in_the_order_of_the_times_they_show() -> None:
+    lost = attempt(1, 2, 60, Outcome.LOST, started_at=None, cause="start_by")
+    ended = job(status=Status.CANCELLED, finished_at=at(60))
+    made = rows(ended, History((lost,), (Event(Verb.CANCEL, at(30), "cli"),)), at(90))
+    assert [row.label for row in made] == ["submitted", "attempt 1", "cancel", "cancelled"]
+    assert [row.at for row in made] == [at(0), at(2), at(30), at(60)]
+    moved = rows(job(), History((attempt(1, 1, 5, Outcome.FAILED),), (Event(Verb.CANCEL, at(8)),)), at(10))
+    assert moved[-1].at == at(8), "what it does now began before, and is said last"

@@ -53,3 +53,9 @@ def test_types_without_a_json_form_are_unsupported(kind: Any) -> None:
 def test_a_default_that_is_no_json_is_not_shown() -> None:
     schema = RecordCodec("f", [Parameter("a", Any, False, object())]).schema()
     assert schema["properties"] == {"a": {}}
+
+
+def test_keys_that_only_one_of_two_encoders_takes_are_a_misfit() -> None:
+    codec = RecordCodec("any", [Parameter("value", Any, True)])
+    with pytest.raises(Misfit, match="keys"):
+        codec.encode({"value": {"": float("inf"), True: ""}})

@@ -25,7 +25,7 @@ def test_the_burial_says_how_long_the_worker_was_silent(status: Status, seconds:
 @pytest.mark.parametrize("heard_at", [None, NOW])
 def test_other_losses_are_no_silence(heard_at: datetime | None) -> None:
     for cause in set(Cause) - {Cause.LEASE}:
-        decided = lose(running(), cause, at(60), 0.5, RULES, heard_at=heard_at)
+        decided = lose(running(), cause, at(RULES.lease - 1), 0.5, RULES, heard_at=heard_at)
         assert decided.job.error is not None
         assert "silent" not in decided.job.error.message
         assert decided.job.error.details is None
@@ -36,3 +36,10 @@ def test_a_worker_nobody_knows_of_was_silent_for_nobody_knows_how_long() -> None
     assert decided.attempt is not None
     assert decided.attempt.error is not None
     assert decided.attempt.error.message == "the worker is dead"
+
+
+def test_who_missed_a_deadline_by_its_silence_was_silent() -> None:
+    decided = lose(given(submitted()), Cause.START_BY, at(120), 0.5, RULES, heard_at=NOW)
+    assert decided.attempt is not None
+    assert decided.attempt.error is not None
+    assert decided.attempt.error.message == "the worker did not start in time: it was silent for 2 min"

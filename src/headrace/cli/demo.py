@@ -48,14 +48,15 @@ def demo(state: State, once: bool) -> int:
     look at; a later demo removes it when it is a day old. With --once the exit code is 0 only if every job went the way
     it should.
     """
-    url = state.url or new_store()
-    from headrace.cli.demo_app import app
+    try:
+        from headrace.cli.demo_app import app
 
-    with plain_warnings(), app.override(url=url):
-        try:
+        url = state.url or new_store()
+        with plain_warnings(), app.override(url=url):
             return asyncio.run(_play(app, state, url, once))
-        except KeyboardInterrupt:  # before there was anything to sum up
-            return INTERRUPTED if once else DONE
+    except KeyboardInterrupt:  # before there was anything to sum up
+        say("the demo was interrupted before its first job")
+        return INTERRUPTED if once else DONE
 
 
 def new_store() -> str:

@@ -17,7 +17,7 @@ from headrace.cli.demo_app import ROWS
 from headrace.cli.output import console, is_terminal, line, say
 from headrace.cli.render import STYLES, progress_bar, status_text, table
 from headrace.cli.state import State
-from headrace.cli.words import clock, compact, span
+from headrace.cli.words import clock, compact, printable, span
 from headrace.core.job import Job
 from headrace.core.status import ENDED, Status
 
@@ -118,7 +118,7 @@ def _words(one: Happening) -> str:
 
 def _event(job: Job) -> str:
     if job.status is Status.RETRYING and job.error:
-        return f"attempt {job.attempt} failed: {job.error.type}: {job.error.message}"
+        return f"attempt {job.attempt} failed: {printable(f'{job.error.type}: {job.error.message}')}"
     if job.status is Status.SCHEDULED:
         return "snoozed" if job.attempt else f"scheduled for {clock(job.available_at)}"
     if job.status is Status.RUNNING:

@@ -13,7 +13,7 @@ import click
 from headrace.cli.failures import DONE, FAILED, INTERRUPTED
 from headrace.cli.output import console, is_terminal, line, say
 from headrace.cli.state import State
-from headrace.cli.words import compact, time_of_day
+from headrace.cli.words import compact, printable, time_of_day
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import ResultTimeout
@@ -77,7 +77,7 @@ def sentence(job: Job) -> str:
     if job.status is Status.COMPLETED and job.result_text not in (None, "null"):
         words += f" · {compact(job.result)}"
     elif job.error and job.status in (Status.RETRYING, Status.FAILED):
-        words += f" · {job.error.type}: {job.error.message}"
+        words += f" · {printable(f'{job.error.type}: {job.error.message}')}"
     return words
 
 

@@ -12,7 +12,7 @@ from headrace.cli.options import common
 from headrace.cli.output import document, line, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
-from headrace.cli.words import counted, time_of_day
+from headrace.cli.words import counted, printable, time_of_day
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -66,6 +66,4 @@ def _record(one: LogLine) -> dict[str, object]:
 
 
 def _words(one: LogLine) -> str:
-    # A message may hold anything, also what would make a terminal do things.
-    message = "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in one.message)
-    return f"{time_of_day(one.at)} #{one.attempt} {one.level:<7} {one.logger}: {message}"
+    return f"{time_of_day(one.at)} #{one.attempt} {one.level:<7} {one.logger}: {printable(one.message)}"

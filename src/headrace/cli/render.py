@@ -12,7 +12,7 @@ from rich.text import Text
 
 from headrace.cli import timeline
 from headrace.cli.fitting import Fitted
-from headrace.cli.words import ago, clock, compact, counted, cut, fixed_zone, moment, short, span
+from headrace.cli.words import ago, clock, compact, counted, cut, fixed_zone, moment, printable, short, span
 from headrace.core.job import History, Job
 from headrace.core.silence import told_silence
 from headrace.core.status import Status
@@ -96,7 +96,7 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
     if job.status in (Status.SCHEDULED, Status.RETRYING):
         text = Text(f"due {ago(job.available_at, now)}", "dim")
         if job.error:
-            text.append(f" · {cut(f'{job.error.type}: {job.error.message}', limit)}", "dim")
+            text.append(f" · {cut(printable(f'{job.error.type}: {job.error.message}'), limit)}", "dim")
         return text
     if job.status is Status.WAITING:
         return Text(f"for {counted(len(job.after), 'job')}", "dim")
@@ -104,7 +104,7 @@ def remark(job: Job, now: datetime, limit: int = 60) -> Text:
         text = progress_bar(job.progress.percent, 10)
         return text.append(f" {cut(job.progress.message, limit)}", "dim") if job.progress.message else text
     if job.error and job.status is not Status.COMPLETED:
-        return Text(cut(f"{job.error.type}: {job.error.message}", limit), "red")
+        return Text(cut(printable(f"{job.error.type}: {job.error.message}"), limit), "red")
     if job.status is Status.COMPLETED:
         return Text("" if job.result_text in (None, "null") else f"→ {cut(job.result_text or '', limit)}", "dim")
     return Text(cut(job.payload_text, limit), "dim")
@@ -131,7 +131,7 @@ def job_view(
     if job.result_text is not None:
         parts.append(_block("result", compact(job.result)))
     if job.error and job.status is not Status.COMPLETED:
-        parts.append(_block("error", job.error.traceback or f"{job.error.type}: {job.error.message}", "red"))
+        parts.append(_block("error", printable(job.error.traceback or f"{job.error.type}: {job.error.message}"), "red"))
     view: RenderableType = Group(*parts)
     if console.is_terminal:
         view = Panel(view, title=head, title_align="left", border_style="dim", padding=(1, 2))
@@ -203,7 +203,7 @@ def timeline_view(job: Job, history: History, now: datetime, columns: int) -> Re
         bar = Text()
         for sign, style in timeline.draw(row, start, end, width):
             bar.append(sign, style)
-        when = Text(clock(row.bars[-1].start, zone) if clocks else "", "dim")
+        when = Text(clock(row.at, zone) if clocks else "", "dim")
         made.add_row(when, Text(row.label, row.style), bar, Text(row.took, "dim", justify="right"), Text(row.note))
     beside = f", times {zone}" if clocks else ""
     title = Text.assemble(("timeline", "bold"), (f"  {span((end - start).total_seconds())} in all{beside}", "dim"))

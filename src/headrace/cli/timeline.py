@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from headrace.cli.words import counted, short, span
+from headrace.cli.words import counted, printable, short, span
 from headrace.core.job import Attempt, History, Job
 from headrace.core.status import Outcome, Status
 
@@ -24,6 +24,8 @@ class Bar(NamedTuple):
 class Row(NamedTuple):
     """One line of the picture."""
 
+    at: datetime
+    """When it began; rows are in this order."""
     label: str
     style: str
     bars: tuple[Bar, ...]
@@ -48,22 +50,19 @@ WAITING, HELD, RUNNING, POINT = "·", "░", "█", "◆"
 
 def rows(job: Job, history: History, now: datetime) -> list[Row]:
     """What happened to the job, oldest first: its submission, its attempts, what people did, how it stands."""
-    found: list[tuple[datetime, Row]] = [
-        (job.created_at, Row("submitted", "cyan", (_point(job.created_at, "cyan"),), "", f"queue {job.queue}"))
-    ]
-    since = job.created_at
+    made = job.created_at
+    found = [Row(made, "submitted", "cyan", (_point(made, "cyan"),), "", f"queue {job.queue}")]
+    since = made
     for attempt in history.attempts:
-        begun = _begun(attempt)
-        found.append((begun, _attempt_row(attempt, since)))
+        found.append(_attempt_row(attempt, since))
         since = attempt.finished_at
     for event in history.events:
         by = f"by {event.by}" if event.by else ""
         note = " · ".join(part for part in (by, event.note or "") if part)
-        found.append((event.at, Row(event.verb, "yellow", (_point(event.at, "yellow"),), "", note)))
-    found.sort(key=lambda pair: pair[0])
-    picture = [row for _, row in found]
+        found.append(Row(event.at, event.verb, "yellow", (_point(event.at, "yellow"),), "", note))
+    found.sort(key=lambda row: row.at)
     last = _standing(job, since, now)
-    return [*picture, last] if last else picture
+    return [*found, last._replace(at=max(last.at, found[-1].at))]
 
 
 def _begun(attempt: Attempt) -> datetime:
@@ -86,22 +85,22 @@ def _attempt_row(attempt: Attempt, since: datetime) -> Row:
     note = attempt.outcome.value.replace("_", " ")
     if attempt.count > 1:
         note += f" ×{attempt.count}"
-    if attempt.cause:
-        note += f" ({attempt.cause})"
+    if attempt.cause and not attempt.error:
+        note += f" ({attempt.cause.replace('_', ' ')})"
     if attempt.worker:
         note += f" · worker {short(attempt.worker)}"
     if attempt.error:
-        note += f" · {attempt.error.type}: {attempt.error.message}"
-    return Row(f"attempt {attempt.number}", style, tuple(bars), took, note)
+        note += f" · {printable(f'{attempt.error.type}: {attempt.error.message}')}"
+    return Row(begun, f"attempt {attempt.number}", style, tuple(bars), took, note)
 
 
-def _standing(job: Job, since: datetime, now: datetime) -> Row | None:
+def _standing(job: Job, since: datetime, now: datetime) -> Row:
     """The row of what is still going on, or of the end."""
     if job.ended:
         end = job.finished_at or job.updated_at
         note = job.reason.value.replace("_", " ") if job.reason else ""
         style = ENDS[job.status]
-        return Row(job.status.value, style, (_point(end, style),), "", note)
+        return Row(end, job.status.value, style, (_point(end, style),), "", note)
     if job.held:
         begun = job.assigned_at or job.started_at or since
         started = job.started_at or now
@@ -112,7 +111,8 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row | None:
             bars.append(Bar(job.started_at, max(now, job.started_at), RUNNING, "yellow"))
         number = job.attempt if job.started_at else job.attempt + 1
         took = span(max((now - started).total_seconds(), 0.0)) if job.started_at else ""
-        return Row(f"attempt {number}", "yellow", tuple(bars), took, f"{job.status} · worker {short(job.worker)}")
+        note = f"{job.status} · worker {short(job.worker)}"
+        return Row(begun, f"attempt {number}", "yellow", tuple(bars), took, note)
     until = max(job.available_at, now)
     if job.status is Status.WAITING:
         note = f"for {counted(len(job.after), 'job')}"
@@ -120,7 +120,8 @@ def _standing(job: Job, since: datetime, now: datetime) -> Row | None:
         note = f"due in {span((job.available_at - now).total_seconds())}"
     else:
         note = "claimable"
-    return Row(job.status.value, "cyan", (Bar(min(since, now), until, WAITING, "cyan"),), "", note)
+    begun = min(since, now)
+    return Row(begun, job.status.value, "cyan", (Bar(begun, until, WAITING, "cyan"),), "", note)
 
 
 def draw(row: Row, start: datetime, end: datetime, width: int) -> list[tuple[str, str]]:

@@ -9,7 +9,19 @@ from uuid import UUID
 
 from headrace.core import moments
 
-__all__ = ["ago", "clock", "compact", "counted", "cut", "fixed_zone", "moment", "short", "span", "time_of_day"]
+__all__ = [
+    "ago",
+    "clock",
+    "compact",
+    "counted",
+    "cut",
+    "fixed_zone",
+    "moment",
+    "printable",
+    "short",
+    "span",
+    "time_of_day",
+]
 
 _STEPS = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s"))
 
@@ -59,6 +71,11 @@ def fixed_zone(when: datetime) -> timezone:
 def clock(when: datetime, zone: tzinfo | None = None) -> str:
     """The time of day without its offset, for where that stands beside it, or where the moment is now."""
     return moments.time_of_day(when, zone, offset=False)
+
+
+def printable(text: str) -> str:
+    """The text without anything that would make a terminal do something: what handlers say may hold anything."""
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
 
 
 def short(id: UUID | None) -> str:

@@ -109,7 +109,11 @@ def _to_text(value: Any) -> str:
         raise Misfit(_TOO_DEEP)
     # Numbers that JSON lacks are written as null; without a null in the text there is none to look for.
     if value is not None and b"null" in data:
-        found = find_nan(msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True), "")
+        try:
+            plain = msgspec.to_builtins(value, enc_hook=_enc_hook, str_keys=True)
+        except TypeError as error:  # keys that the encoder takes and this does not
+            raise Misfit(str(error)) from None
+        found = find_nan(plain, "")
         if found is not None:
             raise Misfit("NaN and Infinity are not JSON numbers", found.lstrip("."))
     return data.decode()

@@ -41,7 +41,7 @@ def lose(
 
     ``heard_at``: the last beat of a worker that is dead, which says how long it was silent.
     """
-    error = error or _lost(job, cause, now, heard_at)
+    error = error or _lost(job, cause, now, heard_at, rules)
     if job.status is Status.RUNNING:
         return _lose_started(job, cause, now, chance, error, owner=owner)
     losses = job.unstarted_losses + 1
@@ -64,14 +64,15 @@ def lose(
     return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
 
 
-def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None) -> ErrorInfo:
+def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:
     """Why it was lost, in words."""
     text = _LOST[cause]
     if cause is Cause.TIMEOUT:
         return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
-    if cause is not Cause.LEASE or heard_at is None:
+    silent = 0.0 if heard_at is None else max(0.0, (now - heard_at).total_seconds())
+    # Nobody may have been there to bury it: then it is its silence that made it miss whatever it missed.
+    if heard_at is None or (cause is not Cause.LEASE and silent < rules.lease):
         return ErrorInfo("Lost", text)
-    silent = max(0.0, (now - heard_at).total_seconds())
     details = {"last_heard_at": utc(heard_at), "silent_seconds": round(silent, 3)}
     return ErrorInfo("Lost", f"{text}: it was silent for {length(silent)}", details=details)
 

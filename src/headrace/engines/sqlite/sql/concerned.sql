@@ -3,7 +3,7 @@
 SELECT n.id, n.kind, coalesce(w.child, l.seq, iif(n.kind = 'waits', n.seq, NULL))
 FROM notes n
   LEFT JOIN waits w ON n.kind = 'ended' AND w.parent = n.seq AND w.child > n.cursor
-  LEFT JOIN labels l ON l.label = n.label AND l.seq > n.cursor AND (n.kind <> 'cancelled' OR EXISTS (
+  LEFT JOIN labels l ON l.label = n.label AND l.seq > n.cursor AND (n.kind = 'stopped' OR EXISTS (
     SELECT 1 FROM jobs j WHERE j.seq = n.seq AND (j.stage >= 4 OR j.cancel_requested_at IS NOT NULL)))
 ORDER BY n.id, w.child, l.seq
 LIMIT ?1 + 0
