@@ -13,17 +13,17 @@ import msgspec
 from headrace.core.batch import Batch, Call, Tally, cancelled, cursor_at, newest_first
 from headrace.core.change import Note
 from headrace.core.query import Page
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.record import encode, micros, moment
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
-from headrace.steps import Statement, Steps
+from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["adding", "batches", "by_id", "cancel", "find", "over", "seal", "settle"]
 
 _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
 
-def adding(batch: Batch) -> Steps[None]:
+def adding(batch: Batch) -> Statements[None]:
     """Make a batch, unless it is here."""
     row = (
         batch.id,
@@ -44,9 +44,9 @@ def adding(batch: Batch) -> Steps[None]:
     yield Statement(ask("add_batch"), encode(row))
 
 
-async def batches(hand: Hand, ids: Sequence[UUID]) -> list[Batch | None]:
+async def batches(thread: DbThread, ids: Sequence[UUID]) -> list[Batch | None]:
     """The batches of these ids, in order."""
-    found = await hand.run(lambda connection: by_id(connection, ids))
+    found = await thread.run(lambda connection: by_id(connection, ids))
     return [found.get(id) for id in ids]
 
 
@@ -56,21 +56,21 @@ def by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batc
     return {batch.id: batch for batch in map(_batch_of, rows)}
 
 
-async def find(hand: Hand, limit: int, cursor: str | None) -> Page[Batch]:
+async def find(thread: DbThread, limit: int, cursor: str | None) -> Page[Batch]:
     """Batches, newest first."""
     at, id = cursor_at(cursor)
     below = (at, id.bytes, limit + 1)
-    rows: list[Any] = await hand.run(lambda connection: connection.execute(ask("find_batches"), below).fetchall())
+    rows: list[Any] = await thread.run(lambda connection: connection.execute(ask("find_batches"), below).fetchall())
     return newest_first([_batch_of(row) for row in rows], limit)
 
 
-async def seal(hand: Hand, batch: UUID, now: datetime) -> bool:
+async def seal(thread: DbThread, batch: UUID, now: datetime) -> bool:
     """All of its jobs are there; whether it is here."""
     args = (batch.bytes, micros(now))
-    return await hand.run(lambda connection: connection.execute(ask("seal"), args).get) is not None
+    return await thread.run(lambda connection: connection.execute(ask("seal"), args).get) is not None
 
 
-async def cancel(hand: Hand, id: UUID, now: datetime, by: str | None) -> Batch | None:
+async def cancel(thread: DbThread, id: UUID, now: datetime, by: str | None) -> Batch | None:
     """It takes no more jobs, and those that are there are to be told; how it stands then."""
 
     def write(connection: apsw.Connection) -> Batch | None:
@@ -83,12 +83,12 @@ async def cancel(hand: Hand, id: UUID, now: datetime, by: str | None) -> Batch |
         connection.execute("COMMIT")
         return batch
 
-    return await hand.run(write)
+    return await thread.run(write)
 
 
-async def settle(hand: Hand, batch: UUID) -> None:
+async def settle(thread: DbThread, batch: UUID) -> None:
     """What follows its end was submitted."""
-    await hand.run(lambda connection: connection.execute(ask("settle"), (batch.bytes,)).get)
+    await thread.run(lambda connection: connection.execute(ask("settle"), (batch.bytes,)).get)
 
 
 def over(connection: apsw.Connection, silent: int, now: int) -> list[Batch]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.bus import Hint, LocalBus, Topic
+from headrace.engine.bus import Hint, LocalBus, Topic
 from headrace.host import Host
 
 __all__ = ["LETTERS", "SocketBus", "room_of"]

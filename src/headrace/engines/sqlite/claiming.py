@@ -14,7 +14,7 @@ from headrace.core.rules import Rules
 from headrace.engine import Claimed, Dead
 from headrace.engines.record import micros, moment
 from headrace.engines.sqlite.connection import ask as statement
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.limiting import PROMOTED, Limiting
 from headrace.engines.sqlite.lines import Served
 from headrace.engines.sqlite.rows import jobs_of
@@ -50,8 +50,8 @@ FROM books"""
 class Claiming:
     """The claim lane of one session, with the lines it serves."""
 
-    def __init__(self, hand: Hand, rules: Rules) -> None:
-        self._hand, self._rules = hand, rules
+    def __init__(self, thread: DbThread, rules: Rules) -> None:
+        self._thread, self._rules = thread, rules
         self._served, self._limiting = Served(), Limiting(rules)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
@@ -80,7 +80,7 @@ class Claiming:
                     return head, jobs
                 number, rev = self._served.of(connection, ask, head.lines_rev)
 
-        head, jobs = await self._hand.run(write)
+        head, jobs = await self._thread.run(write)
         if not head.alive:
             return Dead()
         due = min((at for at in (head.next_due, head.next_permit) if at is not None), default=None)
@@ -114,11 +114,11 @@ class Claiming:
         return head, jobs
 
 
-async def promote(hand: Hand, now: datetime, limit: int) -> int:
+async def promote(thread: DbThread, now: datetime, limit: int) -> int:
     """Queue deferred jobs that are due; how many."""
 
     def write(connection: apsw.Connection) -> int:
         connection.execute(statement("promote"), (micros(now), limit))
         return connection.changes()
 
-    return await hand.run(write)
+    return await thread.run(write)

@@ -15,7 +15,7 @@ from headrace.engines.record import micros
 from headrace.engines.refusing import has_halves, refuse_text
 from headrace.engines.rulebook import readable_queue
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["Documents"]
 
@@ -25,7 +25,7 @@ _QUEUE = "queue:"
 class Documents:
     """The verbs about settings, leases and profiles, for one session."""
 
-    def __init__(self, writer: Hand, reader: Hand) -> None:
+    def __init__(self, writer: DbThread, reader: DbThread) -> None:
         self._writer, self._reader = writer, reader
 
     async def profiles(self) -> Profiles:

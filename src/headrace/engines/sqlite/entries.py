@@ -12,14 +12,14 @@ from headrace.core.entry import Append, Cursor, Entry, Kept, Kind
 from headrace.engines.record import micros, moment
 from headrace.engines.refusing import refuse_entries
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["append", "tail"]
 
 _Row = tuple[str, int, int, int, str | None, str]
 
 
-async def append(hand: Hand, appends: Sequence[Append]) -> list[Kept]:
+async def append(thread: DbThread, appends: Sequence[Append]) -> list[Kept]:
     """Keep the entries of those jobs that are still in the hands they speak for."""
     refuse_entries(appends)
     owners = [(one.job.bytes, one.worker.bytes, one.epoch) for one in appends]
@@ -39,12 +39,12 @@ async def append(hand: Hand, appends: Sequence[Append]) -> list[Kept]:
         connection.execute("COMMIT")
         return kept
 
-    return await hand.run(write)
+    return await thread.run(write)
 
 
-async def tail(hand: Hand, job: UUID, kind: Kind, after: Cursor, limit: int, newest: bool) -> list[Entry]:
+async def tail(thread: DbThread, job: UUID, kind: Kind, after: Cursor, limit: int, newest: bool) -> list[Entry]:
     """The first, or the last, entries of one kind behind the cursor."""
     statement, args = ask("tail_newest" if newest else "tail"), (job.bytes, str(kind), *after, limit)
-    rows: list[Any] = await hand.run(lambda connection: connection.execute(statement, args).fetchall())
+    rows: list[Any] = await thread.run(lambda connection: connection.execute(statement, args).fetchall())
     found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]
     return found[::-1] if newest else found

@@ -14,7 +14,7 @@ from headrace.core.status import DEFERRED, HELD, Status
 from headrace.engines.record import encode, labels_asked, micros
 from headrace.engines.refusing import has_halves
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["GROUPS", "find", "prepare"]
@@ -49,7 +49,7 @@ def prepare(connection: apsw.Connection) -> None:
     connection.create_scalar_function("mentions_error", mentions_error, 2, deterministic=True)
 
 
-async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
+async def find(searcher: DbThread, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
     """The jobs that match, as seen now, newest first."""
     below = cursor_of(cursor)
     if has_halves(filter.task, filter.queue, filter.tag, filter.schedule, filter.text):
@@ -74,7 +74,7 @@ async def find(hand: Hand, filter: Filter, now: datetime, limit: int, cursor: st
         found: str = connection.execute(_source(connection, args, gathered) + ask("find"), args).get
         return found
 
-    jobs = jobs_of(await hand.run(read))
+    jobs = jobs_of(await searcher.run(read))
     items = tuple(as_seen(job, now) for job in jobs[:limit])
     if len(jobs) <= limit:
         return Page(items)

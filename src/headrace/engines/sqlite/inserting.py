@@ -27,11 +27,11 @@ from headrace.engines.record import (
     too_many,
 )
 from headrace.engines.refusing import refuse_jobs
-from headrace.engines.sqlite.applying import Turn
+from headrace.engines.sqlite.applying import ChangeSet
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.kin import Kin, have_kin
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.lines import intern
+from headrace.engines.sqlite.relations import Relations, have_relations
 from headrace.engines.sqlite.rows import Record, job_of, row_of_new
 
 __all__ = ["Inserting"]
@@ -46,8 +46,8 @@ class _Collected(Exception):
 class Inserting:
     """The insert lane of one session, with the lines it remembers."""
 
-    def __init__(self, hand: Hand) -> None:
-        self._hand = hand
+    def __init__(self, thread: DbThread) -> None:
+        self._thread = thread
         self._lines: dict[Place, int] = {}
         self._collected = -1
 
@@ -63,9 +63,9 @@ class Inserting:
                 return [Refused(too_many())] * len(jobs)
             taken = [at for at, place in enumerate(places) if place not in refused]
             lines = [self._lines[places[at]] for at in taken]
-            batch = _Batch([jobs[at] for at in taken], lines, self._collected, of, whole)
+            batch = _Insertion([jobs[at] for at in taken], lines, self._collected, of, whole)
             try:
-                stored = await self._hand.run(batch.write) if taken or of is not None else []
+                stored = await self._thread.run(batch.write) if taken or of is not None else []
             except _Collected:
                 self._lines.clear()
                 continue
@@ -80,7 +80,7 @@ class Inserting:
         """Intern what this session does not remember; the places there is no room for."""
         refused: set[Place] = set()
         while missing := {place for place in places if place not in self._lines} - refused:
-            collected, lines = await self._hand.run(lambda connection: intern(connection, missing))
+            collected, lines = await self._thread.run(lambda connection: intern(connection, missing))
             if collected != self._collected:
                 self._lines.clear()
                 refused.clear()
@@ -90,13 +90,13 @@ class Inserting:
         return refused
 
 
-class _Batch:
+class _Insertion:
     """Jobs on their way into the store, encoded before they are handed to the thread."""
 
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
         self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
         self._new = all(is_new(job) for job in jobs)
-        self._alone = of is None and not have_kin(jobs)
+        self._alone = of is None and not have_relations(jobs)
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
@@ -149,11 +149,11 @@ class _Batch:
                 here.append(job.id)
             elif (key := key_of(job)) is not None:
                 keys[key] = job.id
-        kin = Kin(self._jobs)
-        drive(connection, kin.looking())
-        fresh, told = sort_out(self._jobs, here, keys, kin.refused)
-        if self._whole and kin.refusals:
-            return [Refused(next(iter(kin.refusals.values())))] * len(self._jobs)
+        relations = Relations(self._jobs)
+        drive(connection, relations.looking())
+        fresh, told = sort_out(self._jobs, here, keys, relations.refused)
+        if self._whole and relations.refusals:
+            return [Refused(next(iter(relations.refusals.values())))] * len(self._jobs)
         stored = list[Job]()
         if fresh:
             before = self._insert(connection, self._args if len(fresh) == len(self._jobs) else self._encode(fresh))
@@ -161,11 +161,11 @@ class _Batch:
         ids |= {job.id: job for job in stored}
         if not self._new:
             self._finish(connection, stored)
-        drive(connection, kin.storing(stored, self._of))
-        return kin.answers(told, ids)
+        drive(connection, relations.storing(stored, self._of))
+        return relations.answers(told, ids)
 
     def _finish(self, connection: apsw.Connection, stored: list[Job]) -> None:
         """Write what a job brings along beyond a new one's fields."""
         rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
-            Turn(rest, quietly=True).write(connection)
+            ChangeSet(rest, quietly=True).write(connection)

@@ -14,7 +14,7 @@ from headrace.core.standing import Standing
 from headrace.core.status import LIVE, Status
 from headrace.engines.record import attempts_of, encode, micros, moment
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
 from headrace.engines.standing import standing_asked, standing_of
 
@@ -27,12 +27,12 @@ _counts = msgspec.json.Decoder(list[tuple[str, Status, int, int | None]]).decode
 class Reading:
     """The verbs that only look, for one session."""
 
-    def __init__(self, hand: Hand, searcher: Hand) -> None:
-        self._hand, self._searcher = hand, searcher
+    def __init__(self, thread: DbThread, searcher: DbThread) -> None:
+        self._thread, self._searcher = thread, searcher
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         wanted = (encode(list(dict.fromkeys(ids))),)
-        found = await self._hand.run(lambda connection: connection.execute(ask("get"), wanted).get)
+        found = await self._thread.run(lambda connection: connection.execute(ask("get"), wanted).get)
         jobs = {job.id: job for job in jobs_of(found)}
         return [jobs.get(id) for id in ids]
 
@@ -43,7 +43,7 @@ class Reading:
         return standing_of(*found)
 
     async def history(self, id: UUID) -> History:
-        found = await self._hand.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)
+        found = await self._thread.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)
         return History() if found is None else History(attempts_of(found[0]), _events(found[1]))
 
     async def count(self, now: datetime) -> list[Count]:
@@ -57,8 +57,8 @@ class Reading:
         return Ledger(*await self._searcher.run(lambda connection: connection.execute(ask("ledger")).get))
 
 
-async def delete(hand: Hand, before: Mapping[Status, datetime], limit: int) -> int:
+async def delete(thread: DbThread, before: Mapping[Status, datetime], limit: int) -> int:
     """Remove up to ``limit`` ended jobs with all that is kept of them."""
     args = (encode([(status, micros(moment)) for status, moment in before.items()]), limit)
-    removed: int = await hand.run(lambda connection: connection.execute(ask("delete"), args).get)
+    removed: int = await thread.run(lambda connection: connection.execute(ask("delete"), args).get)
     return removed

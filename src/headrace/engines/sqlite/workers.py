@@ -13,7 +13,7 @@ from headrace.core.rules import Rules
 from headrace.engine import Alive, Beat, Dead, Overdue, WorkerInfo, WorkerRow
 from headrace.engines.record import Moments, encode, micros, moment
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import Record, job_of, jobs_of
 
 __all__ = ["Workers"]
@@ -27,7 +27,7 @@ _beat = msgspec.json.Decoder(Beat).decode
 class Workers:
     """The verbs about workers, for one session."""
 
-    def __init__(self, writer: Hand, reader: Hand, rules: Rules) -> None:
+    def __init__(self, writer: DbThread, reader: DbThread, rules: Rules) -> None:
         self._writer, self._reader, self._rules = writer, reader, rules
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:

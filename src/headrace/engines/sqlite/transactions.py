@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 
 import apsw
 
-from headrace.bus import Bus, Hint, Topic
+from headrace.engine.bus import Bus, Hint, Topic
+from headrace.engine.statements import Statements
 from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
+from headrace.engines.sqlite.db_thread import PATIENCE
 from headrace.engines.sqlite.files import Files, has_moved
-from headrace.engines.sqlite.hand import PATIENCE
 from headrace.errors import ConfigError, NotSupported
 from headrace.host import Host
-from headrace.steps import Steps
 
 __all__ = ["ApswConnection", "enlist", "transaction"]
 
@@ -72,26 +72,26 @@ class ApswConnection:
         except apsw.ConnectionClosedError:
             return False
 
-    def run_blocking(self, steps: Steps[T]) -> T:
+    def run_blocking(self, statements: Statements[T]) -> T:
         connection = self._connection
         if not connection.in_transaction:
             raise ConfigError('connection: no transaction is open on it: begin one first, as in execute("BEGIN")')
         tracer, connection.row_trace = connection.row_trace, None  # else rows come in whatever shape the user likes
         try:
             self._refuse_shadows()
-            return self._atomically(steps)
+            return self._atomically(statements)
         finally:
             connection.row_trace = tracer
 
-    async def run(self, steps: Steps[T]) -> T:
-        return self.run_blocking(steps)
+    async def run(self, statements: Statements[T]) -> T:
+        return self.run_blocking(statements)
 
-    def _atomically(self, steps: Steps[T]) -> T:
+    def _atomically(self, statements: Statements[T]) -> T:
         """All of it or nothing, also if the user goes on after an error."""
         connection = self._connection
         connection.execute("SAVEPOINT headrace")
         try:
-            value = drive(connection, steps)
+            value = drive(connection, statements)
         except BaseException:
             if connection.in_transaction:  # SQLite itself ends one that found the disk full
                 connection.execute("ROLLBACK TO headrace; RELEASE headrace")

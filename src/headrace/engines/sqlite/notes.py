@@ -14,48 +14,48 @@ from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status
-from headrace.engine import Told
+from headrace.engine import Processed
 from headrace.engines.record import encode, micros
 from headrace.engines.sqlite import batches
-from headrace.engines.sqlite.applying import Turn
+from headrace.engines.sqlite.applying import ChangeSet
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.kin import pass_on
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.relations import pass_on
 from headrace.engines.sqlite.rows import jobs_of
 
-__all__ = ["tell"]
+__all__ = ["process_notes"]
 
 _statuses = msgspec.json.Decoder(frozenset[Status | None]).decode
 
 _NOTES = "SELECT EXISTS (SELECT 1 FROM notes)"
 
 
-async def tell(hand: Hand, rules: Rules, now: datetime, limit: int) -> Told:
+async def process_notes(thread: DbThread, rules: Rules, now: datetime, limit: int) -> Processed:
     """Work off notes, as far as ``limit`` other jobs."""
     silent = micros(now - timedelta(seconds=rules.batch_silence))
 
-    def write(connection: apsw.Connection) -> Told:
+    def write(connection: apsw.Connection) -> Processed:
         if not connection.execute(ask("to_tell"), (silent,)).get:
-            return Told()
+            return Processed()
         connection.execute("BEGIN IMMEDIATE")
-        teller = _Teller(connection, rules, now)
-        teller.work_off(limit)
+        processing = _Processing(connection, rules, now)
+        processing.go(limit)
         over: list[Batch] = batches.over(connection, silent, micros(now))
         more = bool(connection.execute(_NOTES).get)
         connection.execute("COMMIT")
-        return Told(tuple(teller.changes), tuple(over), more)
+        return Processed(tuple(processing.changes), tuple(over), more)
 
-    return await hand.run(write)
+    return await thread.run(write)
 
 
-class _Teller:
+class _Processing:
     """One transaction's work."""
 
     def __init__(self, connection: apsw.Connection, rules: Rules, now: datetime) -> None:
         self._connection, self._rules, self._now = connection, rules, now
         self.changes = list[Change]()
 
-    def work_off(self, limit: int) -> None:
+    def go(self, limit: int) -> None:
         """Tell notes in rounds, those that come of one in the next, until enough jobs have heard one."""
         while limit > 0:
             # One more than is told, to see whether the last note is told to its end.
@@ -98,7 +98,7 @@ class _Teller:
             if change is not None:
                 changes.append(change)
         if changes:
-            Turn(changes).write(self._connection)
+            ChangeSet(changes).write(self._connection)
             self.changes += changes
         drive(self._connection, pass_on([jobs[seq] for seq in moving if seq in doomed and seq in jobs]))
 

@@ -12,7 +12,6 @@ from uuid import UUID
 
 import apsw
 
-from headrace.bus import Bus
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
@@ -26,7 +25,6 @@ from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import Status
 from headrace.engine import (
     MAX_BATCH,
-    TRANSACTION,
     Alive,
     Beat,
     Check,
@@ -36,26 +34,27 @@ from headrace.engine import (
     Enlisted,
     InsertAnswer,
     Overdue,
+    Processed,
     Profiles,
     Setting,
-    Steps,
-    Told,
+    Statements,
     WorkerInfo,
     WorkerRow,
 )
+from headrace.engine.bus import Bus
 from headrace.engines.sqlite import (
     applying,
     batches,
     checks,
     claiming,
-    enlisted,
     entries,
     finding,
     limiting,
     migrate,
+    notes,
     reading,
-    telling,
-    within,
+    statements,
+    transactions,
 )
 from headrace.engines.sqlite.bus import SocketBus
 from headrace.engines.sqlite.connection import (
@@ -67,8 +66,8 @@ from headrace.engines.sqlite.connection import (
     translate,
     trim_log,
 )
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.documents import Documents
-from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.inserting import Inserting
 from headrace.engines.sqlite.workers import Workers
 from headrace.errors import ConfigError
@@ -100,10 +99,10 @@ class SqliteEngine:
         self._bus = SocketBus(self._path, host)
         self.bus: Bus = self._bus
         self._open = False
-        self._writer = Hand("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
-        self._reader = Hand("headrace-sqlite-read", self._path, host, self._connect_reader)
+        self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
+        self._reader = DbThread("headrace-sqlite-read", self._path, host, self._connect_reader)
         # Apart from the reader: whoever waits for a result must not wait for somebody's search through all jobs.
-        self._searcher = Hand("headrace-sqlite-search", self._path, host, self._connect_reader)
+        self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._remember_nothing()
 
     def _remember_nothing(self) -> None:
@@ -121,8 +120,8 @@ class SqliteEngine:
         check_place(self._path)
         self._remember_nothing()
         try:
-            for hand in (self._writer, self._reader, self._searcher):
-                await hand.open()
+            for thread in (self._writer, self._reader, self._searcher):
+                await thread.open()
         except BaseException:
             await self._put_down()
             raise
@@ -139,8 +138,8 @@ class SqliteEngine:
         await self._put_down()
 
     async def _put_down(self) -> None:
-        for hand in (self._writer, self._reader, self._searcher):
-            await hand.close()
+        for thread in (self._writer, self._reader, self._searcher):
+            await thread.close()
 
     def twin(self) -> Engine:
         return SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
@@ -229,8 +228,8 @@ class SqliteEngine:
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         return await applying.apply(self._writer, changes)
 
-    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
-        return await telling.tell(self._writer, self.rules, now, limit)
+    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
+        return await notes.process_notes(self._writer, self.rules, now, limit)
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
         return await batches.batches(self._reader, ids)
@@ -290,16 +289,16 @@ class SqliteEngine:
     # -- in the user's own transaction
 
     def enlist(self, connection: Any) -> Enlisted:
-        return enlisted.enlist(connection, self._path)
+        return transactions.enlist(connection, self._path)
 
-    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
-        return within.inserting(jobs)
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
+        return statements.inserting(jobs)
 
-    async def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
-        return within.applying(change)
+    async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
+        return statements.applying(change)
 
     def transaction(self) -> AbstractAsyncContextManager[apsw.Connection]:
-        return enlisted.transaction(self._path, self._synchronous, self._host, self.bus)
+        return transactions.transaction(self._path, self._synchronous, self._host, self.bus)
 
     # -- workers
 
