@@ -217,10 +217,10 @@ async def test_a_long_read_does_not_hold_writers_up(lab: Lab) -> None:
     await reading
 
 
-async def test_a_twin_is_a_session_of_its_own(lab: Lab) -> None:
-    twin: Engine = lab.engine.another_session()
-    await twin.open()
+async def test_another_session_is_a_session_of_its_own(lab: Lab) -> None:
+    other: Engine = lab.engine.another_session()
+    await other.open()
     job = await lab.put()
-    assert await twin.get([job.id]) == [job]
-    await twin.close()
+    assert await other.jobs.get([job.id]) == [job]
+    await other.close()
     assert await lab.engine.jobs.get([job.id]) == [job]

@@ -15,7 +15,7 @@ from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
 from headrace.engines.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.finding import GROUPS
+from headrace.engines.sqlite.records import GROUPS
 from headrace.host import Host
 
 PACKAGE = resources.files("headrace.engines.sqlite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import apsw
 import msgspec
@@ -12,12 +12,11 @@ from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, 
 from headrace.core.status import Verb
 from headrace.engines.record import Micros, Moments, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_report
 from headrace.engines.sqlite.statements import inserting
 
-__all__ = ["ChangeSet", "apply"]
+__all__ = ["ChangeSet", "change_sets"]
 
 _PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
 
@@ -68,6 +67,37 @@ class ChangeSet:
             drive(connection, inserting(jobs))
         return missed
 
+    def commit(self, connection: apsw.Connection) -> tuple[list[int], str]:
+        """Write them in a commit of their own; the places of those that did not take, and a document of what the store
+        holds in place of each."""
+        missed = self.write(connection)
+        if not missed:
+            return missed, "[]"
+        changes = [self.changes[place] for place in missed]
+        wanted = [(change.job.id, key_of(change.job) if change.key is Key.TAKE else None) for change in changes]
+        return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
+
+    def applied(self) -> list[Verdict]:
+        """The verdicts if all took, once they are written."""
+        if not self.noted:
+            return [Applied(change.job) for change in self.changes]
+        return [
+            Applied(change.job, change.job.seq in self.noted and Note.ENDED in change.notes) for change in self.changes
+        ]
+
+    def judged(self, missed: Sequence[int], seen: str) -> Iterator[tuple[int, Verdict | Change]]:
+        """The place of each that did not take, from what ``commit`` answered, and its verdict; or the change to be
+        applied now, where it could be after all: its key is free by now, or it did not know its job's order number."""
+        moments = Moments()
+        for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
+            change = self.changes[place]
+            job = None if record is None else job_of(record, moments)
+            verdict = judge(change, last, job, None if holder is None else job_of(holder, moments))
+            if verdict is None and job is not None:
+                yield place, replace(change, job=replace(change.job, seq=job.seq))
+            else:
+                yield place, verdict or WasStale(None)
+
 
 class _Taking(ChangeSet):
     """One change that takes a key; it may find the key held."""
@@ -91,8 +121,8 @@ class _Reviving(_Taking):
         return missed
 
 
-def _change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
-    """The changes in as few steps as will do: one that takes a key stands alone, because it may be refused."""
+def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
+    """The changes in as few sets as will do: one that takes a key stands alone, because it may be refused."""
     cut: list[ChangeSet] = []
     run: list[Change] = []
     for change in changes:
@@ -103,42 +133,3 @@ def _change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
         cut.append(_Reviving([change]) if change.verb is Verb.RETRY else _Taking([change]))
         run = []
     return [*cut, ChangeSet(run)] if run else cut
-
-
-def _write(connection: apsw.Connection, change_set: ChangeSet) -> tuple[list[int], str]:
-    """Apply one set; the places of the changes that did not take, and what the store holds instead."""
-    missed = change_set.write(connection)
-    if not missed:
-        return missed, "[]"
-    changes = [change_set.changes[place] for place in missed]
-    wanted = [(change.job.id, key_of(change.job) if change.key is Key.TAKE else None) for change in changes]
-    return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
-
-
-async def apply(thread: DbThread, changes: Sequence[Change]) -> list[Verdict]:
-    """Apply each change if its rev and owner still hold; verdicts in the same order."""
-    verdicts: list[Verdict] = []
-    # One set after the other, each a commit of its own: one that must be repeated repeats no other.
-    for change_set in _change_sets(changes):
-        verdicts += await _apply(thread, change_set)
-    return verdicts
-
-
-async def _apply(thread: DbThread, change_set: ChangeSet) -> list[Verdict]:
-    missed, seen = await thread.run(lambda connection: _write(connection, change_set))
-    verdicts: list[Verdict] = [Applied(change.job) for change in change_set.changes]
-    if change_set.noted:
-        verdicts = [
-            Applied(change.job, change.job.seq in change_set.noted and Note.ENDED in change.notes)
-            for change in change_set.changes
-        ]
-    moments = Moments()
-    for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
-        change = change_set.changes[place]
-        job = None if record is None else job_of(record, moments)
-        verdict = judge(change, last, job, None if holder is None else job_of(holder, moments))
-        if verdict is None and job is not None:
-            # It could be applied after all: the key is free by now, or the job did not know its order number.
-            (verdict,) = await apply(thread, [replace(change, job=replace(change.job, seq=job.seq))])
-        verdicts[place] = verdict or WasStale(None)
-    return verdicts

@@ -14,83 +14,22 @@ from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer, Inserted, Refused
-from headrace.engines.record import (
-    Micros,
-    Moments,
-    Place,
-    encode,
-    is_new,
-    key_of,
-    labels_of,
-    place_of,
-    sort_out,
-    too_many,
-)
-from headrace.engines.refusing import refuse_jobs
+from headrace.engines.record import Micros, Moments, encode, is_new, key_of, labels_of, sort_out
 from headrace.engines.sqlite.applying import ChangeSet
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.lines import intern
 from headrace.engines.sqlite.relations import Relations, have_relations
 from headrace.engines.sqlite.rows import Record, job_of, row_of_new
 
-__all__ = ["Inserting"]
+__all__ = ["Collected", "Insertion"]
 
 _known = msgspec.json.Decoder(list[tuple[int, str, Record]]).decode
 
 
-class _Collected(Exception):
-    """The lines this session remembers were collected by another."""
+class Collected(Exception):
+    """The lines that the session knows were collected by another."""
 
 
-class Inserting:
-    """The insert lane of one session, with the lines it remembers."""
-
-    def __init__(self, thread: DbThread) -> None:
-        self._thread = thread
-        self._lines: dict[Place, int] = {}
-        self._collected = -1
-
-    async def insert(self, jobs: Sequence[Job], of: Batch | None = None, *, whole: bool = False) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; ``of``: the batch to make with them. With it, or
-        ``whole``, all or none."""
-        refuse_jobs(jobs)
-        whole = whole or of is not None
-        places = [place_of(job) for job in jobs]
-        while True:
-            refused = await self._learn(places)
-            if refused and whole:
-                return [Refused(too_many())] * len(jobs)
-            taken = [at for at, place in enumerate(places) if place not in refused]
-            lines = [self._lines[places[at]] for at in taken]
-            batch = _Insertion([jobs[at] for at in taken], lines, self._collected, of, whole)
-            try:
-                stored = await self._thread.run(batch.write) if taken or of is not None else []
-            except _Collected:
-                self._lines.clear()
-                continue
-            if len(taken) == len(jobs):
-                return stored if isinstance(stored, list) else batch.inserted(stored)
-            answers: list[InsertAnswer] = [Refused(too_many())] * len(jobs)
-            for at, answer in zip(taken, stored if isinstance(stored, list) else batch.inserted(stored), strict=True):
-                answers[at] = answer
-            return answers
-
-    async def _learn(self, places: Sequence[Place]) -> set[Place]:
-        """Intern what this session does not remember; the places there is no room for."""
-        refused: set[Place] = set()
-        while missing := {place for place in places if place not in self._lines} - refused:
-            collected, lines = await self._thread.run(lambda connection: intern(connection, missing))
-            if collected != self._collected:
-                self._lines.clear()
-                refused.clear()
-                self._collected = collected
-            self._lines |= {place: line for place, line in lines.items() if line is not None}
-            refused |= {place for place, line in lines.items() if line is None}
-        return refused
-
-
-class _Insertion:
+class Insertion:
     """Jobs on their way into the store, encoded before they are handed to the thread."""
 
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
@@ -135,7 +74,7 @@ class _Insertion:
             last: int = connection.execute(ask("insert"), args).get
         except apsw.ConstraintError as error:
             if "collected" in str(error):
-                raise _Collected from None
+                raise Collected from None
             raise
         return last - args[2]
 
