@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
+from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.engine import Engine, Inserted
 from headrace.engines.sqlite import SqliteEngine, migrate
@@ -135,6 +137,27 @@ async def test_a_closed_session_can_be_opened_on_another_loop(file: Path) -> Non
         return accepted
 
     assert [await asyncio.to_thread(asyncio.run, once()) for _ in range(3)] == [1, 2, 3]
+
+
+async def test_a_session_that_is_opened_again_keeps_its_roles_and_knows_nothing_of_the_file_before(
+    lab: Lab, file: Path
+) -> None:
+    engine = lab.engine
+    roles = [engine.jobs, engine.records, engine.entries, engine.families, engine.workers, engine.documents]
+    assert [job.task for job in await _claim_one_of_two(lab, "first", "second")] == ["first"]
+    await engine.close()
+    os.remove(file)  # the log is not there: closing puts it into the file
+    await engine.open()
+    assert [job.task for job in await _claim_one_of_two(lab, "second", "first")] == ["second"]
+    again = [engine.jobs, engine.records, engine.entries, engine.families, engine.workers, engine.documents]
+    assert all(role is before for role, before in zip(again, roles, strict=True))
+
+
+async def _claim_one_of_two(lab: Lab, wanted: str, other: str) -> list[Job]:
+    worker = await lab.worker()
+    await lab.put(other)
+    await lab.put(wanted)
+    return await lab.claim(worker, 2, tasks=(wanted,))
 
 
 async def test_closing_finishes_what_is_under_way(lab: Lab, file: Path) -> None:
