@@ -9,12 +9,12 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from headrace.engines.sqlite.jobs import Jobs
 
 from headrace import App
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import InsertAnswer
+from headrace.engines.sqlite.jobs import Jobs
 
 
 @pytest.fixture

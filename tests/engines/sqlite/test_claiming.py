@@ -84,12 +84,12 @@ async def test_lines_made_by_another_session_are_served_at_once(lab: Lab) -> Non
     worker = await lab.worker()
     await lab.put("work", queue="here")
     assert len(await lab.claim(worker)) == 1
-    twin = lab.engine.another_session()
-    await twin.open()
-    await twin.insert([lab.job("work", queue="there")], lab.now)
+    other = lab.engine.another_session()
+    await other.open()
+    await other.jobs.insert([lab.job("work", queue="there")], lab.now)
     # The same profile, so the ask is the same; only the line is new.
     assert [job.queue for job in await lab.claim(worker)] == ["there"]
-    await twin.close()
+    await other.close()
 
 
 async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
@@ -188,19 +188,19 @@ async def test_keys_of_a_line_that_nothing_is_given_of_cost_others_nothing(lab: 
 
 
 async def test_what_is_set_while_a_claim_waits_for_the_file_holds_for_it(lab: Lab) -> None:
-    worker, twin, engine = await lab.worker(), lab.make(), lab.engine
+    worker, other, engine = await lab.worker(), lab.make(), lab.engine
     assert isinstance(engine, SqliteEngine)
     await lab.engine.documents.put_setting("limit:work", '{"max_concurrency": 9}', 0)
     await lab.put_all(*(lab.job() for _ in range(5)))
-    await twin.open()
+    await other.open()
     loop, todo = asyncio.get_running_loop(), [("queue:default", '{"paused": true}')]
 
     def trace(_: object, text: str, __: object) -> bool:
         if todo and text == "BEGIN IMMEDIATE":
-            asyncio.run_coroutine_threadsafe(twin.put_setting(*todo.pop(), 0), loop).result()
+            asyncio.run_coroutine_threadsafe(other.documents.put_setting(*todo.pop(), 0), loop).result()
         return True
 
     await engine._writer.run(lambda connection: setattr(connection, "exec_trace", trace))
     assert await lab.claim(worker) == []
     assert todo == []
-    await twin.close()
+    await other.close()

@@ -67,11 +67,11 @@ async def test_a_job_that_went_far_elsewhere_is_kept_whole(lab: Lab) -> None:
 
 async def test_lines_that_were_collected_are_made_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 3)
-    twin = lab.engine.another_session()
-    await twin.open()
+    other = lab.engine.another_session()
+    await other.open()
     worker = await lab.worker()
     for task in ("a", "b", "c"):
-        await twin.insert([lab.job(task)], lab.now)
+        await other.jobs.insert([lab.job(task)], lab.now)
     (answer,) = await lab.insert(lab.job("d"))
     assert isinstance(answer, Refused)
     assert isinstance(answer.error, ConfigError)
@@ -79,9 +79,9 @@ async def test_lines_that_were_collected_are_made_again(lab: Lab, monkeypatch: p
     await lab.do(lab.end(held, Completed(), started_at=lab.now))
     await lab.put("d")
     assert {profile.task for profile in (await lab.engine.documents.profiles()).profiles} == {"b", "c", "d"}
-    # The twin remembers the line of a task that no longer counts; the place it needs is taken.
-    assert isinstance((await twin.insert([lab.job("a")], lab.now))[0], Refused)
-    await twin.close()
+    # The other remembers the line of a task that no longer counts; the place it needs is taken.
+    assert isinstance((await other.jobs.insert([lab.job("a")], lab.now))[0], Refused)
+    await other.close()
 
 
 async def test_a_job_that_comes_back_brings_its_profile_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Kin: what is written with jobs that belong to others, in as few statements as may be, and within a user's commit."""
+"""Relations: what is written with jobs that belong to others, in few statements, and within a user's commit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.core.outcome import Completed
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Inserted, Refused
 from headrace.errors import JobNotFound
-from tests.engines.sqlite.kin import after, counted
+from tests.engines.sqlite.relations import after, counted
 
 
 async def filled(lab: Lab, n: int) -> tuple[Batch, list[Job]]:
@@ -32,8 +32,8 @@ async def tally(lab: Lab, batch: Batch) -> Tally:
 
 
 async def within(lab: Lab, connection: apsw.Connection, *jobs: Job) -> list[Any]:
-    steps = await lab.transactions.inserting(jobs, lab.now)
-    return list(lab.transactions.enlist(connection).run_blocking(steps))
+    statements = await lab.transactions.inserting(jobs, lab.now)
+    return list(lab.transactions.enlist(connection).run_blocking(statements))
 
 
 async def apply(lab: Lab, connection: apsw.Connection, change: Change) -> Any:
@@ -140,7 +140,7 @@ async def test_within_a_transaction_families_are_judged_and_written(lab: Lab) ->
     assert [type(one) for one in answers] == [Inserted, Refused, Refused, Inserted]
     assert isinstance(answers[2].error, JobNotFound)
     assert await tally(lab, batch) == Tally(2)
-    # Processed at once that the one waited for has not ended; then that it has, and in turn those that wait for the child.
+    # First the one waited for has not ended; then it has, and in turn those go on that wait for the child.
     assert await lab.tell() == []
     await lab.cancel(parent)
     assert [change.job.id for change in await lab.tell()] == [child.id, answers[3].job.id]

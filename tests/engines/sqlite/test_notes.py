@@ -10,7 +10,7 @@ from headrace.core.outcome import Completed
 from headrace.core.status import ENDED, Reason, Status
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
-from tests.engines.sqlite.kin import after, counted
+from tests.engines.sqlite.relations import after, counted
 
 
 async def notes(lab: Lab) -> list[tuple[Any, ...]]:

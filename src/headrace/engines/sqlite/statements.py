@@ -14,14 +14,14 @@ from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, 
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer, Refused
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.record import Micros, Moments, encode, is_new, key_of, labels_of, place_of, sort_out
 from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.connection import ask, setup
-from headrace.engines.sqlite.kin import Kin, follow
 from headrace.engines.sqlite.lines import interning
+from headrace.engines.sqlite.relations import Relations, follow
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_new
-from headrace.steps import Statement, Steps
 
 __all__ = ["applying", "inserting"]
 
@@ -48,7 +48,7 @@ def _reading(verb: str) -> str:
     return f"WITH record AS ({view})\n" + ask(verb).replace("?1", "$1")
 
 
-def inserting(jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
+def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
     """Store new jobs, in the order given."""
     refuse_jobs(jobs)
     places = [place_of(job) for job in jobs]
@@ -59,7 +59,7 @@ def inserting(jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
     return [Refused(too_many_profiles()) if lines[place] is None else next(stored) for place in places]
 
 
-def _insert(jobs: list[Job], lines: list[int]) -> Steps[list[InsertAnswer]]:
+def _insert(jobs: list[Job], lines: list[int]) -> Statements[list[InsertAnswer]]:
     ids, keys, here, moments = dict[UUID, Job](), dict[str, UUID](), list[UUID](), Moments()
     names = encode([(job.id, key_of(job)) for job in jobs])
     for _, by, record in _known((yield Statement(_reading("known"), names))):
@@ -68,9 +68,9 @@ def _insert(jobs: list[Job], lines: list[int]) -> Steps[list[InsertAnswer]]:
             here.append(job.id)
         elif (key := key_of(job)) is not None:
             keys[key] = job.id
-    kin = Kin(jobs)
-    yield from kin.looking()
-    fresh, told = sort_out(jobs, here, keys, kin.refused)
+    relations = Relations(jobs)
+    yield from relations.looking()
+    fresh, told = sort_out(jobs, here, keys, relations.refused)
     at = Micros()
     rows = [row_of_new(jobs[index], lines[index], at) for index in fresh]
     labels = [(place, label) for place, index in enumerate(fresh) for label in labels_of(jobs[index])]
@@ -82,11 +82,11 @@ def _insert(jobs: list[Job], lines: list[int]) -> Steps[list[InsertAnswer]]:
     for job in stored:
         if not is_new(job):
             yield from _write(Change(verb=Verb.SUBMIT, rev=1, job=job))
-    yield from kin.storing(stored, None)
-    return kin.answers(told, ids | {job.id: job for job in stored})
+    yield from relations.storing(stored, None)
+    return relations.answers(told, ids | {job.id: job for job in stored})
 
 
-def applying(change: Change) -> Steps[Verdict]:
+def applying(change: Change) -> Statements[Verdict]:
     """Apply one change if its rev and owner still hold."""
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", _row(change))
     if tied:
@@ -108,7 +108,7 @@ def _row(change: Change) -> str:
     return encode(row_of_change(change, Micros()))
 
 
-def _write(change: Change) -> Steps[None]:
+def _write(change: Change) -> Statements[None]:
     document = _row(change)
     for statement in _unfolded("apply", "turned", "turning_one"):
         yield Statement(statement, document)

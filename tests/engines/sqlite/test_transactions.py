@@ -15,15 +15,15 @@ from headrace.conformance.lab import Lab
 from headrace.core.outcome import Completed
 from headrace.engine import Inserted, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.sqlite import enlisted, lines, within
+from headrace.engines.sqlite import lines, statements, transactions
 from headrace.errors import ConfigError, Unavailable
 from tests.support.until import until
 
 
 async def put(lab: Lab, connection: apsw.Connection, *options: dict[str, Any]) -> list[Any]:
     jobs = [lab.job(**one) for one in options or ({},)]
-    steps = await lab.transactions.inserting(jobs, lab.now)
-    return list(lab.transactions.enlist(connection).run_blocking(steps))
+    insert = await lab.transactions.inserting(jobs, lab.now)
+    return list(lab.transactions.enlist(connection).run_blocking(insert))
 
 
 async def test_nobody_else_waits_on_the_loop_for_the_lock(lab: Lab, file: Path) -> None:
@@ -67,7 +67,7 @@ async def test_whoever_leaves_while_waiting_for_the_lock_leaves_no_lock(lab: Lab
 
 
 async def test_a_lock_that_stays_is_said(lab: Lab, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(enlisted, "PATIENCE", 0.2)
+    monkeypatch.setattr(transactions, "PATIENCE", 0.2)
     other = apsw.Connection(str(file))
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked") as caught:
@@ -139,14 +139,14 @@ async def test_a_line_that_was_rolled_back_is_not_remembered(lab: Lab) -> None:
 
 
 async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
-    insert = within._unfolded("insert", "arrival", "arriving")
+    insert = statements._unfolded("insert", "arrival", "arriving")
     assert [one.split("(")[0].split(" SET")[0].strip() for one in insert] == [
         "INSERT INTO jobs",
         "INSERT INTO bodies",
         "INSERT INTO labels",
         "UPDATE books",
     ]
-    apply = within._unfolded("apply", "turned", "turning_one")
+    apply = statements._unfolded("apply", "turned", "turning_one")
     assert [one.split("(")[0].split(" SET")[0].strip() for one in apply] == [
         "INSERT INTO notes",
         "UPDATE jobs",

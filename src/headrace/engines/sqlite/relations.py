@@ -15,13 +15,13 @@ from headrace.core.decide import ENDS, tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.record import encode, micros
 from headrace.engines.sqlite.batches import adding
 from headrace.engines.sqlite.connection import ask
 from headrace.errors import HeadraceError
-from headrace.steps import Statement, Steps
 
-__all__ = ["Kin", "follow", "following", "have_kin", "pass_on"]
+__all__ = ["Relations", "follow", "following", "have_relations", "pass_on"]
 
 _Told = tuple[str, int, str | None]
 """A note as it is kept: its kind, the order number of the job, and what those are labelled with that are told."""
@@ -32,10 +32,10 @@ _Counts = tuple[UUID, Tally, datetime | None]
 _WAITING = Status.WAITING  # to look it up in its class costs more than the question does
 
 _ids = msgspec.json.Decoder(frozenset[UUID], strict=False).decode
-_kin = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
+_relatives = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
 
 
-def have_kin(jobs: Iterable[Job]) -> bool:
+def have_relations(jobs: Iterable[Job]) -> bool:
     """Whether one of these jobs is something to others, or waits."""
     return any(
         (spec := job.spec).parent is not None or spec.batch is not None or spec.after or job.status is _WAITING
@@ -50,7 +50,7 @@ def _notes_of(job: Job, notes: Iterable[Note]) -> list[_Told]:
     ]
 
 
-def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Steps[None]:
+def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Statements[None]:
     """Write notes, and add to batches, within the transaction that has what they are about."""
     if notes:
         yield Statement(ask("note"), encode(notes))
@@ -66,7 +66,7 @@ def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Steps[None]:
         yield Statement(ask("tally"), encode(rows))
 
 
-class Kin:
+class Relations:
     """Of new jobs, which may become what they say they are to others."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
@@ -77,11 +77,11 @@ class Kin:
         """Those of their batches that were."""
         self.refusals = dict[int, HeadraceError]()
 
-    def looking(self) -> Steps[None]:
+    def looking(self) -> Statements[None]:
         """Learn how those stand whom the jobs name: first of all, in the transaction that stores the jobs."""
         ids = {id for job in self._jobs for id in (*job.spec.after, job.spec.parent) if id is not None}
         if ids:
-            found = _kin((yield Statement(ask("kin"), encode(list(ids)))))
+            found = _relatives((yield Statement(ask("kin"), encode(list(ids)))))
             self._known = {id: (seq, status, asked) for id, seq, status, asked in found}
         if batches := {job.spec.batch for job in self._jobs if job.spec.batch is not None}:
             self._cancelled = _ids((yield Statement(ask("cancelled_batches"), encode(list(batches)))))
@@ -121,7 +121,7 @@ class Kin:
             for place, (id, of) in enumerate(told)
         ]
 
-    def storing(self, stored: Sequence[Job], batch: Batch | None) -> Steps[None]:
+    def storing(self, stored: Sequence[Job], batch: Batch | None) -> Statements[None]:
         """Write what these jobs, which were just stored, are to others."""
         if batch is not None:
             yield from adding(batch)
@@ -146,7 +146,7 @@ def following(changes: Sequence[Change]) -> list[int]:
     ]
 
 
-def follow(changes: Iterable[Change]) -> Steps[None]:
+def follow(changes: Iterable[Change]) -> Statements[None]:
     """Write what is to follow from changes that took."""
     notes, counts = list[_Told](), list[_Counts]()
     for change in changes:
@@ -157,7 +157,7 @@ def follow(changes: Iterable[Change]) -> Steps[None]:
     yield from _keeping(notes, counts)
 
 
-def pass_on(doomed: Iterable[Job]) -> Steps[None]:
+def pass_on(doomed: Iterable[Job]) -> Statements[None]:
     """Note for the children of those that had ended before their parent was cancelled that it was."""
     notes = [note for job in doomed if family.passes_on(job) for note in _notes_of(job, (Note.CANCELLED,))]
     yield from _keeping(notes, ())

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
+from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.engine import Engine, Inserted
 from headrace.engines.sqlite import SqliteEngine, migrate
@@ -137,6 +139,27 @@ async def test_a_closed_session_can_be_opened_on_another_loop(file: Path) -> Non
     assert [await asyncio.to_thread(asyncio.run, once()) for _ in range(3)] == [1, 2, 3]
 
 
+async def test_a_session_that_is_opened_again_keeps_its_roles_and_knows_nothing_of_the_file_before(
+    lab: Lab, file: Path
+) -> None:
+    engine = lab.engine
+    roles = [engine.jobs, engine.records, engine.entries, engine.families, engine.workers, engine.documents]
+    assert [job.task for job in await _claim_one_of_two(lab, "first", "second")] == ["first"]
+    await engine.close()
+    os.remove(file)  # the log is not there: closing puts it into the file
+    await engine.open()
+    assert [job.task for job in await _claim_one_of_two(lab, "second", "first")] == ["second"]
+    again = [engine.jobs, engine.records, engine.entries, engine.families, engine.workers, engine.documents]
+    assert all(role is before for role, before in zip(again, roles, strict=True))
+
+
+async def _claim_one_of_two(lab: Lab, wanted: str, other: str) -> list[Job]:
+    worker = await lab.worker()
+    await lab.put(other)
+    await lab.put(wanted)
+    return await lab.claim(worker, 2, tasks=(wanted,))
+
+
 async def test_closing_finishes_what_is_under_way(lab: Lab, file: Path) -> None:
     inserts = [asyncio.ensure_future(lab.insert(lab.job())) for _ in range(50)]
     await asyncio.sleep(0)
@@ -217,10 +240,10 @@ async def test_a_long_read_does_not_hold_writers_up(lab: Lab) -> None:
     await reading
 
 
-async def test_a_twin_is_a_session_of_its_own(lab: Lab) -> None:
-    twin: Engine = lab.engine.another_session()
-    await twin.open()
+async def test_another_session_is_a_session_of_its_own(lab: Lab) -> None:
+    other: Engine = lab.engine.another_session()
+    await other.open()
     job = await lab.put()
-    assert await twin.get([job.id]) == [job]
-    await twin.close()
+    assert await other.jobs.get([job.id]) == [job]
+    await other.close()
     assert await lab.engine.jobs.get([job.id]) == [job]

@@ -1,4 +1,4 @@
-"""A hand: a thread that owns one connection and does one thing after another with it."""
+"""A thread that owns one connection and does one thing after another with it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.engines.sqlite.files import Files
 from headrace.errors import EngineError, NotOpen, StoreLost
 from headrace.host import Host
 
-__all__ = ["Hand"]
+__all__ = ["DbThread"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _WAIT = 60
 anew is what keeps a busy neighbour from being ahead every time."""
 
 
-class Hand:
+class DbThread:
     """Does what it is given, in order, on its own thread; whoever asks awaits the answer on their own loop.
 
     An asker who leaves changes nothing: what was handed over is done.
