@@ -22,9 +22,9 @@ from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.batches import of_ids, page_of_all
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.key_rotation import stand
 from headrace.engines.postgres.limiting import give, limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
-from headrace.engines.postgres.turns import stand
 from headrace.engines.record import STAGES, micros
 from headrace.host import Host
 from tests.support.postgres import shared

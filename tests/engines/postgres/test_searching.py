@@ -14,7 +14,7 @@ from headrace.core.outcome import Failed
 from headrace.core.query import Filter, matches
 from headrace.core.status import Reason, Status
 from headrace.engines.postgres.pool import COLD, Pool
-from headrace.engines.postgres.reading import Reading
+from headrace.engines.postgres.records import Reading
 from tests.support.postgres import shared
 
 QUESTIONS: dict[str, list[Any]] = {

@@ -15,6 +15,7 @@ from headrace.core.decide import COMPLETES, ENDS
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer
+from headrace.engine.statements import Statement, Steps
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, run_steps
@@ -34,7 +35,6 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.record import Micros, encode
 from headrace.errors import Unavailable
-from headrace.steps import Statement, Steps
 
 __all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from headrace.bus import Hint, LocalBus, Topic
-from headrace.engines.postgres.ear import ON_DEMAND, Connect, Ear
-from headrace.engines.postgres.notices import GAP, Channels, Notice, Notification, Throttle
+from headrace.engine.bus import Hint, LocalBus, Topic
+from headrace.engines.postgres.channels import GAP, Channels, Notice, Notification, Throttle
+from headrace.engines.postgres.listener import ON_DEMAND, Connect, Ear
 from headrace.host import Host
 
 __all__ = ["NotifyBus"]

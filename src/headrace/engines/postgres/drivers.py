@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.engine.statements import Enlisted, Statement, Steps, walk, walk_async
 from headrace.errors import ConfigError, NotSupported, Unavailable
-from headrace.steps import Enlisted, Statement, Steps, walk, walk_async
 
 __all__ = ["Waiting", "enlist", "run_steps"]
 

@@ -12,21 +12,22 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError, UniqueViolationError
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engine.bus import Hint, Topic
+from headrace.engine.statements import Statement, Steps
 from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_steps
-from headrace.engines.postgres.families import Door, Kin, is_related, meet, not_now, relate
 from headrace.engines.postgres.known import lock_keys, look
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.relations import Door, Kin, is_related, meet, not_now, relate
 from headrace.engines.postgres.rows import (
     TEXTS_OF_RUN,
     held_key,
@@ -37,7 +38,6 @@ from headrace.engines.record import Micros, Place, encode, is_new, place_of, sor
 from headrace.engines.refusing import refuse_jobs
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
-from headrace.steps import Statement, Steps
 
 __all__ = ["Inserting"]
 

@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Job
+from headrace.engine.statements import Statement, Steps
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.postgres.rows import RECORD, Reader, held_key, key_lock
 from headrace.engines.record import encode, key_of
-from headrace.steps import Statement, Steps
 
 __all__ = ["lock_keys", "look"]
 

@@ -13,12 +13,12 @@ from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
+from headrace.engine.statements import Statement, Steps
 from headrace.engines.postgres.batches import row_of_batch
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.record import Micros, encode
 from headrace.errors import HeadraceError, Unavailable
-from headrace.steps import Statement, Steps
 
 __all__ = ["Door", "Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
 

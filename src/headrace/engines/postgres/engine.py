@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headrace.bus import Bus
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
@@ -39,6 +38,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
+from headrace.engine.bus import Bus
 from headrace.engines.postgres import checks, migrate
 from headrace.engines.postgres.applying import Applying
 from headrace.engines.postgres.batches import Batches
@@ -49,9 +49,9 @@ from headrace.engines.postgres.documents import Documents
 from headrace.engines.postgres.drivers import enlist
 from headrace.engines.postgres.entries import Entries
 from headrace.engines.postgres.inserting import Inserting
+from headrace.engines.postgres.notes import Telling
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
-from headrace.engines.postgres.reading import Reading
-from headrace.engines.postgres.telling import Telling
+from headrace.engines.postgres.records import Reading
 from headrace.engines.postgres.workers import Workers
 from headrace.errors import ConfigError
 from headrace.host import Host

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.bus import Hint, Topic
-from headrace.engines.postgres.notices import Call, Channels, Notice, Notification
+from headrace.engine.bus import Hint, Topic
+from headrace.engines.postgres.channels import Call, Channels, Notice, Notification
 from headrace.host import Host
 
 if TYPE_CHECKING:
