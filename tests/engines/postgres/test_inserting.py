@@ -189,14 +189,14 @@ async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them
 async def heard(lab: Lab) -> AsyncIterator[list[str]]:
     """The queues of which this session hears that there is something to claim."""
     assert isinstance(lab.engine, PostgresEngine)
-    ear, names = lab.engine._bus._ear, list[str]()
-    assert ear is not None
+    listener, names = lab.engine._bus._listener, list[str]()
+    assert listener is not None
 
     def hear(hint: Hint) -> None:
         names.extend(hint.names)
 
     unlisten = lab.engine.bus.listen(frozenset({Topic.READY}), hear)
-    await until(lambda: ear.hears and ear._missing is None)
+    await until(lambda: listener.hears and listener._missing is None)
     yield names
     unlisten()
 

@@ -15,10 +15,10 @@ from headrace.core.decide import COMPLETES, ENDS
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer
-from headrace.engine.statements import Statement, Steps
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import Waiting, run_steps
+from headrace.engines.postgres.drivers import Waiting, run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
@@ -47,8 +47,8 @@ _PATIENCE = 250
 _SEQ = 1
 _by_seq = itemgetter(_SEQ)
 
-Storing = Callable[[Sequence[Job]], Awaitable[Steps[list[InsertAnswer]]]]
-"""Makes steps of an insert; see ``Engine.inserting``."""
+Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
+"""Makes statements of an insert; see ``Transactions.inserting``."""
 
 _Sight = tuple[int | None, Job | None, Job | None]
 """The id of a job's last change, the job, and the other job that holds the key it wants."""
@@ -67,7 +67,7 @@ def complete_text(schema: str, *, counted: bool) -> str:
     return sql("complete", schema) + more + sql("took", schema, changed="completed")
 
 
-def changing(schema: str, changes: Sequence[Change]) -> Steps[list[int]]:
+def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
     """Apply changes on whatever connection; the places of those that took, as ``~place`` where an end was noted."""
     at = Micros()
     rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
@@ -82,7 +82,7 @@ def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
     return columns(rows, TEXTS_OF_CHANGE)
 
 
-def _look(schema: str, changes: Sequence[Change]) -> Steps[list[_Sight]]:
+def _look(schema: str, changes: Sequence[Change]) -> Statements[list[_Sight]]:
     """What is there instead of what these changes were decided from."""
     wanted = [(change.job.id, held_key(change.job) if change.key is Key.TAKE else None) for change in changes]
     reader = Reader()
@@ -192,7 +192,7 @@ class Applying:
 
     async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:
-            sights = await run_steps(connection, _look(self._schema, list(missed.values())))
+            sights = await run_statements(connection, _look(self._schema, list(missed.values())))
         verdicts: dict[int, Verdict] = {}
         for (place, change), (last, job, holder) in zip(missed.items(), sights, strict=True):
             verdict = judge(change, last, job, holder)
@@ -217,26 +217,26 @@ class Applying:
                     # The profile of an ended job may be collected; not while this is held, as inserts do.
                     await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
                     await connection.execute(sql("revive", self._schema), [change.job.seq])
-                return await run_steps(connection, self.steps(change, inserts))
+                return await run_statements(connection, self.statements(change, inserts))
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         # A transaction of somebody's holds the key or the job: whoever asked decides again, after those who wait.
         return (await self._judge({0: change}))[0]
 
-    async def steps_within(self, change: Change) -> Steps[Verdict]:
-        """One change as steps for a connection of the user's."""
+    async def statements_within(self, change: Change) -> Statements[Verdict]:
+        """One change as statements for a connection of the user's."""
         return self._within(change, await self._storing(change.inserts) if change.inserts else None)
 
-    def _within(self, change: Change, inserts: Steps[list[InsertAnswer]] | None) -> Steps[Verdict]:
+    def _within(self, change: Change, inserts: Statements[list[InsertAnswer]] | None) -> Statements[Verdict]:
         # That transaction may stay open for long: an insert that wants the key it releases must not wait for it.
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:
             document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
             yield Waiting(sql("lock_keys", self._schema), document, trying)
-        return (yield from self.steps(change, inserts))
+        return (yield from self.statements(change, inserts))
 
-    def steps(self, change: Change, inserts: Steps[list[InsertAnswer]] | None = None) -> Steps[Verdict]:
-        """One change, and the insert of the jobs that follow from it, as steps for whatever connection."""
+    def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
+        """One change, and the insert of the jobs that follow from it, as statements for whatever connection."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder = sights[0]

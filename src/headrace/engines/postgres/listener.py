@@ -20,7 +20,7 @@ from headrace.host import Host
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["ON_DEMAND", "Connect", "Ear"]
+__all__ = ["ON_DEMAND", "Connect", "Listener"]
 
 _log = logging.getLogger("headrace.postgres")
 
@@ -49,7 +49,7 @@ class _Lost(Exception):
     """The connection is of no use any more."""
 
 
-class Ear:
+class Listener:
     """Listens for one session; reconnects for ever."""
 
     def __init__(

@@ -21,7 +21,7 @@ from headrace.engines.postgres.applying import Storing, apply_text, rows_of_chan
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.batches import Batches, by_id
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.drivers import run_steps
+from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.errors import Unavailable
@@ -215,6 +215,6 @@ class Telling:
         places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))
         took = {place if place >= 0 else ~place for place in places}
         if inserts := [job for place, change in enumerate(changes) if place in took for job in change.inserts]:
-            await run_steps(connection, await self._storing(inserts))
+            await run_statements(connection, await self._storing(inserts))
         others = any(note is not Note.ENDED for change in changes for note in change.notes)
         return others or any(place < 0 for place in places)

@@ -13,16 +13,16 @@ from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine.statements import Statement, Steps
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.batches import row_of_batch
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.record import Micros, encode
 from headrace.errors import HeadraceError, Unavailable
 
-__all__ = ["Door", "Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
+__all__ = ["Admission", "Relatives", "is_related", "hold_relatives", "notes_of", "relate", "tally_in"]
 
-_kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
+_relatives = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
 
 _open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
 
@@ -48,7 +48,7 @@ def is_related(job: Job) -> bool:
     return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is Status.WAITING
 
 
-class Kin:
+class Relatives:
     """Those whom new jobs are related to, held until the transaction ends."""
 
     def __init__(
@@ -61,18 +61,18 @@ class Kin:
         """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
         found = set(busy)
         for job in jobs:
-            relatives = _relatives(job)
-            held = job.spec.batch in self._busy or not self._busy.isdisjoint(relatives)
-            if held or not found.isdisjoint(relatives):
+            ids = _related_ids(job)
+            held = job.spec.batch in self._busy or not self._busy.isdisjoint(ids)
+            if held or not found.isdisjoint(ids):
                 found.add(job.id)
         return found
 
     def refusals(self, jobs: Iterable[Job]) -> dict[UUID, HeadraceError]:
-        """Why some of these new jobs cannot be what they say they are; those before them may be their kin."""
-        door = Door(self)
+        """Why some of these new jobs cannot be what they say they are; those before them may be their relatives."""
+        admission = Admission(self)
         for job in jobs:
-            door.refuses(job)
-        return door.refused
+            admission.refuses(job)
+        return admission.refused
 
     def stands(self) -> dict[UUID, _Stand]:
         """How those that are here stand."""
@@ -93,17 +93,17 @@ class Kin:
         return None if missing is None else family.unknown_parent(missing)
 
 
-class Door:
-    """Where new jobs are let in, one after the other: those that were may be the kin of those behind them."""
+class Admission:
+    """Where new jobs are let in, one after the other: those that were may be the relatives of those behind them."""
 
-    def __init__(self, kin: Kin) -> None:
-        self._kin, self._here = kin, kin.stands()
+    def __init__(self, relatives: Relatives) -> None:
+        self._relatives, self._here = relatives, relatives.stands()
         self.refused: dict[UUID, HeadraceError] = {}
         """Those that were not, and why."""
 
     def refuses(self, job: Job) -> bool:
         """Whether there is something against it; otherwise it counts as stored."""
-        why = self._kin.refusal(job, self._here)
+        why = self._relatives.refusal(job, self._here)
         if why is None:
             self._here[job.id] = (job.status, job.cancel_requested_at is not None)
         else:
@@ -111,28 +111,30 @@ class Door:
         return why is not None
 
 
-def _relatives(job: Job) -> tuple[UUID, ...]:
+def _related_ids(job: Job) -> tuple[UUID, ...]:
     spec = job.spec
     return spec.after if spec.parent is None else (spec.parent, *spec.after)
 
 
-def meet(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[Kin]:
+def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[Relatives]:
     """Hold those whom these jobs are related to, and their batches, which must have been made: what is read of them is
     true until the commit. ``wait`` for them; otherwise those that another holds are busy."""
-    cancelled, missed = yield from _meet_batches(schema, jobs, wait=wait)
-    related = list(dict.fromkeys(id for job in jobs for id in _relatives(job)))
+    cancelled, missed = yield from _hold_batches(schema, jobs, wait=wait)
+    related = list(dict.fromkeys(id for job in jobs for id in _related_ids(job)))
     if not related:
-        return Kin({}, missed, cancelled)
+        return Relatives({}, missed, cancelled)
     # Children keep a cancel away and do not mind each other; who is waited for is written to.
     lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
     document, trying = encode(related), sql("kin", schema, lock=f"{lock} SKIP LOCKED")
     waiting = Waiting(sql("kin", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
-    answer = _kin((yield waiting if wait else Statement(trying, document)))
+    answer = _relatives((yield waiting if wait else Statement(trying, document)))
     missed |= frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
-    return Kin({id: (status, asked) for id, status, asked in answer if status is not None}, missed, cancelled)
+    return Relatives({id: (status, asked) for id, status, asked in answer if status is not None}, missed, cancelled)
 
 
-def _meet_batches(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[tuple[frozenset[UUID], frozenset[UUID]]]:
+def _hold_batches(
+    schema: str, jobs: Sequence[Job], *, wait: bool
+) -> Statements[tuple[frozenset[UUID], frozenset[UUID]]]:
     """Those of the jobs' batches that were cancelled, and those that another holds."""
     ids = list(dict.fromkeys(job.spec.batch for job in jobs if job.spec.batch is not None))
     if not ids:
@@ -147,14 +149,14 @@ def _meet_batches(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[tupl
 
 
 def _skipped(answer: str) -> bool:
-    return any(status is None for _, status, _ in _kin(answer))
+    return any(status is None for _, status, _ in _relatives(answer))
 
 
 def _all_held(answer: str) -> bool:
     return all(is_cancelled is not None for _, is_cancelled in _open(answer))
 
 
-def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Steps[None]:
+def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Statements[None]:
     """Write down what jobs that were just stored are to others; and the batch, unless it is here."""
     at = Micros()
     counts = dict[UUID, tuple[Tally, int]]()
@@ -175,6 +177,6 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
 def not_now(job: Job) -> Unavailable:
     """Why a job is refused for now."""
     key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
-    kin = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
-    held = " or ".join(one for one in (key, kin) if one is not None)
+    relatives = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
+    held = " or ".join(one for one in (key, relatives) if one is not None)
     return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])
