@@ -1,4 +1,4 @@
-"""Hints through PostgreSQL: who listens hears them, a dead listener is replaced, and nothing fails when they are lost."""
+"""Hints through PostgreSQL: who listens hears, a dead listener is replaced, and nothing fails when they are lost."""
 
 from __future__ import annotations
 

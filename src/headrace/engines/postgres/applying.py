@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from operator import itemgetter
 from typing import Any
 
@@ -18,7 +19,7 @@ from headrace.engine import InsertAnswer
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import Waiting, run_statements
+from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
@@ -127,11 +128,15 @@ class Applying:
         plain, followed = rows + apply_text(schema, followed=False), rows + apply_text(schema)
         self._other = _Kind(plain, followed, 2, TEXTS_OF_CHANGE)
         self._report = _Kind(report, report, 0, TEXTS_OF_REPORT)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
         self._locked: set[int] = set()
         """Jobs that a transaction of somebody's held when they were last looked at."""
 
-    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
-        """Apply each change if its rev and owner still hold; verdicts in the same order."""
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        """The verb ``Jobs.apply``."""
         take, retry = Key.TAKE, Verb.RETRY
         alone = [place for place, one in enumerate(changes) if one.key is take or one.verb is retry or one.inserts]
         together = dict(enumerate(changes))
@@ -139,13 +144,13 @@ class Applying:
             del together[place]
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
         if together:
-            for place, verdict in (await self._write(together)).items():
+            for place, verdict in (await self._write(together, now)).items():
                 verdicts[place] = verdict
         for place in alone:
-            verdicts[place] = await self._write_alone(changes[place])
+            verdicts[place] = await self._write_alone(changes[place], now)
         return verdicts
 
-    async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
+    async def _write(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take, and on ends that others waited for."""
         at, complete = Micros(), Verb.COMPLETE
         if all(one.verb is complete and _only_completes(one) for one in changes.values()):  # most batches by far
@@ -161,7 +166,7 @@ class Applying:
         there = {place if place >= 0 else ~place for place in took}
         noted: dict[int, Verdict] = {~place: Applied(changes[~place].job, noted=True) for place in took if place < 0}
         missed = {place: one for place, one in changes.items() if place not in there}
-        return noted | await self._judge(missed) if missed else noted
+        return noted | await self._judge(missed, now) if missed else noted
 
     async def _change(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
         """Write the rows; the places of those that took, as ``~place`` where an end was noted."""
@@ -190,7 +195,7 @@ class Applying:
         free = {seq for (seq,) in await self._warm.fetch(sql("unlocked", self._schema), seqs)}
         self._locked = (self._locked | set(seqs)) - free
 
-    async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
+    async def _judge(self, missed: dict[int, Change], now: datetime) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:
             sights = await run_statements(connection, _look(self._schema, list(missed.values())))
         verdicts: dict[int, Verdict] = {}
@@ -199,11 +204,11 @@ class Applying:
             if verdict is None and job is not None:
                 # It could be applied after all: the job did not know its order number, or somebody holds it just now.
                 unknown = job.seq != change.job.seq
-                verdict = (await self.apply([_know(change, job)]))[0] if unknown else Conflict(job)
+                verdict = (await self.apply([_know(change, job)], now))[0] if unknown else Conflict(job)
             verdicts[place] = verdict or WasStale(None)
         return verdicts
 
-    async def _write_alone(self, change: Change) -> Verdict:
+    async def _write_alone(self, change: Change, now: datetime) -> Verdict:
         """Apply a change that takes a key, brings an ended job back, or inserts others: in a transaction with more than
         one step."""
         inserts = await self._storing(change.inserts) if change.inserts else None
@@ -222,18 +227,7 @@ class Applying:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         # A transaction of somebody's holds the key or the job: whoever asked decides again, after those who wait.
-        return (await self._judge({0: change}))[0]
-
-    async def statements_within(self, change: Change) -> Statements[Verdict]:
-        """One change as statements for a connection of the user's."""
-        return self._within(change, await self._storing(change.inserts) if change.inserts else None)
-
-    def _within(self, change: Change, inserts: Statements[list[InsertAnswer]] | None) -> Statements[Verdict]:
-        # That transaction may stay open for long: an insert that wants the key it releases must not wait for it.
-        if change.key is Key.RELEASE and change.job.spec.dedup is not None:
-            document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
-            yield Waiting(sql("lock_keys", self._schema), document, trying)
-        return (yield from self.statements(change, inserts))
+        return (await self._judge({0: change}, now))[0]
 
     def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
         """One change, and the insert of the jobs that follow from it, as statements for whatever connection."""

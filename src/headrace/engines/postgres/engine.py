@@ -1,57 +1,27 @@
-"""A session on a PostgreSQL database: the contract's verbs, each a statement or a few."""
+"""A session on a PostgreSQL database: its connections, its schema, and its roles."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
-from headrace.core.batch import Batch
-from headrace.core.change import Change, Verdict
-from headrace.core.claim import Ask
-from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
-from headrace.core.job import History, Job
-from headrace.core.limit import Usage
-from headrace.core.query import Count, Filter, Ledger, Page
-from headrace.core.rule import Bound
 from headrace.core.rules import Rules
-from headrace.core.standing import MOST, WINDOW, Standing
-from headrace.core.status import Status
-from headrace.engine import (
-    MAX_BATCH,
-    TRANSACTION,
-    Alive,
-    Beat,
-    Check,
-    Claimed,
-    Dead,
-    Engine,
-    Enlisted,
-    InsertAnswer,
-    Overdue,
-    Profiles,
-    Setting,
-    Steps,
-    Told,
-    WorkerInfo,
-    WorkerRow,
-)
-from headrace.engine.bus import Bus
+from headrace.engine import Bus, Check, Engine
 from headrace.engines.postgres import checks, migrate
 from headrace.engines.postgres.applying import Applying
-from headrace.engines.postgres.batches import Batches
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.claiming import Claiming
 from headrace.engines.postgres.connection import Connection, check_schema, raise_meaning
 from headrace.engines.postgres.documents import Documents
-from headrace.engines.postgres.drivers import enlist
 from headrace.engines.postgres.entries import Entries
+from headrace.engines.postgres.families import Families
 from headrace.engines.postgres.inserting import Inserting
-from headrace.engines.postgres.notes import Telling
+from headrace.engines.postgres.jobs import Jobs
+from headrace.engines.postgres.notes import Notes
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
-from headrace.engines.postgres.records import Reading
+from headrace.engines.postgres.records import Records
+from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
 from headrace.errors import ConfigError
 from headrace.host import Host
@@ -73,7 +43,6 @@ class PostgresEngine:
     """
 
     name = "postgresql"
-    capabilities: frozenset[str] = frozenset({TRANSACTION})
 
     def __init__(
         self,
@@ -93,35 +62,31 @@ class PostgresEngine:
         self._schema, self._name = check_schema(schema), schema
         self._size, self._pgbouncer, self._migrate = pool, pgbouncer, migrate
         self._listen_url = listen_url or (None if pgbouncer else url)
-        self._hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
-        self._warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer, replan=host)
-        self._cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer)
+        hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
+        warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer, replan=host)
+        cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer)
         # Apart from the others: a search or a count may have to look at every job.
-        self._search = Pool(url, size=_SEARCH_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
+        search = Pool(url, size=_SEARCH_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
         # And these: a handler's transaction may take its time. It has the isolation that the user's are set to have.
-        self._lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
-        self._pools = (self._hot, self._warm, self._cold, self._search, self._lent)
+        lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
+        self._hot, self._pools = hot, (hot, warm, cold, search, lent)
         connect = None if self._listen_url is None else self._connect_listener
         self._bus = NotifyBus(schema, host, notify=self._notify, connect=connect, beat=rules.beat)
         self.bus: Bus = self._bus
+        name = self._schema
+        inserting = Inserting(hot, cold, name, self._bus, host)
+        claiming = Claiming(hot, name, rules)
+        applying = Applying(warm, cold, name, inserting.statements)
+        notes = Notes(cold, name, rules, host, inserting.statements)
+        self._remembering = (inserting, claiming, applying, notes)
+        self.jobs = Jobs(hot, cold, name, inserting, claiming, applying)
+        self.records = Records(hot, search, name)
+        self.entries = Entries(hot, name)
+        self.families = Families(hot, name, rules, notes)
+        self.workers = Workers(hot, cold, name, rules)
+        self.documents = Documents(hot, cold, name)
+        self.transactions = Transactions(lent, name, inserting, applying)
         self._open = False
-        self._remember_nothing()
-
-    def _remember_nothing(self) -> None:
-        """Begin a session: what an earlier one remembered may not hold any more."""
-        self._inserting = Inserting(self._hot, self._cold, self._schema, self._bus, self._host)
-        self._claiming = Claiming(self._hot, self._schema, self.rules)
-        self._applying = Applying(self._warm, self._cold, self._schema, self._inserting.steps)
-        self._batches = Batches(self._hot, self._schema, self.rules)
-        self._telling = Telling(
-            self._hot, self._cold, self._schema, self.rules, self._batches, self._host, self._inserting.steps
-        )
-        self._entries = Entries(self._hot, self._schema)
-        self._reading = Reading(self._hot, self._cold, self._search, self._schema)
-        self._workers = Workers(self._hot, self._cold, self._schema, self.rules)
-        self._documents = Documents(self._hot, self._cold, self._schema)
-
-    # -- connecting
 
     async def open(self) -> None:
         if self._open:
@@ -132,7 +97,8 @@ class PostgresEngine:
             if self._migrate or not await migrate.applied(connection, self._schema):
                 await migrate.apply(connection, self._schema, self._host.clock.now())
             await migrate.check(connection, self._schema)
-        self._remember_nothing()
+        for one in self._remembering:  # it may not hold any more
+            one.forget()
         for pool in self._pools:
             await pool.open()
         self._bus.open()
@@ -148,7 +114,7 @@ class PostgresEngine:
         async with self._aside() as connection:
             return bool(await migrate.applied(connection, self._schema))
 
-    def twin(self) -> Engine:
+    def another_session(self) -> Engine:
         return PostgresEngine(
             self._url,
             rules=self.rules,
@@ -194,122 +160,3 @@ class PostgresEngine:
     async def _notify(self, notices: Sequence[tuple[str, str]]) -> None:
         text = "SELECT count(pg_notify(channel, payload)) FROM unnest($1::text[], $2::text[]) AS t (channel, payload)"
         await self._hot.fetch(text, [channel for channel, _ in notices], [payload for _, payload in notices])
-
-    # -- jobs
-
-    async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
-    ) -> list[InsertAnswer]:
-        return await self._inserting.insert(jobs, batch, whole=whole)
-
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
-        return await self._claiming.claim(worker, ask, request, now)
-
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
-        return await self._applying.apply(changes)
-
-    async def tell(self, now: datetime, limit: int = MAX_BATCH) -> Told:
-        return await self._telling.tell(now, limit)
-
-    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
-        return await self._batches.batches(ids)
-
-    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        return await self._batches.find(limit, cursor)
-
-    async def seal(self, batch: UUID, now: datetime) -> bool:
-        return await self._batches.seal(batch, now)
-
-    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
-        return await self._batches.cancel(batch, now, by)
-
-    async def settle(self, batch: UUID) -> None:
-        await self._batches.settle(batch)
-
-    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
-        return await self._claiming.usage(rates)
-
-    async def standing(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
-        return await self._reading.standing(job, now, window, most)
-
-    async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
-        return await self._claiming.promote(now, limit)
-
-    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        return await self._workers.overdue(now, limit)
-
-    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
-        return await self._reading.get(ids)
-
-    async def history(self, id: UUID) -> History:
-        return await self._reading.history(id)
-
-    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-        return await self._reading.find(filter, now, limit, cursor)
-
-    async def count(self, now: datetime) -> list[Count]:
-        return await self._reading.count(now)
-
-    async def ledger(self) -> Ledger:
-        return await self._reading.ledger()
-
-    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
-        return await self._reading.delete(before, limit)
-
-    # -- what runs add to their jobs
-
-    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
-        return await self._entries.append(appends)
-
-    async def tail(
-        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
-    ) -> list[Entry]:
-        return await self._entries.tail(job, kind, after, limit, newest)
-
-    # -- in the user's own transaction
-
-    def enlist(self, connection: Any) -> Enlisted:
-        return enlist(connection)
-
-    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Steps[list[InsertAnswer]]:
-        return await self._inserting.steps(jobs)
-
-    async def applying(self, change: Change, now: datetime) -> Steps[Verdict]:
-        return await self._applying.steps_within(change)
-
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        return self._lent.lent()
-
-    # -- workers
-
-    async def register(self, info: WorkerInfo, now: datetime) -> None:
-        await self._workers.register(info, now)
-
-    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
-        return await self._workers.beat(worker, beat, now)
-
-    async def bury(self, worker: UUID, beats: int) -> bool:
-        return await self._workers.bury(worker, beats)
-
-    async def retire(self, worker: UUID) -> None:
-        await self._workers.retire(worker)
-
-    async def workers(self) -> list[WorkerRow]:
-        return await self._workers.workers()
-
-    # -- the rest of the store
-
-    async def profiles(self) -> Profiles:
-        return await self._documents.profiles()
-
-    async def settings(self, prefix: str = "") -> list[Setting]:
-        return await self._documents.settings(prefix)
-
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
-        return await self._documents.put_setting(key, value, expect)
-
-    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
-        return await self._documents.lease(name, holder, seconds, now)
-
-    async def unlease(self, name: str, holder: UUID) -> None:
-        await self._documents.unlease(name, holder)

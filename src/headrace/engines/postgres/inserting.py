@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -82,15 +83,18 @@ class Inserting:
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
         self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
-        self._lines = Lines(cold, schema, host)
-        self._hurry_until = -math.inf
         self._text = sql("insert", schema)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
+        self._lines = Lines(self._cold, self._schema, self._host)
+        self._hurry_until = -math.inf
 
     async def insert(
-        self, jobs: Sequence[Job], batch: Batch | None = None, *, whole: bool = False
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; and the batch, unless it is here. With it, or ``whole``,
-        all or none."""
+        """The verb ``Jobs.insert``."""
         refuse_jobs(jobs)
         whole = whole or batch is not None
         places = [place_of(job) for job in jobs]
@@ -150,8 +154,8 @@ class Inserting:
         return answers
 
     async def _insert_patiently(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
-        """Store jobs whose keys or relatives others hold: mostly for a moment, until their commit; else they are refused for
-        now."""
+        """Store jobs whose keys or relatives others hold: mostly for a moment, until their commit. What is held for
+        longer is refused for now."""
         try:
             return await self._write(self._statements(jobs, learned, wait=True), patience=_KEY_PATIENCE)
         except Unavailable as error:
@@ -162,7 +166,8 @@ class Inserting:
     async def _write(
         self, statements: Statements[list[InsertAnswer]], *, patience: int | None = None, whole: bool = False
     ) -> list[InsertAnswer]:
-        """Run the statements in a transaction; ``patience``: milliseconds for each lock; ``whole``: all jobs, or none."""
+        """Run the statements in a transaction. ``patience``: milliseconds for each lock; ``whole``: all jobs, or
+        none."""
         try:
             async with self._cold.transaction() as connection:
                 if patience is not None:
@@ -203,7 +208,7 @@ class Inserting:
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
 
     async def _with_relatives(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
-        """Run the statement that stores the jobs while their relatives are held, and write down what they are to them."""
+        """Run the statement that stores the jobs while their relatives are held, and store how they are related."""
         async with self._hot.transaction() as connection:
             if batch is not None:
                 await run_statements(connection, relate(self._schema, (), batch))
@@ -226,8 +231,8 @@ class Inserting:
         tell: bool = False,
         batch: Batch | None = None,
     ) -> Statements[list[InsertAnswer]]:
-        """Lock the keys and the relatives, look what is here, store the rest. What another transaction holds is waited for,
-        or its job is refused for now."""
+        """Lock the keys and the relatives, look what is here, store the rest. What another transaction holds is waited
+        for, or its job is refused for now."""
         if batch is not None:
             yield from relate(self._schema, (), batch)
         keyed = yield from lock_keys(self._schema, jobs, wait=wait)

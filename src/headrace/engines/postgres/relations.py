@@ -20,7 +20,7 @@ from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.record import Micros, encode
 from headrace.errors import HeadraceError, Unavailable
 
-__all__ = ["Admission", "Relatives", "is_related", "hold_relatives", "notes_of", "relate", "tally_in"]
+__all__ = ["Admission", "Relatives", "hold_relatives", "is_related", "notes_of", "relate", "tally_in"]
 
 _relatives = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
 
