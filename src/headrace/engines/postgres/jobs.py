@@ -18,10 +18,20 @@ from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.engines.record import micros, moment
 
-__all__ = ["Jobs"]
+__all__ = ["Jobs", "delete_old", "delete_tied"]
 
 _DELTAS = 1000
 """Rows of the ledger beyond which they are summed up."""
+
+
+def delete_old(schema: str) -> str:
+    """The statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment"""
+    return sql("delete_old", schema) + sql("delete", schema, latest="$4::bigint")
+
+
+def delete_tied(schema: str) -> str:
+    """The statement that removes jobs that others waited for and that are held. $1 seqs, $2 the latest moment"""
+    return sql("delete_tied", schema) + sql("delete", schema, latest="$2::bigint")
 
 
 class Jobs:
@@ -49,16 +59,14 @@ class Jobs:
         # As the text of an array: for any but one of texts the driver asks the server first, on each connection.
         moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
         latest = max(map(micros, before.values()), default=0)
-        text = sql("delete_old", self._schema) + sql("delete", self._schema, latest="$4::bigint")
         statuses = [str(status) for status in before]
-        [(removed, tied)] = await self._hot.fetch(text, statuses, moments, limit, latest)
+        [(removed, tied)] = await self._hot.fetch(delete_old(self._schema), statuses, moments, limit, latest)
         count: int = removed
         if tied != "{}":
             async with self._hot.transaction() as connection:
                 # Whoever begins to wait for one of these has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
-                text = sql("delete_tied", self._schema) + sql("delete", self._schema, latest="$2::bigint")
-                count += await connection.fetchval(text, literal(held), latest)
+                count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
         await self._sum_up()
         return count
 
