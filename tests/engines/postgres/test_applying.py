@@ -87,8 +87,8 @@ async def test_two_sessions_that_want_one_key_at_once_get_it_once(lab: Lab) -> N
         takers = [lab.stamp(acts.retry(job, lab.now)) for job in (one, two)]
         verdicts = await asyncio.gather(
             lab.engine.jobs.apply([takers[0]], lab.now),
-            twin.apply([takers[1]], lab.now),
-            twin.insert([lab.job(dedup="k")], lab.now),
+            twin.jobs.apply([takers[1]], lab.now),
+            twin.jobs.insert([lab.job(dedup="k")], lab.now),
         )
         holders = [job for job in await _live(lab) if job.spec.dedup == "k"]
         assert len(holders) == 1, verdicts

@@ -37,8 +37,8 @@ async def tally(lab: Lab, batch: Batch) -> Tally:
 
 async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(lab: Lab) -> None:
     batch, jobs = await filled(lab, 300)
-    finishing, telling = lab.make(), [lab.make(), lab.make()]
-    for session in (finishing, *telling):
+    finishing, processing = lab.make(), [lab.make(), lab.make()]
+    for session in (finishing, *processing):
         await session.open()
     done, over = 0, asyncio.Event()
 
@@ -46,13 +46,13 @@ async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(l
         nonlocal done
         for n in range(0, len(jobs), 5):
             changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs[n : n + 5]]
-            await finishing.apply(changes, lab.now)
+            await finishing.jobs.apply(changes, lab.now)
             done += 5
         over.set()
 
     async def fold(place: int) -> None:
         while not over.is_set():
-            await telling[place].tell(lab.now)
+            await processing[place].families.process_notes(lab.now)
 
     async def look() -> None:
         while not over.is_set():
@@ -64,7 +64,7 @@ async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(l
     try:
         await asyncio.gather(finish(), fold(0), fold(1), look())
     finally:
-        for session in (finishing, *telling):
+        for session in (finishing, *processing):
             await session.close()
     assert await tally(lab, batch) == Tally(300, 300)
     [ended] = (await lab.engine.families.process_notes(lab.now)).over
@@ -107,7 +107,7 @@ async def test_a_batch_made_twice_at_once_is_one(lab: Lab) -> None:
     try:
         for _ in range(10):
             jobs = [lab.job(batch=batch.id) for _ in range(3)]
-            await asyncio.gather(*(session.insert(jobs, lab.now, batch) for session in sessions))
+            await asyncio.gather(*(session.jobs.insert(jobs, lab.now, batch) for session in sessions))
     finally:
         for session in sessions:
             await session.close()

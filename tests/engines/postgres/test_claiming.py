@@ -236,7 +236,7 @@ async def test_eight_at_once_are_given_every_job_and_none_twice(lab: Lab, lines:
 
     async def claimer(session: Engine, worker: UUID) -> None:
         while len(taken) < len(jobs):
-            claimed = await session.claim(worker, ask, lab.host.dice.token(), lab.now)
+            claimed = await session.jobs.claim(worker, ask, lab.host.dice.token(), lab.now)
             assert isinstance(claimed, Claimed)
             taken.extend(job.id for job in claimed.jobs)
 
@@ -403,7 +403,7 @@ async def test_lines_made_by_another_session_are_served_at_once(lab: Lab) -> Non
     assert len(await lab.claim(worker)) == 1
     twin = lab.engine.another_session()
     await twin.open()
-    await twin.insert([lab.job("work", queue="there")], lab.now)
+    await twin.jobs.insert([lab.job("work", queue="there")], lab.now)
     # The same profile, so the ask is the same; only the line is new.
     assert [job.queue for job in await lab.claim(worker)] == ["there"]
     await twin.close()
@@ -423,10 +423,10 @@ async def test_a_queue_that_is_paused_or_ranked_elsewhere_is_known_at_the_next_c
     await lab.put_all(*(lab.job(queue=queue) for queue in "abab"))
     twin = lab.engine.another_session()
     await twin.open()
-    rule = await twin.put_setting("queue:b", '{"priority": 3}', 0)
+    rule = await twin.documents.put_setting("queue:b", '{"priority": 3}', 0)
     assert rule is not None
     assert [job.queue for job in await lab.claim(worker, 1)] == ["b"]
-    await twin.put_setting("queue:b", '{"priority": 3, "paused": true}', rule.rev)
+    await twin.documents.put_setting("queue:b", '{"priority": 3, "paused": true}', rule.rev)
     assert [job.queue for job in await lab.claim(worker)] == ["a", "a"]
     await twin.close()
 

@@ -90,7 +90,7 @@ async def test_a_user_without_rights_is_told_so_and_one_with_enough_may_work(lab
         server.execute(f'GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO "{name}"')
         server.execute(f'GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO "{name}"')
         await guest.open()
-        [answer] = await guest.insert([lab.job()], lab.now)
+        [answer] = await guest.jobs.insert([lab.job()], lab.now)
         assert isinstance(answer, Inserted)
         await guest.close()
     finally:

@@ -187,7 +187,7 @@ async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_par
     await lab.cancel(await lab.get(early))
     late = after(lab, parent, task="late")
     assert isinstance(lab.engine, PostgresEngine)
-    hot = lab.engine._reading._hot
+    hot = lab.engine._hot
     begin, came = hot.transaction, list[InsertAnswer]()
 
     @asynccontextmanager

@@ -131,8 +131,9 @@ async def test_a_line_that_another_session_collected_is_made_again(
     await empty(lab, lab.engine)
     before = (await lab.engine.documents.profiles()).profiles
     # As many as there is room for: what no job needs any more is forgotten.
-    assert all(isinstance(answer, Inserted) for answer in await other.insert([lab.job(t) for t in "abc"], lab.now))
-    assert not {profile.id for profile in before} & {profile.id for profile in (await other.profiles()).profiles}
+    assert all(isinstance(answer, Inserted) for answer in await other.jobs.insert([lab.job(t) for t in "abc"], lab.now))
+    after = (await other.documents.profiles()).profiles
+    assert not {profile.id for profile in before} & {profile.id for profile in after}
     [refused] = await lab.insert(lab.job("mine", dedup=dedup))
     assert isinstance(refused, Refused)
     assert isinstance(refused.error, ConfigError)
@@ -150,7 +151,7 @@ async def test_steps_made_before_a_collection_do_not_store_into_lines_that_are_g
     other = lab.engine.another_session()
     await other.open()
     steps = await lab.transactions.inserting([lab.job("mine")], lab.now)
-    assert all(isinstance(answer, Inserted) for answer in await other.insert([lab.job(t) for t in "abc"], lab.now))
+    assert all(isinstance(answer, Inserted) for answer in await other.jobs.insert([lab.job(t) for t in "abc"], lab.now))
     await empty(lab, other)
     user = await connect()
     async with user.transaction():
@@ -175,7 +176,7 @@ async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them
     await transaction.start()
     [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("mine")], lab.now))
     assert isinstance(answer, Inserted)
-    told = await other.insert([lab.job(task) for task in "abc"], lab.now)
+    told = await other.jobs.insert([lab.job(task) for task in "abc"], lab.now)
     assert [type(one) for one in told] == [Inserted, Inserted, Refused]  # the third would need the place of "mine"
     await transaction.commit()
     assert answer.job.id in {job.id for job in await lab.claim(await lab.worker())}
@@ -189,14 +190,14 @@ async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them
 async def heard(lab: Lab) -> AsyncIterator[list[str]]:
     """The queues of which this session hears that there is something to claim."""
     assert isinstance(lab.engine, PostgresEngine)
-    ear, names = lab.engine._bus._ear, list[str]()
-    assert ear is not None
+    listener, names = lab.engine._bus._listener, list[str]()
+    assert listener is not None
 
     def hear(hint: Hint) -> None:
         names.extend(hint.names)
 
     unlisten = lab.engine.bus.listen(frozenset({Topic.READY}), hear)
-    await until(lambda: ear.hears and ear._missing is None)
+    await until(lambda: listener.hears and listener._missing is None)
     yield names
     unlisten()
 

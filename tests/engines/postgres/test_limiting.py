@@ -16,11 +16,11 @@ from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
-from headrace.engines.postgres import turns
+from headrace.engines.postgres import key_rotation
 from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.key_rotation import Window, arrive, read
 from headrace.engines.postgres.lines import Served
 from headrace.engines.postgres.pool import COLD, HOT, Pool
-from headrace.engines.postgres.turns import Window, arrive, read
 from headrace.engines.record import encode
 from headrace.errors import Unavailable
 from headrace.host import Host
@@ -197,7 +197,7 @@ async def test_who_stops_in_the_middle_of_a_claim_keeps_the_others_waiting_only_
 
 
 async def test_behind_more_keys_than_are_ever_read_others_are_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "FAR", 100)
+    monkeypatch.setattr(key_rotation, "FAR", 100)
     await rate(lab, "api", 1, per=3600, keyed=True)
     assert await lab.engine.documents.put_setting("limit:work", encode({"rates": ["api"]}), 0) is not None
     worker = await lab.worker()

@@ -22,9 +22,10 @@ from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.batches import of_ids, page_of_all
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.jobs import delete_old, delete_tied
+from headrace.engines.postgres.key_rotation import stand
 from headrace.engines.postgres.limiting import give, limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
-from headrace.engines.postgres.turns import stand
 from headrace.engines.record import STAGES, micros
 from headrace.host import Host
 from tests.support.postgres import shared
@@ -236,10 +237,9 @@ def statement(verb: str, schema: str) -> str:
         "stand": stand,
         "batches": of_ids,
         "page of batches": page_of_all,
+        "delete": delete_old,
+        "delete of tied": delete_tied,
     }
-    deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
-    if verb in deletes:
-        return sql(deletes[verb], schema) + sql("delete", schema)
     return made[verb](schema) if verb in made else sql(verb, schema)
 
 

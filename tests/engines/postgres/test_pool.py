@@ -119,7 +119,7 @@ async def test_a_pooler_in_session_mode_is_a_way_to_listen_too(tmp_path: Path) -
     unsaid = PostgresEngine(url, rules=rules, host=host)
     await unsaid.open()
     with pytest.raises(ConfigError, match="pgbouncer=1"):
-        await unsaid.insert([lab.job()], lab.now)
+        await unsaid.jobs.insert([lab.job()], lab.now)
     await unsaid.close()
     bouncer.stop()
 

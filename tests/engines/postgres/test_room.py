@@ -93,7 +93,7 @@ async def test_room_made_by_another_session_is_used_at_once(lab: Lab, schema: st
     await other.open()
     user = await connect()
     before = await books(user, schema)
-    [answer] = await other.insert([lab.job("theirs")], lab.now)
+    [answer] = await other.jobs.insert([lab.job("theirs")], lab.now)
     assert isinstance(answer, Inserted)
     after = await books(user, schema)
     assert after[1] == before[1] + 1

@@ -14,7 +14,7 @@ from headrace.core.outcome import Failed
 from headrace.core.query import Filter, matches
 from headrace.core.status import Reason, Status
 from headrace.engines.postgres.pool import COLD, Pool
-from headrace.engines.postgres.reading import Reading
+from headrace.engines.postgres.records import Records
 from tests.support.postgres import shared
 
 QUESTIONS: dict[str, list[Any]] = {
@@ -88,14 +88,14 @@ async def test_a_rare_tag_is_found_by_its_index(lab: Lab, schema: str) -> None:
     connection = await asyncpg.connect(shared().url(), server_settings=COLD)
     await connection.execute(f"ANALYZE {schema}.jobs, {schema}.bodies, {schema}.labels")
     explained = Explained(connection)
-    reading = Reading(explained, explained, explained, schema)
+    records = Records(explained, explained, schema)
     for wanted in (
         Filter(tag="rare"),
         Filter(schedule="rare"),
         Filter(tag="rare", text="x"),
         Filter(tag="rare", queue="b"),
     ):
-        await reading.find(wanted, lab.now, 50, None)
+        await records.find(wanted, lab.now)
         assert "labelled" in explained.plan, explained.plan
         assert "Seq Scan on jobs" not in explained.plan, explained.plan
         assert "jobs_pkey" in explained.plan, explained.plan

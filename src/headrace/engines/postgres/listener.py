@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.bus import Hint, Topic
-from headrace.engines.postgres.notices import Call, Channels, Notice, Notification
+from headrace.engine.bus import Hint, Topic
+from headrace.engines.postgres.channels import Call, Channels, Notice, Notification
 from headrace.host import Host
 
 if TYPE_CHECKING:
     import asyncpg
 
-__all__ = ["ON_DEMAND", "Connect", "Ear"]
+__all__ = ["ON_DEMAND", "Connect", "Listener"]
 
 _log = logging.getLogger("headrace.postgres")
 
@@ -49,7 +49,7 @@ class _Lost(Exception):
     """The connection is of no use any more."""
 
 
-class Ear:
+class Listener:
     """Listens for one session; reconnects for ever."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Tell: notes are worked off, a round at a time, each in a transaction; what follows from one may fill the next."""
+"""Notes: processed in rounds, each in a transaction; what follows from one round may be notes for the next."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
-from headrace.core.batch import Batch, stop
+from headrace.core.batch import stop
 from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status
-from headrace.engine import Told
 from headrace.engines.postgres.applying import Storing, apply_text, rows_of_changes
 from headrace.engines.postgres.arrays import literal
-from headrace.engines.postgres.batches import Batches, by_id
+from headrace.engines.postgres.batches import by_id
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.drivers import run_steps
+from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.errors import Unavailable
 from headrace.host import Host
 
-__all__ = ["Telling"]
+__all__ = ["Notes"]
 
 _PATIENCE = 250
 """Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
@@ -91,34 +90,23 @@ class _Page(msgspec.Struct):
         return found
 
 
-class Telling:
-    """The verb tell, for one session."""
+class Notes:
+    """The notes of one session's store, and what follows from them."""
 
-    def __init__(
-        self, hot: Pool, cold: Pool, schema: str, rules: Rules, batches: Batches, host: Host, storing: Storing
-    ) -> None:
-        self._hot, self._cold, self._schema, self._rules, self._storing = hot, cold, schema, rules, storing
-        self._batches, self._host = batches, host
-        self._hurry_until = -math.inf
+    def __init__(self, cold: Pool, schema: str, rules: Rules, host: Host, storing: Storing) -> None:
+        self._cold, self._schema, self._rules, self._host, self._storing = cold, schema, rules, host, storing
         self._apply = sql("changes_rows", schema) + apply_text(schema)
+        self.forget()
 
-    async def tell(self, now: datetime, limit: int) -> Told:
-        """Work off notes as far as ``limit`` other jobs, and see which batches are over."""
-        [(notes, batches)] = await self._hot.fetch(sql("glance", self._schema), self._batches.silent_since(now))
-        changes: list[Change] = []
-        over: list[Batch] = []
-        try:
-            more = await self._work_off(now, limit, changes) if notes else False
-            if batches or any(change.job.spec.batch is not None for change in changes):
-                over = await self._batches.over(now)
-        except Unavailable:
-            if not changes:
-                raise
-            more = True  # what was done is done, and must be known
-        return Told(tuple(changes), tuple(over), more)
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
+        self._hurry_until = -math.inf
 
-    async def _work_off(self, now: datetime, limit: int, changes: list[Change]) -> bool:
-        """Rounds until there are no more notes, or the limit is used up; whether there may be more."""
+    async def process(self, now: datetime, limit: int, changes: list[Change]) -> bool:
+        """Rounds until there are no more notes, or as many other jobs were looked at; whether there may be more.
+
+        What was made of other jobs is added to ``changes`` by each round, so that it is known if a later one fails.
+        """
         last, busy, moved = 0, False, False
         while limit > 0:
             done = await self._round(now, last, limit)
@@ -215,6 +203,6 @@ class Telling:
         places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))
         took = {place if place >= 0 else ~place for place in places}
         if inserts := [job for place, change in enumerate(changes) if place in took for job in change.inserts]:
-            await run_steps(connection, await self._storing(inserts))
+            await run_statements(connection, await self._storing(inserts))
         others = any(note is not Note.ENDED for change in changes for note in change.notes)
         return others or any(place < 0 for place in places)

@@ -1,8 +1,8 @@
-"""Reading: jobs by id, by filter, and counted; and forgetting the old."""
+"""Records: jobs found by filter and counted, their histories, and where they stand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -10,17 +10,18 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Event, History, Job
+from headrace.core.limit import Usage
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
-from headrace.core.standing import Standing
+from headrace.core.rule import Bound
+from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import DEFERRED, LIVE, Status
-from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.record import Past, attempt_of, labels_asked, micros, moment, stages_of
+from headrace.engines.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
 from headrace.engines.standing import standing_asked, standing_of
 
-__all__ = ["Reading"]
+__all__ = ["Records"]
 
 _NEWEST = 2**62
 _SEEN = "CASE WHEN j.stage = 1 AND j.available_at <= ? THEN 'queued' ELSE j.status END = ANY (?::text[])"
@@ -31,27 +32,16 @@ _OF_TASK = (
 )
 _OF_QUEUE = "j.line = ANY (ARRAY(SELECT id FROM {schema}.lines WHERE queue = ?))"
 _CHUNK = 500
-_DELTAS = 1000
-"""Rows of the ledger beyond which they are summed up."""
 
 _attempts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
 _events = msgspec.json.Decoder(tuple[Event, ...]).decode
 
 
-class Reading:
-    """The verbs that only look, for one session."""
+class Records:
+    """The role ``records`` of one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, search: Pool, schema: str) -> None:
-        self._hot, self._cold, self._search, self._schema = hot, cold, search, schema
-
-    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
-        rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))
-        jobs = {job.id: job for job in Reader().jobs(rows)}
-        return [jobs.get(id) for id in ids]
-
-    async def standing(self, job: Job, now: datetime, window: float, most: int) -> Standing:
-        rows = await self._hot.fetch(sql("standing", self._schema), *standing_asked(job, now, window, most))
-        return standing_of(*rows[0])
+    def __init__(self, hot: Pool, search: Pool, schema: str) -> None:
+        self._hot, self._search, self._schema = hot, search, schema
 
     async def history(self, id: UUID) -> History:
         rows = await self._search.fetch(sql("history", self._schema), id)
@@ -63,8 +53,7 @@ class Reading:
             _events(events),
         )
 
-    async def find(self, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
-        """The jobs that match, as seen now, newest first."""
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         below = cursor_of(cursor)
         place = _NEWEST if below is None else below
         if not askable(filter.task, filter.queue, filter.tag, filter.schedule):
@@ -127,28 +116,11 @@ class Reading:
     async def ledger(self) -> Ledger:
         return Ledger(*(await self._search.fetch(sql("ledger", self._schema)))[0])
 
-    async def delete(self, before: Mapping[Status, datetime], limit: int) -> int:
-        """Remove up to ``limit`` ended jobs with all that is kept of them."""
-        # As the text of an array: for any but one of texts the driver asks the server first, on each connection.
-        moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
-        latest = max(map(micros, before.values()), default=0)
-        text = sql("delete_old", self._schema) + sql("delete", self._schema, latest="$4::bigint")
-        statuses = [str(status) for status in before]
-        [(removed, tied)] = await self._hot.fetch(text, statuses, moments, limit, latest)
-        count: int = removed
-        if tied != "{}":
-            async with self._hot.transaction() as connection:
-                # Whoever begins to wait for one of these has committed before this, or comes too late.
-                held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
-                text = sql("delete_tied", self._schema) + sql("delete", self._schema, latest="$2::bigint")
-                count += await connection.fetchval(text, literal(held), latest)
-        await self._sum_up()
-        return count
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        held = await self._hot.fetch(sql("usage", self._schema))
+        names = [encode(bound) for bound in rates]
+        return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
 
-    async def _sum_up(self) -> None:
-        """Keep the ledger short; it has grown by a row for each insert."""
-        few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.ledger LIMIT {_DELTAS}) t"
-        if (await self._cold.fetch(few))[0][0]:
-            return
-        while (await self._cold.fetch(sql("sum_up", self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
-            pass
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+        rows = await self._hot.fetch(sql("standing", self._schema), *standing_asked(job, now, window, most))
+        return standing_of(*rows[0])

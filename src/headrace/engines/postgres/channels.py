@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from headrace.bus import Hint, Topic
+from headrace.engine.bus import Hint, Topic
 
 __all__ = ["GAP", "Call", "Channels", "Notice", "Notification", "Throttle", "split"]
 

@@ -65,9 +65,9 @@ async def test_many_sessions_tell_everybody_once(lab: Lab) -> None:
 
     async def end(session: Engine, place: int) -> None:
         for change in changes[place :: len(sessions)]:
-            [verdict] = await session.apply([lab.stamp(change)], lab.now)
+            [verdict] = await session.jobs.apply([lab.stamp(change)], lab.now)
             assert isinstance(verdict, Applied)
-            told.append(await session.tell(lab.now))
+            told.append(await session.families.process_notes(lab.now))
 
     try:
         await asyncio.gather(*(end(session, place) for place, session in enumerate(sessions)))
@@ -89,13 +89,13 @@ async def test_cancels_finishes_and_inserts_of_one_family_at_once(lab: Lab) -> N
     async def finish(session: Engine, jobs: list[Job]) -> None:
         dice.shuffle(jobs)
         for n in range(0, len(jobs), 10):
-            await session.apply([lab.stamp(lab.end(job, Completed("1"))) for job in jobs[n : n + 10]], lab.now)
-            await session.tell(lab.now)
+            await session.jobs.apply([lab.stamp(lab.end(job, Completed("1"))) for job in jobs[n : n + 10]], lab.now)
+            await session.families.process_notes(lab.now)
 
     async def wait_for(session: Engine, jobs: list[Job]) -> list[Job]:
         made = [after(lab, *dice.sample(jobs, 3), task="late") for _ in range(30)]
         for n in range(0, 30, 5):
-            answers = await session.insert(made[n : n + 5], lab.now)
+            answers = await session.jobs.insert(made[n : n + 5], lab.now)
             assert [type(answer).__name__ for answer in answers] == ["Inserted"] * 5
         return made
 
