@@ -215,8 +215,8 @@ async def test_the_doctor_fails_when_jobs_are_held_by_the_silent_and_nobody_live
     worker = await crew.join("add")
     await crew.sums.add.submit(1)
     engine, now = crew.sums.app.engine, crew.clock.now()
-    profiles = frozenset(one.id for one in (await engine.profiles()).profiles)
-    await engine.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
+    profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
+    await engine.jobs.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
     assert await crew.findings("fail") == []
     crew.clock.advance(minutes=4)
     assert "0 alive" in await crew.findings("fail")

@@ -36,7 +36,7 @@ from headrace.core.rate import micros
 from headrace.core.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.rules import Rules
 from headrace.core.standing import BY_WORK, MOST, WINDOW, Standing
-from headrace.core.status import DEFERRED, LIVE, Status
+from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
@@ -178,7 +178,8 @@ class Store:
         if (before.worker, before.epoch) != (job.worker, job.epoch):
             del self.unnamed[id]
         self.jobs[id] = replace(job, seq=before.seq)
-        self.last_change[id] = change.id
+        if change.verb is not Verb.PROGRESS:
+            self.last_change[id] = change.id
         if change.attempt is not None:
             records, number = self.attempts.setdefault(id, {}), change.attempt.number
             records[number] = records[number].fold(change.attempt) if number in records else change.attempt

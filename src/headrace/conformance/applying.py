@@ -251,6 +251,15 @@ class Applying(Part):
         await lab.engine.jobs.apply([change], lab.now)
         assert [one.count for one in await lab.attempts(job)] == [1]
 
+    async def test_a_repeat_is_known_although_progress_was_reported_since(self, lab: Lab) -> None:
+        job = await lab.held(await lab.worker())
+        start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
+        report = lab.stamp(lifecycle.progress(start.job, lab.now, Progress(50.0)))
+        for change in (start, report, report, start):
+            [verdict] = await lab.engine.jobs.apply([change], lab.now)
+            assert isinstance(verdict, Applied), change.verb
+        assert (await lab.get(job)).progress == Progress(50.0)
+
     async def test_a_repeat_is_known_after_the_job_was_promoted_and_claimed(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Snoozed(1)))

@@ -94,7 +94,7 @@ class Jobs(Protocol):
         what counts.
 
         *Progress leaves the rev alone.* The change of ``Verb.PROGRESS`` has the same rev before and after; everything
-        else of the job stays as it is stored.
+        else of the job stays as it is stored, also which change it saw last.
 
         *A retry needs its profile again.* With ``Verb.RETRY`` an ended job comes back to life; its profile may have
         been forgotten since and must be there again, under whatever number, for the job to be claimed.

@@ -21,7 +21,7 @@ from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of,
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound, Group, Limits, counted_by
 from headrace.core.standing import BY_WORK
-from headrace.core.status import DEFERRED, ENDED, LIVE, Status
+from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort
 from headrace.engines.memory.kept_entries import KeptEntries
@@ -94,7 +94,8 @@ class Table:
         """Make the change, with all that goes with it."""
         job = change.job
         self.put(job)
-        self.last_change[job.id] = change.id
+        if change.verb is not Verb.PROGRESS:  # which may be repeated without being known
+            self.last_change[job.id] = change.id
         if job.spec.dedup is not None and change.key is not Key.KEEP:
             key = (job.spec.task, job.spec.dedup)
             if change.key is Key.TAKE:
