@@ -537,7 +537,7 @@ def _concerned(store: Store, note: Note, id: UUID) -> list[UUID]:
     if note is Note.STOPPED:
         return [job.id for job in jobs if job.spec.batch == id]
     parent = store.jobs.get(id)
-    still = parent is not None and family.still_cancelled(parent)
+    still = parent is None or family.still_cancelled(parent)
     return [job.id for job in jobs if job.spec.parent == id] if still else []
 
 

@@ -49,6 +49,14 @@ class Hostile(Exception):
     __repr__ = __str__
 
 
+class Noted(Exception):
+    """Says what it is, and ends whoever asks for its notes, as a traceback does."""
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        raise SystemExit("from __notes__")
+
+
 async def raises(kind: type[BaseException]) -> None:
     await asyncio.sleep(0)
     raise kind("on purpose")
@@ -202,6 +210,28 @@ def test_errors_that_end_whoever_shows_them_are_kept_without_their_words(loop: s
                 assert job.error.type == kind
         (first,) = [one for one in (await shop.engine.jobs.get([job.id])) if one is not None]
         assert first.error is not None
+
+    on_own_loop(loop, tmp_path, story)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_traceback_that_ends_whoever_shows_it_is_left_out(loop: str, tmp_path: Path) -> None:
+    async def story(shop: Shop) -> None:
+        async def noted() -> None:
+            raise Noted("on purpose")
+
+        def plain() -> None:
+            raise Noted("on purpose")
+
+        shop.task(noted)
+        shop.task(plain)
+        async with shop.worker() as worker:
+            for name in ("noted", "plain"):
+                job = await shop.ended(await shop.submit(name, retry=Retry(0)))
+                assert job.error is not None
+                assert (job.status, job.error.type, job.error.message) == (Status.FAILED, "Noted", "on purpose")
+                assert job.error.traceback == "<the traceback cannot be shown: SystemExit>"
+            assert worker.healthy
 
     on_own_loop(loop, tmp_path, story)
 

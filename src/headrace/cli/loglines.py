@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator
+from typing import Self
 
 from headrace.worker.raising import message_of
 
@@ -21,9 +22,16 @@ class Logs(logging.Handler):
         it tells, else on stderr, where people look for both."""
         super().__init__()
         self._tell, self._verbose, self._stdout = tell, verbose, stdout
+        self._errors: list[object] = []
+
+    def has_told(self, error: BaseException) -> bool:
+        """Whether this very error was logged as one, with its words; it need not be said again."""
+        return any(one is error for one in self._errors)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Tell one record, unless a handler of the App's shows it here, in the App's own way."""
+        if record.levelno >= logging.ERROR and isinstance(record.args, tuple):
+            self._errors += [one for one in record.args if isinstance(one, BaseException)]
         # Asked for every record, not once: an App may set up its logging whenever it likes.
         if any(one is not self and self._shows(one, record) for one in _handlers(record.name)):
             return
@@ -44,13 +52,14 @@ class Logs(logging.Handler):
         )
         return stream is not None and any(stream is one for one in here)
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._before = [(logger, logger.level) for logger in (_ALL, _WORKER)]
         _ALL.addHandler(self)
         if _ALL.level == logging.NOTSET:
             _ALL.setLevel(logging.INFO)
         if self._verbose:
             _WORKER.setLevel(logging.DEBUG)
+        return self
 
     def __exit__(self, *exc: object) -> None:
         _ALL.removeHandler(self)

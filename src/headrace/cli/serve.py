@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.failures import DONE, FAILED, USAGE
+from headrace.cli.failures import DONE, FAILED, USAGE, code_of
 from headrace.cli.health import Vitals
 from headrace.cli.health import serve as serve_health
 from headrace.cli.loglines import Logs
@@ -18,6 +18,7 @@ from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
 from headrace.cli.words import short, time_of_day
+from headrace.errors import StoreLost
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -34,7 +35,7 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
 
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
-        stack.enter_context(tell.logs(options.verbose))
+        logs = stack.enter_context(tell.logs(options.verbose))
         await stack.enter_async_context(opened(app))
         worker = app.worker(
             concurrency=options.concurrency,
@@ -69,7 +70,12 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             tasks=tasks,
         )
         tune_process()
-        await worker.run(signals=False)
+        try:
+            await worker.run(signals=False)
+        except StoreLost as error:
+            if state.debug or not logs.has_told(error):
+                raise
+            return code_of(error)
         stats = worker.stats
         counts = {"done": stats.done, "failed": stats.failed, "released": stats.released}
         back = f", {stats.released} handed back" if stats.released else ""

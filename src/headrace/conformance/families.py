@@ -13,7 +13,7 @@ from headrace.core import acts
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed
 from headrace.core.query import Filter
-from headrace.core.status import Reason, Status
+from headrace.core.status import ENDED, Reason, Status
 from headrace.engine import Inserted, Refused
 from headrace.errors import TransitionRefused
 
@@ -189,14 +189,19 @@ class Families(Part):
     async def test_a_parent_that_is_gone_was_not_cancelled(self, lab: Lab) -> None:
         gone = lab.job("gone")
         assert isinstance((await lab.insert(lab.job("child", parent=gone.id, root=gone.id)))[0], Inserted)
-        # Nor is it told of one that was pruned before anybody told of its cancel.
-        cancelled = await lab.stand(Status.RETRYING, "parent")
-        child = await self.child(lab, cancelled)
-        await lab.cancel(cancelled)
-        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
-        late = await self.child(lab, cancelled, "late")
-        assert await lab.tell() == []
-        assert [(await lab.get(one)).status for one in (child, late)] == [Status.QUEUED] * 2
+
+    async def test_a_cancel_reaches_the_children_of_one_that_was_pruned_meanwhile(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        root, grown = await lab.running(worker, "root"), await lab.running(worker, "grown")
+        child, other = await self.child(lab, root), await self.child(lab, grown)
+        below = await self.child(lab, child)
+        asked = await lab.cancel(root)
+        await lab.finish(asked)
+        lab.later(1)
+        assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
+        assert [change.job.id for change in await lab.tell()] == [child.id]
+        assert [(await lab.get(one)).status for one in (child, other)] == [Status.CANCELLED, Status.QUEUED]
+        assert (await lab.get(below)).status is Status.QUEUED, "no worker ever had the child: it has none of its own"
 
     async def test_children_outlive_their_parent_and_its_next_child(self, lab: Lab) -> None:
         parent = await lab.finish(await lab.running(await lab.worker(), "parent"))

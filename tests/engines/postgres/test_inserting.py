@@ -25,6 +25,7 @@ from headrace.runtime.lanes import Lanes
 from tests.engines.postgres.conftest import Connect
 from tests.support.faults import LosesReplies
 from tests.support.invariants import check_store
+from tests.support.postgres import shared
 from tests.support.schemas import url_of
 from tests.support.until import until
 
@@ -211,6 +212,10 @@ SUBMITS = {
     "graph": """
         first = work.options(queue='mail').draft()
         await app.submit_many([first, work.options(after=[first]).draft()])""",
+    "in a transaction of one's own": """
+        mine = await asyncpg.connect(server)
+        async with mine.transaction():
+            await work.options(queue='mail', connection=mine).submit()""",
 }
 
 
@@ -219,10 +224,10 @@ async def test_a_submit_is_heard_as_ready_by_the_session_of_another_process(
     tmp_path: Path, heard: list[str], how: str
 ) -> None:
     program = f"""
-import asyncio, os
+import asyncio, asyncpg, os
 from headrace import App
 
-app = App({url_of(tmp_path)!r})
+app, server = App({url_of(tmp_path)!r}), {shared().url()!r}
 
 @app.task
 async def work() -> None: ...

@@ -60,7 +60,7 @@ async def test_who_is_doomed_is_not_released_first(lab: Lab) -> None:
     assert (found, found.reason) == (changes[-1].job, Reason.PARENT)
 
 
-async def test_the_children_of_a_job_that_was_pruned_are_told_nothing(lab: Lab) -> None:
+async def test_the_children_of_a_job_that_was_pruned_are_told_of_its_cancel(lab: Lab) -> None:
     worker = await lab.worker()
     root = await lab.running(worker, "root")
     child = await lab.put("child", parent=root.id, root=root.id)
@@ -69,7 +69,7 @@ async def test_the_children_of_a_job_that_was_pruned_are_told_nothing(lab: Lab) 
     lab.later(1)
     assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
     await lab.tell()
-    assert (await lab.get(child)).status is Status.QUEUED
+    assert (await lab.get(child)).status is Status.CANCELLED
 
 
 async def test_what_is_told_is_counted(lab: Lab) -> None:

@@ -134,7 +134,7 @@ class Relations:
         if note is Note.STOPPED:
             return self._members.get(id, [])
         parent = self._records.get(id)
-        return self._children.get(id, []) if parent is not None and family.still_cancelled(parent) else []
+        return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
     def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
         if doomed:
@@ -213,7 +213,6 @@ class Relations:
         """These jobs were pruned."""
         for job in gone:
             self._waiting.pop(job.id, None)
-            self._children.pop(job.id, None)
             spec = job.spec
             named = ((self._waiting, spec.after), (self._children, (spec.parent,)), (self._members, (spec.batch,)))
             for others, ids in named:
@@ -221,6 +220,10 @@ class Relations:
                     # What is known of a job or batch that is gone begins anew with the next one that names it.
                     if id is not None and job.id in others.get(id, ()):
                         others[id].remove(job.id)
+        # A parent's children are known for longer than itself: its cancel may not have been told yet.
+        for id in {id for job in gone for id in (job.id, job.spec.parent) if id is not None}:
+            if id not in self._records and not self._children.get(id):
+                self._children.pop(id, None)
         for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
             del self.batches[id]
             self._members.pop(id, None)

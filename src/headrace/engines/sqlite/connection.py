@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 import apsw
 
 from headrace.engine.statements import Statement, Statements, walk
+from headrace.engines.sqlite.files import find, refuse_empty
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 
 __all__ = [
@@ -98,12 +99,27 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise ConfigError(f"{path} is a database of something else: name another file")
 
 
-def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = ()) -> apsw.Connection:
-    """A connection as this engine needs it, ready for these verbs if the schema is there."""
-    connection = apsw.Connection(str(path), statementcachesize=200)
+def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, make: bool = True) -> apsw.Connection:
+    """A connection as this engine needs it, ready for these verbs if the schema is there.
+
+    ``make``: make the file if there is none, as the first to open it may. All others would make an empty store where
+    one was lost.
+
+    :raises StoreLost: the file that was there is gone
+    """
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if make else 0)
+    try:
+        connection = apsw.Connection(str(path), flags, statementcachesize=200)
+    except apsw.CantOpenError:
+        if not make:
+            find(path)
+        raise
     try:
         connection.set_busy_timeout(1000)
-        refuse_foreign(connection, path)  # before anything in it is changed, be it the journal mode
+        # Before anything in it is changed, be it the journal mode.
+        refuse_foreign(connection, path)
+        if not make:
+            refuse_empty(connection, path)
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", synchronous)
         # On macOS alone a plain fsync leaves the last writes in the drive's own cache.

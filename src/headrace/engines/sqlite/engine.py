@@ -59,6 +59,8 @@ class SqliteEngine:
         self._bus = SocketBus(self._path, host)
         self.bus: Bus = self._bus
         self._open = False
+        self._found = False  # the file is there: from here on it is not made, but lost if it is gone
+        self._first: SqliteEngine | None = None
         self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
         self._reader = DbThread("headrace-sqlite-read", self._path, host, self._connect_reader)
         # Apart from the reader: whoever waits for a result must not wait for somebody's search through all jobs.
@@ -76,11 +78,13 @@ class SqliteEngine:
         if self._open:
             return
         check_library()
-        check_place(self._path)
+        if self._may_make:
+            check_place(self._path)
         self.jobs.forget()
         try:
             for thread in self._threads:
                 await thread.open()
+                self._found = True
         except BaseException:
             await self._end_threads()
             raise
@@ -97,11 +101,19 @@ class SqliteEngine:
         await self._end_threads()
 
     async def _end_threads(self) -> None:
+        self._found = False
         for thread in self._threads:
             await thread.close()
 
     def another_session(self) -> Engine:
-        return SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
+        another = SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
+        another._first = self
+        return another
+
+    @property
+    def _may_make(self) -> bool:
+        """Whether a file that is not there is a new one: neither this session nor the one it was made from has it."""
+        return not self._found and (self._first is None or self._first._may_make)
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         if plan and not self._path.exists():
@@ -137,7 +149,7 @@ class SqliteEngine:
 
         def run() -> T:
             try:
-                connection = connect(self._path, self._synchronous)
+                connection = connect(self._path, self._synchronous, make=self._may_make)
                 connection.set_busy_timeout(10_000)
                 try:
                     return act(connection)
@@ -147,13 +159,14 @@ class SqliteEngine:
                 raise translate(error, self._path) from error
 
         check_library()
-        check_place(self._path)
+        if self._may_make:
+            check_place(self._path)
         return await asyncio.to_thread(run)
 
     # -- connections, on their threads
 
     def _connect_writer(self) -> apsw.Connection:
-        connection = connect(self._path, self._synchronous)
+        connection = connect(self._path, self._synchronous, make=self._may_make)
         try:
             if migrate.is_empty(connection):
                 migrate.apply(connection, self._path, self._host.clock.now())
@@ -169,7 +182,7 @@ class SqliteEngine:
         return trim_log(connection, self._path)
 
     def _connect_reader(self) -> apsw.Connection:
-        connection = connect(self._path, self._synchronous, ["record"])
+        connection = connect(self._path, self._synchronous, ["record"], make=False)
         connection.pragma("query_only", True)
         records.prepare(connection)
         return connection

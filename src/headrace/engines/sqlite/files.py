@@ -13,7 +13,7 @@ import apsw
 
 from headrace.errors import StoreLost
 
-__all__ = ["Files", "has_moved"]
+__all__ = ["Files", "find", "has_moved", "refuse_empty"]
 
 _REOPEN = "close the App and open it again, or restart the program"
 
@@ -26,9 +26,9 @@ class Files:
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         """:raises StoreLost: the file was replaced while it was being opened"""
-        self._path = str(path)
+        self._path = path
         self._beside = (f"{path}-wal", f"{path}-shm")
-        self._file = self._find()
+        self._file = find(path)
         # Asked in this order: what is compared with from now on is what the connection has open.
         if has_moved(connection):
             raise _replaced(self._path)
@@ -39,7 +39,7 @@ class Files:
 
         :raises StoreLost: they would not
         """
-        if self._find() != self._file:
+        if find(self._path) != self._file:
             raise _replaced(self._path)
         for place, name in enumerate(self._beside):
             found, known = _identity(name), self._logs[place]
@@ -48,16 +48,27 @@ class Files:
             elif found != known:
                 raise _logless(self._path, name)
 
-    def _find(self) -> _Identity:
-        try:
-            found = os.stat(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise _deleted(self._path) from None
-        except OSError as error:
-            raise StoreLost(f"{self._path} cannot be looked at: {error}; then {_REOPEN}", outcome="unknown") from error
-        if not found.st_size:  # SQLite writes its first page before anything else, and never takes it back
-            raise _emptied(self._path)
-        return found.st_dev, found.st_ino
+
+def find(path: Path) -> _Identity:
+    """Which file it is that was open under this path.
+
+    :raises StoreLost: it is gone, or nothing is left in it
+    """
+    try:
+        found = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _deleted(path) from None
+    except OSError as error:
+        raise StoreLost(f"{path} cannot be looked at: {error}; then {_REOPEN}", outcome="unknown") from error
+    if not found.st_size:  # SQLite writes its first page before anything else, and never takes it back
+        raise _emptied(path)
+    return found.st_dev, found.st_ino
+
+
+def refuse_empty(connection: apsw.Connection, path: Path) -> None:
+    """Keep from making a new store in what is left of one; :raises StoreLost:"""
+    if not connection.execute("SELECT count(*) FROM sqlite_schema").get:
+        raise _emptied(path)
 
 
 def has_moved(connection: apsw.Connection) -> bool:
@@ -75,7 +86,7 @@ def _identity(name: str) -> _Identity | None:
     return found.st_dev, found.st_ino
 
 
-def _deleted(path: str) -> StoreLost:
+def _deleted(path: Path) -> StoreLost:
     return StoreLost(
         f"{path} was deleted or moved away while it was open, and what is written now would be lost: put it back, if it"
         f" is still somewhere, then {_REOPEN}; if there is no file then, a new and empty one is made",
@@ -83,7 +94,7 @@ def _deleted(path: str) -> StoreLost:
     )
 
 
-def _replaced(path: str) -> StoreLost:
+def _replaced(path: Path) -> StoreLost:
     return StoreLost(
         f"{path} was replaced by another file while it was open, and what is written to the old one would be lost:"
         f" {_REOPEN}, to go on with the one that is there now",
@@ -91,14 +102,14 @@ def _replaced(path: str) -> StoreLost:
     )
 
 
-def _emptied(path: str) -> StoreLost:
+def _emptied(path: Path) -> StoreLost:
     return StoreLost(
         f"{path} was emptied while it was open: stop every program that uses it, restore a backup, then {_REOPEN}",
         outcome="unknown",
     )
 
 
-def _logless(path: str, log: str) -> StoreLost:
+def _logless(path: Path, log: str) -> StoreLost:
     return StoreLost(
         f"{log} was deleted or replaced while {path} was open, and the newest commits may be in the old one alone: stop"
         " every program that uses it in good order (no kill), which saves them, and start them again",

@@ -71,7 +71,7 @@ class Transactions:
         If jobs were stored in it, the bus says so after the commit.
         """
         path = self._path
-        connection = await self._aside(lambda: connect(path, self._synchronous), lambda made: made.close())
+        connection = await self._aside(lambda: connect(path, self._synchronous, make=False), lambda made: made.close())
         try:
             await self._begin(connection)
             before, files = _last_seq(connection), Files(connection, path)

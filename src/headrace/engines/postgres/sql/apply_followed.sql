@@ -1,7 +1,9 @@
 -- What is to follow from changes, and what they add to batches, where there is any such.
 , told AS (
-  INSERT INTO {schema}.notes (kind, seq)
-  SELECT n.kind, c.seq FROM changed c CROSS JOIN LATERAL unnest(string_to_array(c.notes, NULL)) AS n (kind)
+  -- With a cancel the job's id, by which its children are found when it is gone.
+  INSERT INTO {schema}.notes (kind, seq, batch)
+  SELECT n.kind, c.seq, CASE n.kind WHEN 'c' THEN (SELECT j.id FROM {schema}.jobs j WHERE j.seq = c.seq) END
+  FROM changed c CROSS JOIN LATERAL unnest(string_to_array(c.notes, NULL)) AS n (kind)
   WHERE n.kind <> 'e' OR c.place < 0
 ),
 counted AS (

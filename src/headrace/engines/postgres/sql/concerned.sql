@@ -10,10 +10,9 @@ FROM unnest($1::text::bigint[], $2::text[], $3::text::bigint[], $4::text::bigint
      ORDER BY w.child LIMIT $5)
     UNION ALL
     (SELECT l.seq FROM {schema}.labels l
-     WHERE n.kind = 'c' AND l.label = (
-         SELECT 'p' || j.id FROM {schema}.jobs j
-         WHERE j.seq = n.seq AND (j.stage >= 4 OR j.cancel_requested_at IS NOT NULL))
-       AND l.seq > n.cursor
+     WHERE n.kind = 'c' AND l.seq > n.cursor AND l.label = (
+         SELECT 'p' || coalesce(o.batch, j.id) FROM {schema}.notes o LEFT JOIN {schema}.jobs j ON j.seq = o.seq
+         WHERE o.id = n.id AND (j.seq IS NULL OR j.stage >= 4 OR j.cancel_requested_at IS NOT NULL))
      ORDER BY l.seq LIMIT $5)
     UNION ALL
     (SELECT l.seq FROM {schema}.labels l

@@ -1,9 +1,9 @@
 -- Notes in their order, each with the jobs that have not heard it: id, kind, seq (null: there is nobody). ?1 how many
--- A cancel is told while core.family.still_cancelled; one that is gone was not.
+-- A cancel is told while core.family.still_cancelled.
 SELECT n.id, n.kind, coalesce(w.child, l.seq, iif(n.kind = 'waits', n.seq, NULL))
 FROM notes n
   LEFT JOIN waits w ON n.kind = 'ended' AND w.parent = n.seq AND w.child > n.cursor
-  LEFT JOIN labels l ON l.label = n.label AND l.seq > n.cursor AND (n.kind = 'stopped' OR EXISTS (
-    SELECT 1 FROM jobs j WHERE j.seq = n.seq AND (j.stage >= 4 OR j.cancel_requested_at IS NOT NULL)))
+  LEFT JOIN labels l ON l.label = n.label AND l.seq > n.cursor AND NOT EXISTS (
+    SELECT 1 FROM jobs j WHERE j.seq = n.seq AND j.stage < 4 AND j.cancel_requested_at IS NULL)
 ORDER BY n.id, w.child, l.seq
 LIMIT ?1 + 0
