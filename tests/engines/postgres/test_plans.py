@@ -198,7 +198,6 @@ HOT_STATEMENTS: dict[str, set[str]] = {
         "waits_pkey",
         "waited_for",
         "batches_settled",
-        "heads_pkey",
         "arrived",
     },
     "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for"},
