@@ -19,7 +19,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unstorable
 from headrace.host import Host
 from headrace.maintenance.elector import Duty
-from headrace.maintenance.sightings import Sightings
+from headrace.core.liveness import Sightings
 from headrace.runtime.lanes import Lanes
 
 __all__ = ["Sweeper"]

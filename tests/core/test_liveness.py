@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.maintenance.sightings import Sighting, Sightings
+from headrace.core.liveness import Sighting, Sightings
 
 
 def seen(looks: list[tuple[str, float, float]], gap: float = 10.0) -> Sighting:
