@@ -111,6 +111,14 @@ class Cancelling(Batched):
         assert await self.tally(lab, batch) == Tally(25, 0, 0, 25)
         assert await self.tally(lab, other) == Tally(5)
 
+    async def test_a_job_that_is_pruned_between_two_pages_hides_no_other(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 6, sealed=False)
+        await self.cancelled(lab, batch)
+        ended = {change.job.id for change in (await lab.engine.families.process_notes(lab.now, 2)).changes}
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == len(ended) == 2
+        ended |= {change.job.id for change in await lab.tell(limit=2)}
+        assert ended == {job.id for job in jobs}
+
     async def test_what_is_over_is_not_cancelled(self, lab: Lab) -> None:
         assert await lab.engine.families.cancel_batch(lab.new_id(), lab.now) is None
         batch, [job] = await self.filled(lab, 1)
