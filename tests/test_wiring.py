@@ -140,7 +140,9 @@ def test_a_store_of_ones_own_has_one_namespace() -> None:
         make("sqlite:///a.db", namespace="other")
 
 
-def other_engine(url: str, rules: Rules, host: Host) -> Engine:
+def other_engine(url: str, rules: Rules, host: Host, *, namespace: str) -> Engine:
+    if namespace != "headrace":
+        raise NotSupported(f"{url} is not for {namespace}")
     return connect("memory://", rules, host)
 
 
@@ -153,6 +155,8 @@ def test_other_packages_bring_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make("mine://anything?x=1").name == "memory"
     with pytest.raises(ConfigError, match="mine://"):
         make("yours://")
+    with pytest.raises(NotSupported, match="mine://anything is not for me"):
+        make("mine://anything", namespace="me")
 
 
 @pytest.mark.parametrize(
