@@ -53,8 +53,8 @@ def is_late(seen: Seen, rules: Rules) -> bool:
 def is_certain(cause: Cause | None) -> bool:
     """Whether a job can be decided about at the first look.
 
-    That is so where no deadline is involved: the job expired by itself (``None``: no cause to take it from a worker), its
-    worker was buried, or its worker said by its beats that it does not have the job.
+    That is so where no deadline is involved: the job expired by itself (``None``: no cause to take it from a worker),
+    its worker was buried, or its worker said by its beats that it does not have the job.
     """
     return cause in _CERTAIN
 
