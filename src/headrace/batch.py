@@ -11,7 +11,6 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
 from headrace.core.bounds import checked_note
@@ -22,6 +21,7 @@ from headrace.core.retry import Seconds, seconds
 from headrace.core.status import LIVE
 from headrace.draft import Draft
 from headrace.engine import MAX_BATCH
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import (
     BatchFailed,
     ConfigError,
@@ -172,7 +172,7 @@ class BatchHandle:
     async def _members(self, **wanted: Any) -> AsyncIterator[Job]:
         cursor, filter = None, Filter(batch=self.id, **wanted)
         while True:
-            page = await self._app.engine.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
+            page = await self._app.engine.records.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
             for job in page.items:
                 yield job
             if (cursor := page.cursor) is None:
@@ -183,7 +183,7 @@ class BatchHandle:
 
         :raises JobNotFound: there is no such batch
         """
-        [found] = await self._app.engine.batches([self.id])
+        [found] = await self._app.engine.families.batches([self.id])
         if found is None:
             raise no_batch(self.id)
         self.last = found
@@ -263,7 +263,7 @@ class BatchHandle:
         live = [handle for handle in handles if handle.last is None or not handle.last.ended]
         for start in range(0, len(live), MAX_BATCH):
             part = live[start : start + MAX_BATCH]
-            for handle, job in zip(part, await self._app.engine.get([one.id for one in part]), strict=True):
+            for handle, job in zip(part, await self._app.engine.jobs.get([one.id for one in part]), strict=True):
                 if job is None:
                     raise JobNotFound(handle.id)
                 handle.last = job

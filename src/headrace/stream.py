@@ -127,10 +127,10 @@ class Stream(Generic[T_co]):
 
 async def _newest(engine: Engine, id: UUID) -> Cursor:
     """Where the stream last began anew: what earlier attempts kept does not count any more."""
-    last = await engine.tail(id, Kind.ITEM, limit=1, newest=True)
+    last = await engine.entries.tail(id, Kind.ITEM, limit=1, newest=True)
     attempt = last[0].attempt if last else 0
     while attempt > 1:
-        found = await engine.tail(id, Kind.ITEM, (attempt, -1), 1)
+        found = await engine.entries.tail(id, Kind.ITEM, (attempt, -1), 1)
         if not found:
             break  # the job and all it had are gone
         if found[0].number == 0:

@@ -119,14 +119,14 @@ def test_a_job_that_was_begun_once_may_have_children() -> None:
 
 
 def test_a_cancelled_parent_ends_its_children() -> None:
-    idle = family.doom(submitted(), NOW, RULES)
+    idle = family.cancel_child(submitted(), NOW, RULES)
     assert idle is not None
     assert (idle.job.status, idle.job.reason) == (Status.CANCELLED, Reason.PARENT)
-    asked = family.doom(given(submitted()), NOW, RULES)
+    asked = family.cancel_child(given(submitted()), NOW, RULES)
     assert asked is not None
     assert asked.job.cancel_requested_at == NOW
-    assert family.doom(asked.job, NOW, RULES) is None
-    assert family.doom(idle.job, NOW, RULES) is None
+    assert family.cancel_child(asked.job, NOW, RULES) is None
+    assert family.cancel_child(idle.job, NOW, RULES) is None
 
 
 def test_a_cancel_is_told_until_it_is_taken_back() -> None:

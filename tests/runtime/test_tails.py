@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from headrace.bus import Hint, Topic
 from headrace.conformance.lab import BEGIN
 from headrace.core.claim import Ask
 from headrace.core.entry import Append, Cursor, Entry, Kind
@@ -18,8 +17,10 @@ from headrace.core.lifecycle import finish, start
 from headrace.core.outcome import Completed
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Engine, WorkerInfo
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, Unavailable
 from headrace.runtime.tails import Tails, _page
+from tests.support.faults import Instead
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.until import until
 
@@ -35,10 +36,10 @@ async def running(shop: Shop) -> Job:
     """A job that this test runs."""
     host, now = shop.host, shop.host.clock.now()
     info = WorkerInfo(id=host.dice.new_id(now), host="test", pid=1, started_at=now, concurrency=1)
-    await shop.engine.register(info, now)
+    await shop.engine.workers.register(info, now)
     id = await shop.submit("work")
-    profiles = frozenset(profile.id for profile in (await shop.engine.profiles()).profiles)
-    claimed = await shop.engine.claim(info.id, Ask(n=1, free=1, profiles=profiles), 1, host.clock.now())
+    profiles = frozenset(profile.id for profile in (await shop.engine.documents.profiles()).profiles)
+    claimed = await shop.engine.jobs.claim(info.id, Ask(n=1, free=1, profiles=profiles), 1, host.clock.now())
     assert isinstance(claimed, Claimed)
     await shop.lanes.apply(start(claimed.jobs[0], host.clock.now(), shop.engine.rules))
     return await shop.get(id)
@@ -50,7 +51,7 @@ async def add(shop: Shop, job: Job, *numbers: int, quietly: bool = False) -> Non
     entries = tuple(Entry(Kind.ITEM, 1, number, str(number), shop.host.clock.now()) for number in numbers)
     append = Append(job.id, job.worker, job.epoch, entries)
     if quietly:
-        assert await shop.engine.append([append], shop.host.clock.now()) == ["kept"]
+        assert await shop.engine.entries.append([append], shop.host.clock.now()) == ["kept"]
     else:
         assert await shop.lanes.append(append)
 
@@ -167,7 +168,8 @@ class Away:
     """An engine that cannot be asked for a while."""
 
     def __init__(self, engine: Engine) -> None:
-        self.bus = engine.bus
+        self.bus, self.entries = engine.bus, engine.entries
+        self.jobs = Instead(engine.jobs, get=self.get)
         self.gone, self.asked = True, 0
         self._engine = engine
 
@@ -175,7 +177,4 @@ class Away:
         self.asked += 1
         if self.gone:
             raise Unavailable("away")
-        return await self._engine.get(ids)
-
-    async def tail(self, id: UUID, kind: Kind, after: Cursor, limit: int) -> list[Entry]:
-        return await self._engine.tail(id, kind, after, limit)
+        return await self._engine.jobs.get(ids)

@@ -61,16 +61,16 @@ class Bench:
         """Submit a job for each name, claim them, and put them into the slots."""
         ids = [await self.shop.submit("note", payload={"name": name}, **options) for name in names]
         self._requests += 1
-        known = await self.shop.engine.profiles()
+        known = await self.shop.engine.documents.profiles()
         ask = Ask(n=len(ids), free=len(ids), profiles=frozenset(one.id for one in known.profiles))
-        claimed = await self.shop.engine.claim(self.id, ask, self._requests, self.clock.now())
+        claimed = await self.shop.engine.jobs.claim(self.id, ask, self._requests, self.clock.now())
         assert isinstance(claimed, Claimed)
         assert {job.id for job in claimed.jobs} == set(ids)
         self.slots.take(claimed.jobs, queue_priorities or {})
         return ids
 
     async def jobs(self, ids: list[UUID]) -> list[Job]:
-        return [job for job in await self.shop.engine.get(ids) if job is not None]
+        return [job for job in await self.shop.engine.jobs.get(ids) if job is not None]
 
 
 @asynccontextmanager
@@ -78,7 +78,7 @@ async def busy(shop: Shop) -> AsyncIterator[Bench]:
     """A bench whose slot is taken."""
     bench = Bench(shop)
     info = WorkerInfo(id=bench.id, host="mill", pid=1, started_at=bench.clock.now(), concurrency=1, tasks=("note",))
-    await shop.engine.register(info, bench.clock.now())
+    await shop.engine.workers.register(info, bench.clock.now())
     await bench.claim("first")
     await asyncio.wait_for(bench.began.wait(), 20)
     try:
@@ -147,7 +147,7 @@ async def test_a_slot_that_waits_for_its_start_to_be_stored_counts_as_slow(shop:
     async with busy(shop) as bench:
         bench.gate.set()
         await until(lambda: bench.slots.empty)
-        stored = shop.engine.apply
+        stored = shop.engine.jobs.apply
         before = bench.slots._pace._mean
         assert before is not None
 
@@ -155,12 +155,12 @@ async def test_a_slot_that_waits_for_its_start_to_be_stored_counts_as_slow(shop:
             await asyncio.sleep(0.2)  # what a store may take
             return await stored(*args)  # type: ignore[arg-type]
 
-        shop.engine.apply = slow  # type: ignore[method-assign, assignment]
+        shop.engine.jobs.apply = slow  # type: ignore[method-assign, assignment]
         (id,) = await bench.claim("once", retry=Retry(0))
         await until(lambda: "once" in bench.ran)
         await shop.ended(id)
         learned = bench.slots._pace._mean
-        shop.engine.apply = stored  # type: ignore[method-assign]
+        shop.engine.jobs.apply = stored  # type: ignore[method-assign]
         assert learned is not None
         assert learned - before * 0.9 >= 0.019, "a tenth of what the slot was taken for"
 

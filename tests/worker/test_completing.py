@@ -29,7 +29,7 @@ from headrace.core.status import Outcome, Reason, Status, Verb
 from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unavailable
 from headrace.worker import completing
 from headrace.worker.context import Context
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
 from tests.support.shop import Shop, open_shop
@@ -263,7 +263,7 @@ async def test_a_job_that_was_taken_away_takes_the_writes_with_it(shop: Shop, ti
     async def pay(ctx: Context) -> str:
         if raised:
             return "by another"
-        (job,) = await shop.engine.get([ctx.job_id])
+        (job,) = await shop.engine.jobs.get([ctx.job_id])
         assert job is not None
         await shop.lanes.apply(release(job, shop.host.clock.now()))
         try:
@@ -292,7 +292,7 @@ async def test_a_cancel_that_comes_meanwhile_is_too_late(kind: str, tmp_path: Pa
         async def pay(ctx: Context) -> str:
             asked = acts.cancel(await shop.get(ctx.job_id), shop.host.clock.now(), shop.engine.rules)
             assert asked is not None
-            await shop.engine.apply([replace(asked, id=1)], shop.host.clock.now())
+            await shop.engine.jobs.apply([replace(asked, id=1)], shop.host.clock.now())
             async with ctx.transaction() as tx:
                 await till.write(tx.connection, ctx)
                 tx.complete("paid")
@@ -488,7 +488,7 @@ class Slow(LosesReplies):
         if any(one.verb is Verb.START for one in changes):
             self.waiting = True
             await self.gate.wait()
-        return await self._engine.apply(changes, now)
+        return await self._engine.jobs.apply(changes, now)
 
 
 async def test_a_start_that_is_on_its_way(shop: Shop, till: Till) -> None:
@@ -617,20 +617,21 @@ class Forgetful:
 
     def __init__(self, engine: Any, *, committed: bool) -> None:
         self._engine, self._committed = engine, committed
+        self.transactions = Instead(engine.transactions, transaction=self._transaction)
         self.lost = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
+    async def _transaction(self) -> AsyncIterator[Any]:
         if self.lost:
-            async with self._engine.transaction() as connection:
+            async with self._engine.transactions.transaction() as connection:
                 yield connection
             return
         self.lost += 1
         try:
-            async with self._engine.transaction() as connection:
+            async with self._engine.transactions.transaction() as connection:
                 yield connection
                 if not self._committed:
                     raise Unavailable("the connection broke before the commit arrived", outcome="unknown")

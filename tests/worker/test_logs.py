@@ -14,7 +14,6 @@ import pytest
 from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
-from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
 from headrace.worker.entry_writer import MOST_LINES
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
@@ -37,7 +36,7 @@ def _talkative() -> Iterator[None]:
 async def lines(shop: Shop, id: UUID) -> list[LogLine]:
     """The log of a job."""
     found, after = list[LogLine](), (0, -1)
-    while page := await shop.engine.tail(id, Kind.LOG, after):
+    while page := await shop.engine.entries.tail(id, Kind.LOG, after):
         found += [LogLine.of(entry) for entry in page]
         after = page[-1].cursor
     return found
@@ -253,7 +252,7 @@ def test_a_line_whose_arguments_do_not_fit_is_kept_raw_and_half_characters_are_r
 
 
 async def test_what_is_said_before_a_transaction_that_completes_the_job_is_kept(shop: Shop) -> None:
-    if TRANSACTION not in shop.engine.capabilities:
+    if shop.engine.transactions is None:
         return
 
     async def sell(ctx: Context) -> str:

@@ -28,7 +28,7 @@ class Picky(LosesReplies):
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         if any(one.verb is self.refuses and not _plain(one) for one in changes):
             raise Unstorable("this row is not for me")
-        return await self._engine.apply(changes, now)
+        return await self._engine.jobs.apply(changes, now)
 
 
 def _plain(change: Change) -> bool:
@@ -79,7 +79,7 @@ async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) ->
         async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
             await gate.wait()
             written.extend(one.verb for one in changes)
-            return await shop.engine.apply(changes, now)
+            return await shop.engine.jobs.apply(changes, now)
 
     async def talks(ctx: Context) -> None:
         for percent in range(100):
@@ -104,7 +104,7 @@ async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgo
 
     class Slow(LosesReplies):
         async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
-            verdicts = await shop.engine.apply(changes, now)
+            verdicts = await shop.engine.jobs.apply(changes, now)
             if any(one.verb is Verb.START for one in changes):
                 starting.set()
                 await gate.wait()

@@ -139,10 +139,10 @@ async def test_a_job_is_tried_again_while_its_last_attempt_is_stuck_in_a_thread(
             assert worker.stats.busy == 2  # each attempt has a slot of its own
             gates[0].set()
             await until(lambda: worker.stats.busy == 1)
-            (row,) = await shop.engine.workers()
+            (row,) = await shop.engine.workers.list()
 
             async def beats(n: int) -> bool:
-                return (await shop.engine.workers())[0].beats >= n
+                return (await shop.engine.workers.list())[0].beats >= n
 
             # The job is still named in the beats: the end of the old thread did not take it out of our hands.
             await until(lambda: beats(row.beats + 2))

@@ -253,7 +253,7 @@ async def test_a_step_of_a_worker_that_lost_the_job_is_refused(shop: Shop) -> No
         go_on.set()
         assert isinstance(await asyncio.wait_for(told, 20), Stopped | asyncio.CancelledError)
     assert (await shop.get(id)).result in (1, 2)
-    kept = await shop.engine.tail(id, Kind.STEP)
+    kept = await shop.engine.entries.tail(id, Kind.STEP)
     assert [(entry.attempt, entry.name) for entry in kept] == [(2, "charge")]
 
 

@@ -25,7 +25,7 @@ from tests.support.until import until
 async def items(shop: Shop, id: object) -> list[tuple[int, int, str]]:
     """What was kept: attempt, number, value."""
     found, after = list[Entry](), (0, -1)
-    while page := await shop.engine.tail(id, Kind.ITEM, after):  # type: ignore[arg-type]
+    while page := await shop.engine.entries.tail(id, Kind.ITEM, after):  # type: ignore[arg-type]
         found += page
         after = page[-1].cursor
     return [(entry.attempt, entry.number, entry.data) for entry in found]
@@ -57,7 +57,7 @@ async def test_a_stream_whose_worker_died_is_resumed_by_another(shop: Shop) -> N
                 await go_on.wait()  # and then goes on as if nothing had happened
 
     shop.task(count)
-    twin = shop.engine.twin()
+    twin = shop.engine.another_session()
     await twin.open()
     dead = shop.worker(engine=twin)
     await dead.start()

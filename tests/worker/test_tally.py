@@ -96,7 +96,7 @@ async def test_what_a_dead_worker_held_is_told_by_whoever_takes_it_back(
         await gate.wait()
 
     shop.task(slow)
-    twin = shop.engine.twin()
+    twin = shop.engine.another_session()
     await twin.open()
     dead = shop.worker(engine=twin)
     await dead.start()

@@ -163,7 +163,7 @@ class Applying(Part):
         job = await lab.do(discard)
         assert cancel is not None
         wanted = [change.event for change in (cancel, retry, resolve, discard)]
-        assert list((await lab.engine.history(job.id)).events) == wanted
+        assert list((await lab.engine.records.history(job.id)).events) == wanted
         assert discard.event == Event("discard", lab.now, "eve", "wrong")
 
     async def test_expire_ends_what_missed_its_moment(self, lab: Lab) -> None:
@@ -202,10 +202,10 @@ class Applying(Part):
     @pytest.mark.parametrize("status", sorted(ENDED - {Status.COMPLETED}))
     async def test_a_key_held_by_another_is_a_conflict_that_names_it(self, lab: Lab, status: Status) -> None:
         job = await lab.stand(status, "work", dedup="k")
-        before, holder = await lab.engine.history(job.id), await lab.put(dedup="k")
+        before, holder = await lab.engine.records.history(job.id), await lab.put(dedup="k")
         assert await lab.apply(acts.retry(job, lab.now)) == [Conflict(job, holder)]
         assert await lab.get(job) == job
-        assert await lab.engine.history(job.id) == before
+        assert await lab.engine.records.history(job.id) == before
         await lab.cancel(holder)
         await lab.do(acts.retry(job, lab.now))
 
@@ -225,13 +225,13 @@ class Applying(Part):
         asked = await lab.cancel(moved)
         taken = await lab.do(lifecycle.lose(lost, Cause.LEASE, lab.now, 0.5, lab.rules))
         dropped = await lab.do(lab.end(gone, Completed(), started_at=lab.now))
-        assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
         assert dropped.ended
         changes = [lab.end(job, Completed(f"{n}"), started_at=lab.now) for n, job in enumerate(jobs)]
         verdicts = await lab.apply(*changes)
         odd = {10: WasStale(None), 500: Conflict(asked), 990: WasStale(taken)}
         assert verdicts == [odd.get(n) or Applied(change.job) for n, change in enumerate(changes)]
-        assert (await lab.engine.ledger()).ended == MAX_BATCH - 3
+        assert (await lab.engine.records.ledger()).ended == MAX_BATCH - 3
 
     # -- repeats
 
@@ -239,7 +239,7 @@ class Applying(Part):
         job = await lab.running(await lab.worker(), dedup="k")
         change = lab.stamp(lab.end(job, Completed("1")))
         for _ in range(3):
-            assert await lab.engine.apply([change], lab.now) == [Applied(change.job)]
+            assert await lab.engine.jobs.apply([change], lab.now) == [Applied(change.job)]
         assert await lab.get(job) == change.job
         assert len(await lab.attempts(job)) == 1
 
@@ -247,8 +247,8 @@ class Applying(Part):
         worker = await lab.worker()
         job = await lab.running(worker)
         change = lab.stamp(lab.end(job, Snoozed(0)))
-        await lab.engine.apply([change], lab.now)
-        await lab.engine.apply([change], lab.now)
+        await lab.engine.jobs.apply([change], lab.now)
+        await lab.engine.jobs.apply([change], lab.now)
         assert [one.count for one in await lab.attempts(job)] == [1]
 
     async def test_a_repeat_is_known_although_progress_was_reported_since(self, lab: Lab) -> None:
@@ -256,17 +256,17 @@ class Applying(Part):
         start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
         report = lab.stamp(lifecycle.progress(start.job, lab.now, Progress(50.0)))
         for change in (start, report, report, start):
-            [verdict] = await lab.engine.apply([change], lab.now)
+            [verdict] = await lab.engine.jobs.apply([change], lab.now)
             assert isinstance(verdict, Applied), change.verb
         assert (await lab.get(job)).progress == Progress(50.0)
 
     async def test_a_repeat_is_known_after_the_job_was_promoted_and_claimed(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Snoozed(1)))
-        assert await lab.engine.apply([change], lab.now) == [Applied(change.job)]
+        assert await lab.engine.jobs.apply([change], lab.now) == [Applied(change.job)]
         lab.later(1)
         [taken] = await lab.claim(await lab.worker())
-        assert await lab.engine.apply([change], lab.now) == [Applied(change.job)]
+        assert await lab.engine.jobs.apply([change], lab.now) == [Applied(change.job)]
         assert await lab.get(job) == taken
         assert [one.count for one in await lab.attempts(job)] == [1]
 
@@ -274,17 +274,17 @@ class Applying(Part):
         job = await lab.stand(Status.FAILED, "work", dedup="k")
         change = lab.stamp(acts.retry(job, lab.now, by="ann"))
         for _ in range(2):
-            assert await lab.engine.apply([change], lab.now) == [Applied(change.job)]
-        assert len((await lab.engine.history(job.id)).events) == 1
+            assert await lab.engine.jobs.apply([change], lab.now) == [Applied(change.job)]
+        assert len((await lab.engine.records.history(job.id)).events) == 1
 
     async def test_the_same_decision_by_two_is_applied_for_one(self, lab: Lab) -> None:
         job = await lab.put()
         decided = acts.cancel(job, lab.now, lab.rules)
         assert decided is not None
         first, second = lab.stamp(decided), lab.stamp(decided)
-        assert await lab.engine.apply([first], lab.now) == [Applied(first.job)]
-        assert await lab.engine.apply([second], lab.now) == [Conflict(first.job)]
-        assert len((await lab.engine.history(job.id)).events) == 1
+        assert await lab.engine.jobs.apply([first], lab.now) == [Applied(first.job)]
+        assert await lab.engine.jobs.apply([second], lab.now) == [Conflict(first.job)]
+        assert len((await lab.engine.records.history(job.id)).events) == 1
 
     async def test_a_repeated_batch_applies_only_what_is_new(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -292,6 +292,6 @@ class Applying(Part):
         changes = [
             lab.stamp(lab.end(job, Completed(), started_at=lab.now + timedelta())) for job in await lab.claim(worker)
         ]
-        await lab.engine.apply(changes[:4], lab.now)
-        assert await lab.engine.apply(changes, lab.now) == [Applied(change.job) for change in changes]
+        await lab.engine.jobs.apply(changes[:4], lab.now)
+        assert await lab.engine.jobs.apply(changes, lab.now) == [Applied(change.job) for change in changes]
         assert [len(await lab.attempts(change.job)) for change in changes] == [1] * 6

@@ -22,7 +22,7 @@ __all__ = ["Asking"]
 
 async def find(lab: Lab, **fields: Any) -> list[Job]:
     """Everything that matches, in one page."""
-    page = await lab.engine.find(Filter(**fields), lab.now, 1000)
+    page = await lab.engine.records.find(Filter(**fields), lab.now, 1000)
     assert page.cursor is None
     return list(page.items)
 
@@ -32,11 +32,11 @@ class Asking(Part):
 
     async def test_get_answers_in_the_order_asked(self, lab: Lab) -> None:
         one, two = await lab.put(), await lab.put()
-        assert await lab.engine.get([two.id, lab.new_id(), one.id, two.id]) == [two, None, one, two]
-        assert await lab.engine.get([]) == []
+        assert await lab.engine.jobs.get([two.id, lab.new_id(), one.id, two.id]) == [two, None, one, two]
+        assert await lab.engine.jobs.get([]) == []
 
     async def test_an_unknown_job_has_no_history(self, lab: Lab) -> None:
-        assert await lab.engine.history(lab.new_id()) == History()
+        assert await lab.engine.records.history(lab.new_id()) == History()
 
     # -- find
 
@@ -101,7 +101,7 @@ class Asking(Part):
         found: list[Job] = []
         cursor = None
         while True:
-            page = await lab.engine.find(Filter(task="a"), lab.now, limit, cursor)
+            page = await lab.engine.records.find(Filter(task="a"), lab.now, limit, cursor)
             assert len(page.items) <= limit
             found += page.items
             await lab.put("a")  # what comes later does not disturb earlier pages
@@ -112,7 +112,7 @@ class Asking(Part):
 
     async def test_a_strange_cursor_is_refused(self, lab: Lab) -> None:
         with pytest.raises(ConfigError, match="cursor"):
-            await lab.engine.find(Filter(), lab.now, cursor="what?")
+            await lab.engine.records.find(Filter(), lab.now, cursor="what?")
 
     @pytest.mark.parametrize("seed", range(3))
     async def test_find_agrees_with_the_core(self, lab: Lab, seed: int) -> None:
@@ -142,12 +142,12 @@ class Asking(Part):
                 text=choose(None, "RED", "u"),
             )
             wanted = tuple(as_seen(job, lab.now) for job in here if matches(job, wish, lab.now))
-            assert (await lab.engine.find(wish, lab.now, 1000)).items == wanted
+            assert (await lab.engine.records.find(wish, lab.now, 1000)).items == wanted
 
     # -- count and ledger
 
     async def test_count_by_queue_and_status_as_seen(self, lab: Lab) -> None:
-        assert await lab.engine.count(lab.now) == []
+        assert await lab.engine.records.count(lab.now) == []
         await lab.put(queue="a", delay=10)
         await lab.put(queue="a", delay=20)
         lab.later(5)
@@ -155,7 +155,7 @@ class Asking(Part):
         await lab.put(queue="b")
         await lab.stand(Status.COMPLETED, "other", queue="b")
         lab.later(5)
-        counts = {(count.queue, count.status): count for count in await lab.engine.count(lab.now)}
+        counts = {(count.queue, count.status): count for count in await lab.engine.records.count(lab.now)}
         assert counts == {
             ("a", Status.QUEUED): Count("a", Status.QUEUED, 2, BEGIN + timedelta(seconds=5)),
             ("a", Status.SCHEDULED): Count("a", Status.SCHEDULED, 1, BEGIN + timedelta(seconds=20)),
@@ -166,17 +166,17 @@ class Asking(Part):
     async def test_the_books_balance_through_everything(self, lab: Lab) -> None:
         for n, status in enumerate(Status):
             await lab.stand(status, status.value)
-            ledger = await lab.engine.ledger()
+            ledger = await lab.engine.records.ledger()
             assert (ledger.accepted, ledger.unaccounted) == (n + 1, 0)
-        assert await lab.engine.ledger() == Ledger(len(Status), len(LIVE), len(ENDED), 0)
-        assert sum(count.jobs for count in await lab.engine.count(lab.now)) == len(Status)
-        assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == len(ENDED)
-        assert await lab.engine.ledger() == Ledger(len(Status), len(LIVE), 0, len(ENDED))
+        assert await lab.engine.records.ledger() == Ledger(len(Status), len(LIVE), len(ENDED), 0)
+        assert sum(count.jobs for count in await lab.engine.records.count(lab.now)) == len(Status)
+        assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == len(ENDED)
+        assert await lab.engine.records.ledger() == Ledger(len(Status), len(LIVE), 0, len(ENDED))
 
     async def test_a_job_that_comes_back_is_live_again(self, lab: Lab) -> None:
         job = await lab.stand(Status.FAILED, "work")
         await lab.do(acts.retry(job, lab.now))
-        assert await lab.engine.ledger() == Ledger(1, 1, 0, 0)
+        assert await lab.engine.records.ledger() == Ledger(1, 1, 0, 0)
 
     # -- delete
 
@@ -185,33 +185,33 @@ class Asking(Part):
         ended = lab.now
         lab.later(100)
         young = await lab.stand(Status.COMPLETED, "young")
-        assert await lab.engine.delete({status: ended - timedelta(microseconds=1) for status in ENDED}) == 0
-        assert await lab.engine.delete({}) == 0
-        assert await lab.engine.delete({Status.FAILED: ended}) == 1
-        assert await lab.engine.delete(dict.fromkeys(ENDED, ended)) == 2
+        assert await lab.engine.jobs.delete({status: ended - timedelta(microseconds=1) for status in ENDED}) == 0
+        assert await lab.engine.jobs.delete({}) == 0
+        assert await lab.engine.jobs.delete({Status.FAILED: ended}) == 1
+        assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, ended)) == 2
         for status, job in jobs.items():
             assert await lab.gone(job) is (status in ENDED)
         assert not await lab.gone(young)
-        assert (await lab.engine.ledger()).unaccounted == 0
+        assert (await lab.engine.records.ledger()).unaccounted == 0
 
     async def test_all_that_is_kept_of_a_job_goes_with_it(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         job = await lab.finish(job, Failed(error=OOPS, reason=Reason.NON_RETRYABLE))
         job = await lab.do(acts.discard(job, lab.now))
-        assert await lab.engine.delete({Status.CANCELLED: lab.now}) == 1
-        assert await lab.engine.history(job.id) == History()
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
+        assert await lab.engine.records.history(job.id) == History()
         assert await find(lab) == []
 
     async def test_no_more_than_the_limit_is_deleted(self, lab: Lab) -> None:
         for n in range(5):
             await lab.stand(Status.CANCELLED if n % 2 else Status.COMPLETED, f"t{n}")
         cutoffs = dict.fromkeys(ENDED, lab.now)
-        assert [await lab.engine.delete(cutoffs, 2) for _ in range(4)] == [2, 2, 1, 0]
-        assert await lab.engine.ledger() == Ledger(5, 0, 0, 5)
+        assert [await lab.engine.jobs.delete(cutoffs, 2) for _ in range(4)] == [2, 2, 1, 0]
+        assert await lab.engine.records.ledger() == Ledger(5, 0, 0, 5)
 
     async def test_a_pruned_id_is_forgotten(self, lab: Lab) -> None:
         old = await lab.stand(Status.COMPLETED, "work")
-        await lab.engine.delete({Status.COMPLETED: lab.now})
+        await lab.engine.jobs.delete({Status.COMPLETED: lab.now})
         [again] = await lab.put_all(replace(lab.job(), id=old.id))
         assert again.seq > old.seq
         assert await lab.attempts(again) == []

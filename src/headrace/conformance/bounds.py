@@ -58,8 +58,8 @@ class Bounds(Part):
         before, after = lab.job(), lab.job()
         with pytest.raises(Unstorable):
             await lab.insert(before, odd, after)
-        assert await lab.engine.get([before.id, odd.id, after.id]) == [None, None, None]
-        assert (await lab.engine.ledger()).accepted == 0
+        assert await lab.engine.jobs.get([before.id, odd.id, after.id]) == [None, None, None]
+        assert (await lab.engine.records.ledger()).accepted == 0
         with pytest.raises(Unstorable):
             await lab.insert(odd)
         await lab.put_all(before, after)
@@ -80,8 +80,8 @@ class Bounds(Part):
             lab.end(two, Completed(f'"{bad}"')),
         ):
             with pytest.raises(Unstorable):
-                await lab.engine.apply([fine, lab.stamp(odd)], lab.now)
-            assert await lab.engine.get([one.id, two.id]) == [one, two]
+                await lab.engine.jobs.apply([fine, lab.stamp(odd)], lab.now)
+            assert await lab.engine.jobs.get([one.id, two.id]) == [one, two]
             assert await lab.attempts(one) == await lab.attempts(two) == []
         await lab.do(fine)
 
@@ -97,24 +97,24 @@ class Bounds(Part):
         good = Entry(Kind.STEP, 1, 1, '"x"', lab.now, "good")
         for odd in (Entry(Kind.STEP, 1, 2, '"x"', lab.now, bad), Entry(Kind.STEP, 1, 2, f'"{bad}"', lab.now, "odd")):
             with pytest.raises(Unstorable):
-                await lab.engine.append([Append(job.id, job.worker, job.epoch, (good, odd))], lab.now)
-            assert await lab.engine.tail(job.id, Kind.STEP) == []
+                await lab.engine.entries.append([Append(job.id, job.worker, job.epoch, (good, odd))], lab.now)
+            assert await lab.engine.entries.tail(job.id, Kind.STEP) == []
 
     @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
     async def test_settings_with_text_that_no_store_keeps_are_refused(self, lab: Lab, bad: str) -> None:
-        before = await lab.engine.settings()
+        before = await lab.engine.documents.settings()
         for key, value in ((f"queue:{bad}", "{}"), ("queue:q", f'{{"paused_by":"{bad}"}}')):
             with pytest.raises(Unstorable):
-                await lab.engine.put_setting(key, value, 0)
-        assert await lab.engine.settings() == before
-        assert await lab.engine.settings(f"queue:{bad}") == []
+                await lab.engine.documents.put_setting(key, value, 0)
+        assert await lab.engine.documents.settings() == before
+        assert await lab.engine.documents.settings(f"queue:{bad}") == []
 
     @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
     async def test_nothing_is_found_by_text_that_no_store_keeps(self, lab: Lab, bad: str) -> None:
         await lab.put("a", queue="a", tags=("a",), schedule="a", payload='{"a":"b"}')
         filters = (Filter(task=bad), Filter(queue=bad), Filter(tag=bad), Filter(schedule=bad), Filter(text=bad))
         for filter in filters:
-            assert (await lab.engine.find(filter, lab.now)).items == ()
+            assert (await lab.engine.records.find(filter, lab.now)).items == ()
 
     @pytest.mark.parametrize("make", [astral, lambda length, seed=0: "x" * (length - 1) + str(seed % 10)])
     async def test_the_longest_of_everything_is_kept_and_found(self, lab: Lab, make: Any) -> None:
@@ -129,7 +129,7 @@ class Bounds(Part):
         [again] = await lab.insert(lab.job(task, dedup=asked["dedup"]))
         assert again == Duplicated(job)
         for filter in (Filter(task=task), Filter(queue=job.queue), Filter(tag=tags[-1]), Filter(schedule=job.schedule)):
-            assert [one.id for one in (await lab.engine.find(filter, lab.now)).items] == [job.id]
+            assert [one.id for one in (await lab.engine.records.find(filter, lab.now)).items] == [job.id]
         [other] = await lab.insert(lab.job(task, **asked | {"dedup": make(bounds.KEY - 1)}))
         assert isinstance(other, Inserted)
         taken = await lab.claim(worker)
@@ -140,7 +140,7 @@ class Bounds(Part):
         assert done.result_text == result
         by = make(bounds.NOTE)
         gone = await lab.do(acts.discard(done, lab.now, by=by, note=by))
-        [event] = (await lab.engine.history(gone.id)).events
+        [event] = (await lab.engine.records.history(gone.id)).events
         assert (event.by, event.note) == (by, by)
 
     async def test_the_first_and_the_last_moment_are_kept(self, lab: Lab) -> None:
@@ -151,7 +151,7 @@ class Bounds(Part):
             replace(lab.job(), not_after=first, act_by=first),
         )
         parked, long, missed = await lab.put_all(*jobs)
-        assert await lab.engine.get([job.id for job in jobs]) == [parked, long, missed]
+        assert await lab.engine.jobs.get([job.id for job in jobs]) == [parked, long, missed]
         assert [job.id for job in await lab.claim(await lab.worker())] == [long.id]
-        assert await lab.engine.promote(lab.now) == 0
+        assert await lab.engine.jobs.promote(lab.now) == 0
         assert [job.id for job in await lab.overdue()] == [missed.id]

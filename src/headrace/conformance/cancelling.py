@@ -26,7 +26,7 @@ class Cancelling(Batched):
     @staticmethod
     async def cancelled(lab: Lab, batch: Batch, by: str | None = None) -> Batch:
         """The batch once it is cancelled; nobody was told yet."""
-        found = await lab.engine.cancel_batch(batch.id, lab.now, by)
+        found = await lab.engine.families.cancel_batch(batch.id, lab.now, by)
         assert found is not None
         return found
 
@@ -48,23 +48,23 @@ class Cancelling(Batched):
         assert isinstance(stored, Inserted)
         assert isinstance(again, Inserted)
         assert await lab.gone(late)
-        [found_again] = await lab.engine.batches([batch.id])
+        [found_again] = await lab.engine.families.batches([batch.id])
         assert found_again == marked
-        assert (await lab.engine.ledger()).accepted == 4
+        assert (await lab.engine.records.ledger()).accepted == 4
 
     async def test_a_submit_that_is_repeated_finds_its_jobs_and_adds_none(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 2, sealed=False)
         await self.cancelled(lab, batch)
-        answers = await lab.engine.insert(jobs, lab.now, batch)
+        answers = await lab.engine.jobs.insert(jobs, lab.now, batch)
         assert [isinstance(answer, Inserted) for answer in answers] == [True] * 2
-        answers = await lab.engine.insert([*jobs, lab.job(batch=batch.id)], lab.now, batch)
+        answers = await lab.engine.jobs.insert([*jobs, lab.job(batch=batch.id)], lab.now, batch)
         assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
         assert await self.tally(lab, batch) == Tally(2)
 
     async def test_its_jobs_are_stopped(self, lab: Lab) -> None:
         batch = self.batch(lab, sealed=False)
         worker, stranger = await lab.worker(), await lab.put("stranger")
-        await lab.engine.insert([], lab.now, batch)
+        await lab.engine.jobs.insert([], lab.now, batch)
         running = await lab.running(worker, "a", batch=batch.id)
         child = await lab.put("child", parent=running.id, root=running.id)
         done = await lab.finish(await lab.running(worker, "b", batch=batch.id))
@@ -80,27 +80,27 @@ class Cancelling(Batched):
         for job in (queued, deferred, waiting):
             ended = await lab.get(job)
             assert (ended.status, ended.reason, ended.finished_at) == (Status.CANCELLED, Reason.USER, lab.now)
-            [event] = (await lab.engine.history(job.id)).events
+            [event] = (await lab.engine.records.history(job.id)).events
             assert (event.verb, event.by) == ("cancel", "me")
         assert (await lab.get(child)).reason is Reason.PARENT
         for untouched in (done, failed, below, stranger):
             assert await lab.get(untouched) == untouched
         assert await self.tally(lab, batch) == Tally(6, 1, 1, 3)
-        assert (await lab.engine.tell(lab.now)).over == ()
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
         await lab.finish(asked)
-        [over] = (await lab.engine.tell(lab.now)).over
+        [over] = (await lab.engine.families.process_notes(lab.now)).over
         assert (over.id, over.abandoned, over.tally.ended) == (batch.id, False, 6)
         assert await lab.tell() == []
 
     async def test_a_batch_without_live_jobs_is_over_with_it(self, lab: Lab) -> None:
         empty = self.batch(lab, sealed=False)
-        await lab.engine.insert([], lab.now, empty)
+        await lab.engine.jobs.insert([], lab.now, empty)
         batch, [job] = await self.filled(lab, 1, sealed=False)
         await lab.cancel(job)
-        assert (await lab.engine.tell(lab.now)).over == ()
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
         for one in (empty, batch):
             await self.cancelled(lab, one)
-        assert {one.id for one in (await lab.engine.tell(lab.now)).over} == {empty.id, batch.id}
+        assert {one.id for one in (await lab.engine.families.process_notes(lab.now)).over} == {empty.id, batch.id}
 
     async def test_many_are_stopped_a_page_at_a_time(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 25, sealed=False)
@@ -111,8 +111,16 @@ class Cancelling(Batched):
         assert await self.tally(lab, batch) == Tally(25, 0, 0, 25)
         assert await self.tally(lab, other) == Tally(5)
 
+    async def test_a_job_that_is_pruned_between_two_pages_hides_no_other(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 6, sealed=False)
+        await self.cancelled(lab, batch)
+        ended = {change.job.id for change in (await lab.engine.families.process_notes(lab.now, 2)).changes}
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == len(ended) == 2
+        ended |= {change.job.id for change in await lab.tell(limit=2)}
+        assert ended == {job.id for job in jobs}
+
     async def test_what_is_over_is_not_cancelled(self, lab: Lab) -> None:
-        assert await lab.engine.cancel_batch(lab.new_id(), lab.now) is None
+        assert await lab.engine.families.cancel_batch(lab.new_id(), lab.now) is None
         batch, [job] = await self.filled(lab, 1)
         failed = await lab.finish(await lab.start((await lab.claim(await lab.worker()))[0]), GIVES_UP)
         assert (await self.cancelled(lab, batch)).cancelled_at is None
@@ -135,7 +143,7 @@ class Cancelling(Batched):
         assert isinstance((await lab.insert(lab.job(batch=batch.id)))[0], Refused)
 
     async def test_no_job_comes_between_a_cancel_and_the_jobs_of_the_batch(self, lab: Lab) -> None:
-        other = lab.make() if self.durable else lab.engine.twin()
+        other = lab.make() if self.durable else lab.engine.another_session()
         await other.open()
         try:
             for n in range(10):
@@ -143,14 +151,14 @@ class Cancelling(Batched):
                 chunks = [[lab.job(f"t{n}", batch=batch.id) for _ in range(5)] for _ in range(4)]
 
                 async def add(chunks: list[list[Job]] = chunks) -> list[InsertAnswer]:
-                    return [answer for chunk in chunks for answer in await other.insert(chunk, lab.now)]
+                    return [answer for chunk in chunks for answer in await other.jobs.insert(chunk, lab.now)]
 
                 answers, _ = await asyncio.gather(add(), self.cancelled(lab, batch))
                 await lab.tell()
                 stored = sum(isinstance(answer, Inserted) for answer in answers)
                 total = len(first) + stored
                 assert await self.tally(lab, batch) == Tally(total, 0, 0, total)
-                page = await lab.engine.find(Filter(batch=batch.id), lab.now)
+                page = await lab.engine.records.find(Filter(batch=batch.id), lab.now)
                 assert [job.status for job in page.items] == [Status.CANCELLED] * total
         finally:
             await other.close()

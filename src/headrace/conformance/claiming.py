@@ -21,9 +21,9 @@ __all__ = ["Claiming"]
 
 async def pause(lab: Lab, queue: str, document: str = '{"paused":true}') -> None:
     """Write a queue's document, whatever it was."""
-    here = await lab.engine.settings(f"queue:{queue}")
+    here = await lab.engine.documents.settings(f"queue:{queue}")
     revs = [setting.rev for setting in here if setting.key == f"queue:{queue}"]
-    assert await lab.engine.put_setting(f"queue:{queue}", document, revs[0] if revs else 0) is not None
+    assert await lab.engine.documents.put_setting(f"queue:{queue}", document, revs[0] if revs else 0) is not None
 
 
 async def lose(lab: Lab, job: Job) -> Job:
@@ -159,7 +159,7 @@ class Claiming(Part):
             ):
                 here[job.id] = job
             lab.later(choose(0, 1.5))
-            await lab.engine.promote(lab.now)
+            await lab.engine.jobs.promote(lab.now)
             n, free = choose(*range(10)), choose(*range(5))
             tasks, served = ("one", "two"), ("a", "c", "b")[: choose(1, 2, 3)]
             line = [
@@ -202,8 +202,8 @@ class Claiming(Part):
     async def test_a_deleted_queue_document_leaves_the_defaults(self, lab: Lab) -> None:
         worker, job = await lab.worker(), await lab.put(queue="q")
         await pause(lab, "q")
-        [setting] = await lab.engine.settings("queue:q")
-        await lab.engine.put_setting("queue:q", None, setting.rev)
+        [setting] = await lab.engine.documents.settings("queue:q")
+        await lab.engine.documents.put_setting("queue:q", None, setting.rev)
         assert [taken.id for taken in await lab.claim(worker)] == [job.id]
 
     async def test_a_job_past_its_last_moment_is_passed_over(self, lab: Lab) -> None:
@@ -222,7 +222,7 @@ class Claiming(Part):
         taken = await lab.claim(await lab.worker(), 2 * tasks)
         assert [job.id for job in taken] == [job.id for job in (*late, *free)]
         assert await lab.claim(await lab.worker()) == []
-        assert await lab.engine.get([job.id for job in missed]) == missed
+        assert await lab.engine.jobs.get([job.id for job in missed]) == missed
 
     async def test_a_job_that_was_started_in_time_is_given_again_after_it(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -247,7 +247,7 @@ class Claiming(Part):
     @pytest.mark.parametrize("limited", [False, True])
     async def test_a_repeat_promotes_what_is_due_by_then(self, lab: Lab, limited: bool) -> None:
         if limited:
-            await lab.engine.put_setting("limit:work", '{"max_concurrency":5}', 0)
+            await lab.engine.documents.put_setting("limit:work", '{"max_concurrency":5}', 0)
         worker, job, due = await lab.worker(), await lab.put(), await lab.put(delay=2)
         first = await lab.ask(worker, 1, request=7)
         assert isinstance(first, Claimed)
@@ -274,7 +274,7 @@ class Claiming(Part):
     @pytest.mark.parametrize("limit", [None, 50])
     async def test_all_that_is_due_is_promoted_however_much_it_is(self, lab: Lab, limit: int | None) -> None:
         if limit is not None:
-            assert await lab.engine.put_setting("limit:work", f'{{"max_concurrency":{limit}}}', 0) is not None
+            assert await lab.engine.documents.put_setting("limit:work", f'{{"max_concurrency":{limit}}}', 0) is not None
         worker = await lab.worker()
         for n in range(11):
             await lab.put_all(*(lab.job(delay=1 + n) for _ in range(MAX_BATCH)))
@@ -325,16 +325,16 @@ class Claiming(Part):
     async def test_a_dead_worker_is_given_nothing(self, lab: Lab, end: str) -> None:
         worker, job = await lab.worker(), await lab.put()
         if end == "bury":
-            assert await lab.engine.bury(worker, 0)
+            assert await lab.engine.workers.bury(worker, 0)
         else:
-            await lab.engine.retire(worker)
+            await lab.engine.workers.retire(worker)
         assert await lab.ask(worker) == Dead()
         assert await lab.get(job) == job
 
     async def test_a_dead_worker_is_not_even_given_what_it_had(self, lab: Lab) -> None:
         worker, _ = await lab.worker(), await lab.put()
         assert len(await lab.claim(worker, request=1)) == 1
-        await lab.engine.bury(worker, 0)
+        await lab.engine.workers.bury(worker, 0)
         assert await lab.ask(worker, request=1) == Dead()
 
     async def test_a_finished_job_makes_room_for_nothing_but_itself(self, lab: Lab) -> None:

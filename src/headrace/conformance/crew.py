@@ -15,7 +15,7 @@ __all__ = ["Crew"]
 
 async def beat(lab: Lab, worker: object, **fields: object) -> Alive:
     """A beat that is answered alive."""
-    answer = await lab.engine.beat(worker, Beat(**fields), lab.now)  # type: ignore[arg-type]
+    answer = await lab.engine.workers.beat(worker, Beat(**fields), lab.now)  # type: ignore[arg-type]
     assert isinstance(answer, Alive)
     return answer
 
@@ -35,29 +35,29 @@ class Crew(Part):
             offers={"gpu": True, "memory": 4.5, "regions": ["eu", STRANGE]},
             version="1.2",
         )
-        await lab.engine.register(info, lab.now)
-        assert await lab.engine.workers() == [WorkerRow(info, Beat(), 0, lab.now, True, 0)]
+        await lab.engine.workers.register(info, lab.now)
+        assert await lab.engine.workers.list() == [WorkerRow(info, Beat(), 0, lab.now, True, 0)]
 
     async def test_all_queues_and_no_queues_are_told_apart(self, lab: Lab) -> None:
         await lab.worker(queues=None)
         await lab.worker(queues=(), started_at=lab.at(1))
-        assert [row.info.queues for row in await lab.engine.workers()] == [None, ()]
+        assert [row.info.queues for row in await lab.engine.workers.list()] == [None, ()]
 
     async def test_registering_again_changes_nothing(self, lab: Lab) -> None:
         worker = await lab.worker()
-        [row] = await lab.engine.workers()
+        [row] = await lab.engine.workers.list()
         await beat(lab, worker)
         lab.later(5)
-        await lab.engine.register(row.info, lab.now)
-        [again] = await lab.engine.workers()
+        await lab.engine.workers.register(row.info, lab.now)
+        [again] = await lab.engine.workers.list()
         assert (again.beats, again.beat_at, again.alive) == (1, lab.at(-5), True)
 
     async def test_registering_does_not_raise_the_dead(self, lab: Lab) -> None:
         worker = await lab.worker()
-        [row] = await lab.engine.workers()
+        [row] = await lab.engine.workers.list()
         await lab.running(worker)
-        await lab.engine.bury(worker, 0)
-        await lab.engine.register(row.info, lab.now)
+        await lab.engine.workers.bury(worker, 0)
+        await lab.engine.workers.register(row.info, lab.now)
         assert await lab.ask(worker) == Dead()
 
     async def test_the_oldest_comes_first(self, lab: Lab) -> None:
@@ -67,7 +67,7 @@ class Crew(Part):
             lab.later(1)
         await beat(lab, workers[2])
         await beat(lab, workers[0])
-        assert [row.info.id for row in await lab.engine.workers()] == workers
+        assert [row.info.id for row in await lab.engine.workers.list()] == workers
 
     # -- beat
 
@@ -77,8 +77,8 @@ class Crew(Part):
             lab.later(1)
             assert (await beat(lab, worker)).beats == number
         told = Beat(held=(lab.new_id(),), state="draining", busy=3, buffered=2, stuck_threads=1, done=99)
-        await lab.engine.beat(worker, told, lab.later(1))
-        [row] = await lab.engine.workers()
+        await lab.engine.workers.beat(worker, told, lab.later(1))
+        [row] = await lab.engine.workers.list()
         assert (row.beats, row.beat_at) == (4, lab.now)
         # Which jobs it named last need not be kept.
         assert (row.beat.state, row.beat.busy, row.beat.buffered) == ("draining", 3, 2)
@@ -88,7 +88,7 @@ class Crew(Part):
         worker = await lab.worker()
         before = await beat(lab, worker)
         await lab.put("some task")
-        await lab.engine.put_setting("queue:a", "{}", 0)
+        await lab.engine.documents.put_setting("queue:a", "{}", 0)
         after = await beat(lab, worker)
         assert after.profiles_rev > before.profiles_rev
         assert after.settings_rev > before.settings_rev
@@ -96,8 +96,8 @@ class Crew(Part):
         assert (again.profiles_rev, again.settings_rev) == (after.profiles_rev, after.settings_rev)
 
     async def test_an_unknown_worker_is_dead(self, lab: Lab) -> None:
-        assert await lab.engine.beat(lab.new_id(), Beat(), lab.now) == Dead()
-        assert await lab.engine.workers() == []
+        assert await lab.engine.workers.beat(lab.new_id(), Beat(), lab.now) == Dead()
+        assert await lab.engine.workers.list() == []
 
     async def test_requested_cancels_are_told_until_the_job_is_over(self, lab: Lab) -> None:
         worker, other = await lab.worker(), await lab.worker()
@@ -155,48 +155,50 @@ class Crew(Part):
 
     async def test_burying_is_conditional_on_the_number_seen(self, lab: Lab) -> None:
         worker = await lab.worker()
-        assert not await lab.engine.bury(worker, 1)
+        assert not await lab.engine.workers.bury(worker, 1)
         await beat(lab, worker)
-        assert not await lab.engine.bury(worker, 0)
+        assert not await lab.engine.workers.bury(worker, 0)
         await beat(lab, worker)
-        assert await lab.engine.bury(worker, 2)
-        assert await lab.engine.beat(worker, Beat(), lab.now) == Dead()
+        assert await lab.engine.workers.bury(worker, 2)
+        assert await lab.engine.workers.beat(worker, Beat(), lab.now) == Dead()
 
     async def test_nobody_buries_the_unknown(self, lab: Lab) -> None:
-        assert not await lab.engine.bury(lab.new_id(), 0)
-        await lab.engine.retire(lab.new_id())
-        assert await lab.engine.workers() == []
+        assert not await lab.engine.workers.bury(lab.new_id(), 0)
+        await lab.engine.workers.retire(lab.new_id())
+        assert await lab.engine.workers.list() == []
 
     async def test_a_beat_and_a_burial_at_once(self, lab: Lab) -> None:
         for _ in range(5):
             worker = await lab.worker()
-            buried, answer = await asyncio.gather(lab.engine.bury(worker, 0), lab.engine.beat(worker, Beat(), lab.now))
+            buried, answer = await asyncio.gather(
+                lab.engine.workers.bury(worker, 0), lab.engine.workers.beat(worker, Beat(), lab.now)
+            )
             assert buried is isinstance(answer, Dead)
 
     async def test_the_dead_are_known_as_long_as_a_job_names_them(self, lab: Lab) -> None:
         worker, retired, idle = await lab.worker(), await lab.worker(), await lab.worker()
         job, other = await lab.running(worker, "one"), await lab.running(retired, "two")
-        assert await lab.engine.bury(worker, 0)
-        assert await lab.engine.bury(idle, 0)
-        await lab.engine.retire(retired)
+        assert await lab.engine.workers.bury(worker, 0)
+        assert await lab.engine.workers.bury(idle, 0)
+        await lab.engine.workers.retire(retired)
         for _ in range(2):
-            known = {row.info.id: (row.alive, row.holds) for row in await lab.engine.workers()}
+            known = {row.info.id: (row.alive, row.holds) for row in await lab.engine.workers.list()}
             assert known == {worker: (False, 1), retired: (False, 1)}
         await lab.do(lifecycle.lose(job, Cause.LEASE, lab.now, 0.5, lab.rules))
         await lab.finish(other)
-        assert await lab.engine.workers() == []
+        assert await lab.engine.workers.list() == []
 
     async def test_a_worker_that_left_owns_nothing_and_is_forgotten(self, lab: Lab) -> None:
         worker = await lab.worker()
-        await lab.engine.retire(worker)
-        assert await lab.engine.beat(worker, Beat(), lab.now) == Dead()
-        assert await lab.engine.workers() == []
-        await lab.engine.retire(worker)
+        await lab.engine.workers.retire(worker)
+        assert await lab.engine.workers.beat(worker, Beat(), lab.now) == Dead()
+        assert await lab.engine.workers.list() == []
+        await lab.engine.workers.retire(worker)
 
     async def test_what_is_held_is_counted(self, lab: Lab) -> None:
         worker = await lab.worker()
         held = [await lab.held(worker, f"t{n}") for n in range(3)]
-        assert [row.holds for row in await lab.engine.workers()] == [3]
+        assert [row.holds for row in await lab.engine.workers.list()] == [3]
         await lab.finish(await lab.start(held[0]))
         await lab.do(lifecycle.release(held[1], lab.now))
-        assert [row.holds for row in await lab.engine.workers()] == [1]
+        assert [row.holds for row in await lab.engine.workers.list()] == [1]

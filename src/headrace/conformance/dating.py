@@ -97,5 +97,5 @@ class Dating(Part):
         done = await lab.finish(asked, Released())
         assert done.status is Status.CANCELLED
         await in_order(lab, job)
-        [event] = (await lab.engine.history(job.id)).events
+        [event] = (await lab.engine.records.history(job.id)).events
         assert event.at == job.updated_at

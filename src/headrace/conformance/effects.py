@@ -68,16 +68,16 @@ class Effects(Batched):
         assert (await lab.get(again)).status is Status.RETRYING
         assert [job.id for job in await lab.claim(worker, queues=("hooks",))] == [ends[0].id, retries.id]
         assert (await lab.get(ends[1])).status is Status.SCHEDULED
-        ledger = await lab.engine.ledger()
+        ledger = await lab.engine.records.ledger()
         assert (ledger.accepted, ledger.unaccounted) == (5, 0)
 
     async def test_a_repeated_change_inserts_once(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         change = lab.stamp(with_inserts(lab.end(job, Completed("1")), lab.job("hook")))
         for _ in range(3):
-            [verdict] = await lab.engine.apply([change], lab.now)
+            [verdict] = await lab.engine.jobs.apply([change], lab.now)
             assert isinstance(verdict, Applied)
-        assert (await lab.engine.ledger()).accepted == 2
+        assert (await lab.engine.records.ledger()).accepted == 2
 
     async def test_a_change_that_is_not_applied_inserts_nothing(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -124,10 +124,10 @@ class Effects(Batched):
         job = await lab.running(await lab.worker())
         kept, undone = lab.job("hook", queue="new"), lab.job("hook", queue="newer")
         with suppress(Undone):
-            async with lab.engine.transaction() as connection:
+            async with lab.transactions.transaction() as connection:
                 await apply(lab, connection, lab.stamp(with_inserts(lab.end(job, Completed("1")), undone)))
                 raise Undone
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             await apply(lab, connection, lab.stamp(with_inserts(lab.end(job, Completed("1")), kept)))
             assert await lab.gone(kept)
         assert [await lab.gone(one) for one in (kept, undone)] == [False, True]

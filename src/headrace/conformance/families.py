@@ -35,7 +35,7 @@ class Families(Part):
         grandchild = await self.child(lab, child)
 
         async def found(**wanted: Any) -> list[UUID]:
-            return [job.id for job in (await lab.engine.find(Filter(**wanted), lab.now)).items]
+            return [job.id for job in (await lab.engine.records.find(Filter(**wanted), lab.now)).items]
 
         assert await found(parent=root.id) == [other.id, child.id]
         assert await found(parent=child.id) == [grandchild.id]
@@ -63,7 +63,7 @@ class Families(Part):
             assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.PARENT)
         for untouched in (done, stranger):
             assert await lab.get(untouched) == untouched
-        events = (await lab.engine.history(leaf.id)).events
+        events = (await lab.engine.records.history(leaf.id)).events
         assert [event.verb for event in events] == ["cancel"]
 
     async def test_a_cancel_reaches_the_descendants_of_children_that_have_ended(self, lab: Lab) -> None:
@@ -111,11 +111,11 @@ class Families(Part):
         await lab.cancel(root)
         rounds, more = 0, True
         while more:
-            more, rounds = (await lab.engine.tell(lab.now)).more, rounds + 1
+            more, rounds = (await lab.engine.families.process_notes(lab.now)).more, rounds + 1
         # Two levels below the root: each costs one round at most, beside the one that finds no more.
         assert rounds <= 3
         assert all(one.cancel_requested_at is not None for one in [await lab.get(job) for job in middle])
-        statuses = [job.status for job in await lab.engine.get([leaf.id for leaf in leaves]) if job is not None]
+        statuses = [job.status for job in await lab.engine.jobs.get([leaf.id for leaf in leaves]) if job is not None]
         assert statuses == [Status.CANCELLED] * 990
 
     async def test_only_a_cancel_reaches_the_children(self, lab: Lab) -> None:
@@ -141,10 +141,10 @@ class Families(Part):
         assert str(parent.id) in str(refused.error)
         assert isinstance(fine, Inserted)
         assert await lab.gone(child)
-        assert (await lab.engine.ledger()).accepted == 2
+        assert (await lab.engine.records.ledger()).accepted == 2
 
     async def test_no_child_comes_between_a_cancel_and_its_children(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.twin()
+        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.another_session()
         await other.open()
         try:
             for n in range(10):
@@ -153,7 +153,7 @@ class Families(Part):
                 cancel = acts.cancel(parent, lab.now, lab.rules)
                 assert cancel is not None
                 answers, _ = await asyncio.gather(
-                    other.insert(children, lab.now), lab.engine.apply([lab.stamp(cancel)], lab.now)
+                    other.jobs.insert(children, lab.now), lab.engine.jobs.apply([lab.stamp(cancel)], lab.now)
                 )
                 await lab.tell()
                 for child, answer in zip(children, answers, strict=True):
@@ -177,12 +177,12 @@ class Families(Part):
         # What completed is kept for less long than what failed.
         week = {Status.COMPLETED: lab.at(-1 if end else 0), Status.FAILED: lab.at(-9), Status.CANCELLED: lab.at(-9)}
         completed = isinstance(end, Completed)
-        assert await lab.engine.delete(week) == (2 if completed else 1)
+        assert await lab.engine.jobs.delete(week) == (2 if completed else 1)
         assert await lab.gone(alone)
         assert await lab.gone(child) == completed
         # But no longer than that.
         month = dict.fromkeys((Status.COMPLETED, Status.FAILED, Status.CANCELLED), lab.at(-1 if end else 0))
-        assert await lab.engine.delete(month) == (0 if completed else 1)
+        assert await lab.engine.jobs.delete(month) == (0 if completed else 1)
         assert await lab.gone(child)
         assert not await lab.gone(parent)
 
@@ -198,7 +198,7 @@ class Families(Part):
         asked = await lab.cancel(root)
         await lab.finish(asked)
         lab.later(1)
-        assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == 1
+        assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
         assert [change.job.id for change in await lab.tell()] == [child.id]
         assert [(await lab.get(one)).status for one in (child, other)] == [Status.CANCELLED, Status.QUEUED]
         assert (await lab.get(below)).status is Status.QUEUED, "no worker ever had the child: it has none of its own"
@@ -206,9 +206,9 @@ class Families(Part):
     async def test_children_outlive_their_parent_and_its_next_child(self, lab: Lab) -> None:
         parent = await lab.finish(await lab.running(await lab.worker(), "parent"))
         elder = await self.child(lab, parent, "elder")
-        assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
         younger = await self.child(lab, parent, "younger")
         for child in (elder, younger):
             await lab.cancel(child)
-            assert await lab.engine.delete({Status.CANCELLED: lab.now}) == 1
+            assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
             assert await lab.gone(child)

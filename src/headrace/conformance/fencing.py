@@ -64,7 +64,7 @@ class Fencing(Part):
 
     async def test_a_change_of_a_pruned_job_is_stale(self, lab: Lab) -> None:
         job = await lab.stand(Status.FAILED, "work")
-        await lab.engine.delete({Status.FAILED: lab.now})
+        await lab.engine.jobs.delete({Status.FAILED: lab.now})
         assert await once(lab, acts.retry(job, lab.now)) == WasStale(None)
         assert await lab.gone(job)
 
@@ -114,7 +114,7 @@ class Fencing(Part):
     async def test_a_buried_workers_finish_is_judged_by_rev_and_epoch_alone(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker)
-        assert await lab.engine.bury(worker, 0)
+        assert await lab.engine.workers.bury(worker, 0)
         await lab.finish(job)
 
     @pytest.mark.parametrize("status", [Status.QUEUED, Status.SCHEDULED, Status.RETRYING])
@@ -129,7 +129,7 @@ class Fencing(Part):
     async def test_an_act_decided_before_a_promotion_is_a_conflict(self, lab: Lab) -> None:
         job = await lab.put(delay=1)
         lab.later(1)
-        assert await lab.engine.promote(lab.now) == 1
+        assert await lab.engine.jobs.promote(lab.now) == 1
         queued = await lab.get(job)
         assert await once(lab, cancel(lab, job)) == Conflict(queued)
 

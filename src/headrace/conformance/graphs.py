@@ -146,7 +146,7 @@ class Graphs(Part):
         ended = await lab.cancel(child)
         lab.later(10)
         # Of two that have ended, the one that is kept longer.
-        assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
         await lab.do(acts.retry(ended, lab.now))
         await lab.tell()
         assert (await lab.get(child)).status is Status.QUEUED
@@ -157,7 +157,7 @@ class Graphs(Part):
         await lab.tell()
         ended = await lab.cancel(cancelled)
         lab.later(10)
-        [found] = [one for one in await lab.engine.overdue(lab.now) if one.job.id == late.id]
+        [found] = [one for one in await lab.engine.jobs.overdue(lab.now) if one.job.id == late.id]
         await lab.sweep(found)
         await lab.finish(parent)
         assert await lab.tell() == []
@@ -183,24 +183,24 @@ class Graphs(Part):
         one, two = lab.job("c"), lab.job("keyed", dedup="k")
         stranger, sibling = self.after(lab, one, missing), self.after(lab, here)
         graph = [one, two, here, stranger, sibling]
-        answers = await lab.engine.insert(graph, lab.now, whole=True)
+        answers = await lab.engine.jobs.insert(graph, lab.now, whole=True)
         for answer in answers:
             assert isinstance(answer, Refused)
             assert isinstance(answer.error, JobNotFound)
             assert str(missing.id) in str(answer.error)
         assert [await lab.gone(job) for job in (one, two, stranger, sibling)] == [True] * 4
-        assert (await lab.engine.ledger()).accepted == 2
+        assert (await lab.engine.records.ledger()).accepted == 2
         assert await lab.tell() == []
         # A duplicate is not there either, for whoever would wait for it.
-        answers = await lab.engine.insert([one, two, self.after(lab, two)], lab.now, whole=True)
+        answers = await lab.engine.jobs.insert([one, two, self.after(lab, two)], lab.now, whole=True)
         assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
         await lab.put_all(missing)
-        answers = await lab.engine.insert(graph, lab.now, whole=True)
+        answers = await lab.engine.jobs.insert(graph, lab.now, whole=True)
         assert [type(answer) for answer in answers] == [Inserted, Duplicated, Inserted, Inserted, Inserted]
         assert isinstance(answers[1], Duplicated)
         assert answers[1].job.id == holder.id
         assert (await lab.get(stranger)).status is Status.WAITING
-        assert (await lab.engine.ledger()).accepted == 6
+        assert (await lab.engine.records.ledger()).accepted == 6
 
     async def test_an_insert_may_be_repeated(self, lab: Lab) -> None:
         parent = await lab.put("a")
@@ -225,7 +225,7 @@ class Graphs(Part):
         assert {change.job.id for change in changes} == {job.id for job in children}
 
     async def test_two_parents_that_end_at_the_same_moment_release_the_child(self, lab: Lab) -> None:
-        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.twin()
+        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.another_session()
         await other.open()
         try:
             for n in range(10):
@@ -233,8 +233,8 @@ class Graphs(Part):
                 child = self.after(lab, one, two)
 
                 async def finish(engine: Any, job: Job) -> None:
-                    await engine.apply([lab.stamp(lab.end(job, Completed("1")))], lab.now)
-                    await engine.tell(lab.now)
+                    await engine.jobs.apply([lab.stamp(lab.end(job, Completed("1")))], lab.now)
+                    await engine.families.process_notes(lab.now)
 
                 # The child is stored while they end: before, between or after.
                 await asyncio.gather(finish(lab.engine, one), lab.insert(child), finish(other, two))
@@ -250,9 +250,9 @@ class Graphs(Part):
         lab.later(10)
         before: dict[Status, datetime] = dict.fromkeys(ENDED, lab.now)
         # Also once it is in line: it may ask for the result.
-        assert await lab.engine.delete(before) == 0
+        assert await lab.engine.jobs.delete(before) == 0
         await lab.cancel(await lab.get(child))
-        assert await lab.engine.delete(before) == 2
+        assert await lab.engine.jobs.delete(before) == 2
         assert await lab.gone(parent)
 
     async def test_jobs_that_are_waited_for_keep_no_other_from_being_pruned(self, lab: Lab) -> None:
@@ -263,7 +263,7 @@ class Graphs(Part):
         lab.later(1)
         others = [await lab.finish(await lab.running(worker, f"other{at}")) for at in range(5)]
         before = dict.fromkeys(ENDED, lab.now)
-        assert [await lab.engine.delete(before, 3) for _ in range(3)] == [3, 2, 0], "the older ones are waited for"
+        assert [await lab.engine.jobs.delete(before, 3) for _ in range(3)] == [3, 2, 0], "the older ones are waited for"
         assert [await lab.gone(job) for job in (*others, *parents)] == [True] * 5 + [False] * 7
 
     async def test_a_key_that_a_refused_job_wanted_is_for_the_next_and_that_may_be_waited_for(self, lab: Lab) -> None:

@@ -28,7 +28,7 @@ class Inserting(Part):
 
     async def test_nothing_to_insert_is_no_error(self, lab: Lab) -> None:
         assert await lab.insert() == []
-        assert (await lab.engine.ledger()).accepted == 0
+        assert (await lab.engine.records.ledger()).accepted == 0
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING, Status.SCHEDULED, Status.QUEUED])
     async def test_a_new_job_may_stand_anywhere_before_a_claim(self, lab: Lab, status: Status) -> None:
@@ -45,8 +45,8 @@ class Inserting(Part):
 
     async def test_a_full_batch_is_one_insert(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(lab.job(payload=f'{{"n":{n}}}') for n in range(MAX_BATCH)))
-        assert await lab.engine.get([job.id for job in jobs]) == jobs
-        assert (await lab.engine.ledger()).live == MAX_BATCH
+        assert await lab.engine.jobs.get([job.id for job in jobs]) == jobs
+        assert (await lab.engine.records.ledger()).live == MAX_BATCH
 
     # -- ids
 
@@ -59,7 +59,7 @@ class Inserting(Part):
         done = await lab.finish(await lab.start(taken))
         assert await lab.insert(replace(job, payload_text='{"other":1}')) == [Inserted(done)]
         assert await lab.get(job) == done
-        assert (await lab.engine.ledger()).accepted == 1
+        assert (await lab.engine.records.ledger()).accepted == 1
 
     async def test_an_id_twice_in_one_batch_is_one_job(self, lab: Lab) -> None:
         job = lab.job()
@@ -67,14 +67,14 @@ class Inserting(Part):
         assert isinstance(first, Inserted)
         assert again == first
         assert isinstance(other, Inserted)
-        assert (await lab.engine.ledger()).accepted == 2
+        assert (await lab.engine.records.ledger()).accepted == 2
 
     async def test_a_repeated_batch_with_some_new_ones_adds_only_these(self, lab: Lab) -> None:
         jobs = [lab.job() for _ in range(5)]
         first = await lab.insert(*jobs[:3])
         again = await lab.insert(*jobs)
         assert again[:3] == first
-        assert (await lab.engine.ledger()).accepted == 5
+        assert (await lab.engine.records.ledger()).accepted == 5
 
     async def test_one_id_inserted_by_many_at_once_is_one_job(self, lab: Lab) -> None:
         job = lab.job(dedup="k")
@@ -83,7 +83,7 @@ class Inserting(Part):
             (await lab.get(job)).seq
         }
         assert all(isinstance(answer[0], Inserted) for answer in answers)
-        assert (await lab.engine.ledger()).accepted == 1
+        assert (await lab.engine.records.ledger()).accepted == 1
 
     # -- dedup keys
 
@@ -93,7 +93,7 @@ class Inserting(Part):
         second = lab.job(dedup="k")
         assert await lab.insert(second) == [Duplicated(holder)]
         assert await lab.gone(second)
-        assert (await lab.engine.ledger()).accepted == 1
+        assert (await lab.engine.records.ledger()).accepted == 1
 
     @pytest.mark.parametrize("status", sorted(ENDED))
     async def test_an_ended_job_holds_no_key(self, lab: Lab, status: Status) -> None:
@@ -109,7 +109,7 @@ class Inserting(Part):
         await lab.put("one")
         await lab.put("one")
         assert isinstance((await lab.insert(lab.job("one", dedup="")))[0], Duplicated)
-        assert (await lab.engine.ledger()).accepted == 6
+        assert (await lab.engine.records.ledger()).accepted == 6
 
     async def test_a_key_taken_earlier_in_the_batch_is_held(self, lab: Lab) -> None:
         one, two, three = lab.job(dedup="a"), lab.job(dedup="b"), lab.job(dedup="a")

@@ -23,9 +23,9 @@ _ENDINGS: tuple[Ending, ...] = (Completed(), Released(), Snoozed(1.0))
 
 async def rule(lab: Lab, key: str, **document: Any) -> None:
     """Write a setting, whatever it was."""
-    here = {setting.key: setting.rev for setting in await lab.engine.settings(key)}
+    here = {setting.key: setting.rev for setting in await lab.engine.documents.settings(key)}
     text = msgspec.json.encode(document).decode()
-    assert await lab.engine.put_setting(key, text, here.get(key, 0)) is not None
+    assert await lab.engine.documents.put_setting(key, text, here.get(key, 0)) is not None
 
 
 async def rate(lab: Lab, name: str, *args: Any, **options: Any) -> None:
@@ -157,7 +157,7 @@ class Limiting(Part):
         await rule(lab, "limit:work", max_concurrency=2)
         worker = await lab.worker()
         await fill(lab, 5)
-        assert await lab.engine.bury(worker, 0)
+        assert await lab.engine.workers.bury(worker, 0)
         assert not isinstance(await lab.ask(worker), Claimed)
 
     # -- keys
@@ -304,7 +304,7 @@ class Limiting(Part):
         await fill(lab, 2, queue="mail", concurrency_key="a")
         await fill(lab, 1, "other")
         assert len(await lab.claim(worker, 10)) == 3
-        usage = await lab.engine.usage([("rate", "api")])
+        usage = await lab.engine.records.usage([("rate", "api")])
         assert usage.held == {
             ("queue", "mail"): 2,
             ("queue", "default"): 1,

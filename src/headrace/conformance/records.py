@@ -158,7 +158,7 @@ class Records(Part):
     async def test_who_did_what_is_kept_to_the_letter(self, lab: Lab) -> None:
         job = await lab.put()
         await lab.do(acts.resolve(job, lab.now, result_text="1", by=STRANGE, note=STRANGE))
-        [event] = (await lab.engine.history(job.id)).events
+        [event] = (await lab.engine.records.history(job.id)).events
         assert (event.verb, event.at, event.by, event.note) == ("resolve", lab.now, STRANGE, STRANGE)
 
     async def test_moments_are_exact_to_the_microsecond(self, lab: Lab) -> None:
@@ -198,7 +198,7 @@ class Records(Part):
                     for job, answer in zip(jobs, answers, strict=True)
                     if isinstance(answer, Inserted)
                 ]
-                assert await lab.engine.get([job.id for job in fresh]) == fresh
+                assert await lab.engine.jobs.get([job.id for job in fresh]) == fresh
 
             loop.run(lab.engine.open())
             try:

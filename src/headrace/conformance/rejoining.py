@@ -53,7 +53,7 @@ async def _snoozed(lab: Lab, held: Job) -> None:
 
 async def _promoted(lab: Lab, held: Job) -> None:
     await _snoozed(lab, held)
-    assert await lab.engine.promote(lab.now) == 1
+    assert await lab.engine.jobs.promote(lab.now) == 1
 
 
 async def _retried_by_hand(lab: Lab, held: Job) -> None:
@@ -173,7 +173,7 @@ class Rejoining(Part):
         await fill(lab, 1, concurrency_key="a")
         lab.later(4)  # due at three, but behind a turn at five
         waits = await lab.put(concurrency_key="b")
-        assert await lab.engine.promote(lab.now) == 1
+        assert await lab.engine.jobs.promote(lab.now) == 1
         lab.later(1)
         assert keys(await lab.claim(worker, 1)) == ["a"]
         assert [job.id for job in await lab.claim(worker, 2)] == [waits.id, deferred.id]

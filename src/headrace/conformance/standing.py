@@ -53,8 +53,8 @@ def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Standi
 
 async def everything(lab: Lab) -> list[Job]:
     """Every job, as stored."""
-    found = (await lab.engine.find(Filter(), lab.now, 1000)).items
-    return [job for job in await lab.engine.get([one.id for one in found]) if job is not None]
+    found = (await lab.engine.records.find(Filter(), lab.now, 1000)).items
+    return [job for job in await lab.engine.jobs.get([one.id for one in found]) if job is not None]
 
 
 class Standings(Part):
@@ -65,7 +65,7 @@ class Standings(Part):
         lab.later(1)
         high, even = await lab.put_all(lab.job(priority=80), lab.job("other", requires={"gpu": True}))
         await lab.put(queue="elsewhere", priority=90)
-        asked = [await lab.engine.standing(job, lab.now) for job in (high, last, even, low)]
+        asked = [await lab.engine.records.position(job, lab.now) for job in (high, last, even, low)]
         assert [one.ahead for one in asked] == [0, 1, 2, 3]
         assert not any(one.more or one.keyed or one.ended for one in asked)
 
@@ -76,9 +76,9 @@ class Standings(Part):
         last = await lab.put()
         for _ in range(2):
             jobs = [await lab.get(job) for job in (first, due, last)]
-            assert [(await lab.engine.standing(job, lab.now)).ahead for job in jobs] == [0, 1, 2]
+            assert [(await lab.engine.records.position(job, lab.now)).ahead for job in jobs] == [0, 1, 2]
             assert await lab.get(later) == later, "looking changes nothing"
-            await lab.engine.promote(lab.now)
+            await lab.engine.jobs.promote(lab.now)
 
     async def test_who_is_held_ended_or_expired_is_not_before_it(self, lab: Lab) -> None:
         for status in Status:
@@ -86,14 +86,14 @@ class Standings(Part):
                 await lab.stand(status, status.value, retry=Retry(jitter=False))
         await lab.put(not_after=10)
         job = await lab.put()
-        assert (await lab.engine.standing(job, lab.now)).ahead == 1
+        assert (await lab.engine.records.position(job, lab.now)).ahead == 1
         lab.later(10)
-        assert (await lab.engine.standing(job, lab.now)).ahead == 0
+        assert (await lab.engine.records.position(job, lab.now)).ahead == 0
 
     async def test_keys_are_counted_by_order(self, lab: Lab) -> None:
         await lab.put_all(*(lab.job(concurrency_key=key) for key in "abacab"))
         job = (await lab.put_all(lab.job(), lab.job(concurrency_key="b")))[1]
-        standing = await lab.engine.standing(job, lab.now)
+        standing = await lab.engine.records.position(job, lab.now)
         assert (standing.ahead, standing.keyed) == (7, 6)
 
     async def test_what_was_done_in_the_window(self, lab: Lab) -> None:
@@ -106,43 +106,43 @@ class Standings(Part):
         running = await lab.running(worker, "long")
         lab.later(50)
         await lab.finish(running)
-        standing = await lab.engine.standing(job, lab.now, 60.0)
+        standing = await lab.engine.records.position(job, lab.now, 60.0)
         assert (standing.ended, standing.first_claimed_at) == (3, begun)
         assert standing.since == lab.at(-60)
         lab.later(10)
-        standing = await lab.engine.standing(job, lab.now, 60.0)
+        standing = await lab.engine.records.position(job, lab.now, 60.0)
         assert (standing.ended, standing.first_claimed_at) == (1, begun), "who ended at its very beginning is not in it"
         lab.later(50)
-        standing = await lab.engine.standing(job, lab.now, 60.0)
+        standing = await lab.engine.records.position(job, lab.now, 60.0)
         assert (standing.ended, standing.first_claimed_at) == (0, None)
 
     async def test_what_was_set_by_hand_is_not_the_work_of_a_queue(self, lab: Lab) -> None:
         job, *others = await lab.put_all(*(lab.job() for _ in range(3)))
         await lab.do(acts.resolve(others[0], lab.now, result_text="1"))
         await lab.cancel(others[1])
-        assert (await lab.engine.standing(job, lab.now)).ended == 0
+        assert (await lab.engine.records.position(job, lab.now)).ended == 0
 
     async def test_no_more_are_looked_at_than_told(self, lab: Lab) -> None:
         *_, job = await lab.put_all(*(lab.job("ab"[n % 2]) for n in range(10)))
         assert [
             (found.ahead, found.more)
-            for found in [await lab.engine.standing(job, lab.now, 60.0, most) for most in (8, 9, 10)]
+            for found in [await lab.engine.records.position(job, lab.now, 60.0, most) for most in (8, 9, 10)]
         ] == [(8, True), (9, False), (9, False)]
 
     async def test_nor_of_those_that_are_due(self, lab: Lab) -> None:
         *_, job = await lab.put_all(*(lab.job(delay=n) for n in range(1, 11)))
         lab.later(20)
-        found = await lab.engine.standing(job, lab.now, 60.0, 5)
+        found = await lab.engine.records.position(job, lab.now, 60.0, 5)
         assert found.more
         assert found.ahead <= 5
-        assert (await lab.engine.standing(job, lab.now, 60.0, 10)).ahead == 9
+        assert (await lab.engine.records.position(job, lab.now, 60.0, 10)).ahead == 9
 
     async def test_nor_keys(self, lab: Lab) -> None:
         *_, job = await lab.put_all(*(lab.job(concurrency_key=f"k{n}") for n in range(10)))
-        found = await lab.engine.standing(job, lab.now, 60.0, 5)
+        found = await lab.engine.records.position(job, lab.now, 60.0, 5)
         assert found.more
         assert found.ahead <= 5
-        assert (await lab.engine.standing(job, lab.now, 60.0, 10)).ahead == 9
+        assert (await lab.engine.records.position(job, lab.now, 60.0, 10)).ahead == 9
 
     async def test_nor_of_those_that_ended(self, lab: Lab) -> None:
         job = await lab.put("asked", queue="mine")
@@ -152,9 +152,9 @@ class Standings(Part):
             status = Status.FAILED if n % 2 else Status.COMPLETED
             await lab.stand(status, f"t{n}", queue="other" if n == 4 else "mine")
             ends.append(lab.now)
-        found = await lab.engine.standing(job, lab.now, 60.0, 3)
+        found = await lab.engine.records.position(job, lab.now, 60.0, 3)
         assert (found.since, found.ended, found.first_claimed_at) == (ends[2], 2, ends[3])
-        found = await lab.engine.standing(job, lab.now, 60.0, 6)
+        found = await lab.engine.records.position(job, lab.now, 60.0, 6)
         assert (found.since, found.ended, found.first_claimed_at) == (lab.at(-60), 5, ends[0])
 
     @pytest.mark.parametrize("seed", range(4))
@@ -182,4 +182,4 @@ class Standings(Part):
             jobs = await everything(lab)
             for job in jobs:
                 if as_seen(job, lab.now).status is Status.QUEUED:
-                    assert await lab.engine.standing(job, lab.now, window) == model(jobs, job, lab.now, window)
+                    assert await lab.engine.records.position(job, lab.now, window) == model(jobs, job, lab.now, window)

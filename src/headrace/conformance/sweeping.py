@@ -24,18 +24,18 @@ class Sweeping(Part):
     async def test_what_is_due_is_queued_from_the_moment_it_fell_due(self, lab: Lab) -> None:
         job, due = await lab.put(delay=10, not_after=500), lab.at(10)
         lab.later(9.999999)
-        assert await lab.engine.promote(lab.now) == 0
+        assert await lab.engine.jobs.promote(lab.now) == 0
         assert await lab.get(job) == job
         lab.later(100)
-        assert await lab.engine.promote(lab.now) == 1
+        assert await lab.engine.jobs.promote(lab.now) == 1
         assert await lab.get(job) == replace(
             job, status=Status.QUEUED, arrived_at=due, rev=job.rev + 1, updated_at=lab.now
         )
-        assert await lab.engine.promote(lab.now) == 0
+        assert await lab.engine.jobs.promote(lab.now) == 0
 
     async def test_a_job_is_due_at_its_very_moment(self, lab: Lab) -> None:
         await lab.put(delay=10)
-        assert await lab.engine.promote(lab.later(10)) == 1
+        assert await lab.engine.jobs.promote(lab.later(10)) == 1
 
     async def test_retrying_and_snoozed_jobs_are_promoted_too(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -43,7 +43,7 @@ class Sweeping(Part):
         failed = await lab.finish(await lab.running(worker, "one", retry=policy), Failed(error=OOPS))
         snoozed = await lab.finish(await lab.running(worker, "two"), Snoozed(3))
         lab.later(3)
-        assert await lab.engine.promote(lab.now) == 2
+        assert await lab.engine.jobs.promote(lab.now) == 2
         for job in (failed, snoozed):
             found = await lab.get(job)
             assert (found.status, found.arrived_at, found.epoch) == (Status.QUEUED, lab.now, job.epoch)
@@ -51,17 +51,17 @@ class Sweeping(Part):
     @pytest.mark.parametrize("status", sorted(set(Status) - {Status.SCHEDULED, Status.RETRYING}))
     async def test_nothing_else_is_promoted(self, lab: Lab, status: Status) -> None:
         job = await lab.stand(status, "work")
-        assert await lab.engine.promote(lab.later(1e6)) == 0
+        assert await lab.engine.jobs.promote(lab.later(1e6)) == 0
         assert await lab.get(job) == job
 
     async def test_no_more_than_the_limit_is_promoted_and_the_first_due_first(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(lab.job(delay=delay) for delay in (5, 3, 4, 1, 2)))
         lab.later(10)
-        assert await lab.engine.promote(lab.now, 2) == 2
+        assert await lab.engine.jobs.promote(lab.now, 2) == 2
         statuses = [(await lab.get(job)).status for job in jobs]
         assert [status is Status.QUEUED for status in statuses] == [False, False, False, True, True]
-        assert await lab.engine.promote(lab.now, 2) == 2
-        assert await lab.engine.promote(lab.now, 2) == 1
+        assert await lab.engine.jobs.promote(lab.now, 2) == 2
+        assert await lab.engine.jobs.promote(lab.now, 2) == 1
 
     # -- overdue
 
@@ -100,7 +100,7 @@ class Sweeping(Part):
         lab.later(seconds - 0.000001)
         assert await lab.overdue() == []
         lab.now = deadline
-        [found] = await lab.engine.overdue(lab.now)
+        [found] = await lab.engine.jobs.overdue(lab.now)
         assert (found.alive, found.unnamed) == (True, 0)
         assert cause_of(found.job, lab.now, lab.rules, alive=True) is cause
         assert found.job == await lab.get(found.job)
@@ -115,8 +115,8 @@ class Sweeping(Part):
             job = await lab.start(job)
         await lab.held(other, "other")
         assert await lab.overdue() == []
-        assert await lab.engine.bury(worker, 0)
-        [found] = await lab.engine.overdue(lab.now)
+        assert await lab.engine.workers.bury(worker, 0)
+        [found] = await lab.engine.jobs.overdue(lab.now)
         assert found == Overdue(job, alive=False, heard_at=lab.now)
         lab.later(8 * 3600)  # nobody was there to sweep
         after = await lab.sweep(found)
@@ -130,8 +130,8 @@ class Sweeping(Part):
     async def test_jobs_of_a_worker_that_left_without_them(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker)
-        await lab.engine.retire(worker)
-        assert await lab.engine.overdue(lab.now) == [Overdue(job, alive=False, heard_at=lab.now)]
+        await lab.engine.workers.retire(worker)
+        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=False, heard_at=lab.now)]
 
     async def test_a_job_two_beats_did_not_name(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -139,10 +139,10 @@ class Sweeping(Part):
         lab.later(2 * lab.rules.beat)
         for _ in range(2):
             assert await lab.overdue() == []
-            alive = await lab.engine.beat(worker, Beat(held=(named.id,)), lab.now)
+            alive = await lab.engine.workers.beat(worker, Beat(held=(named.id,)), lab.now)
             assert isinstance(alive, Alive)
             assert alive.unknown == (job,)
-        assert await lab.engine.overdue(lab.now) == [Overdue(job, alive=True, unnamed=2, heard_at=lab.now)]
+        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job, alive=True, unnamed=2, heard_at=lab.now)]
         await lab.sweep(Overdue(job, unnamed=2))
         assert [one.cause for one in await lab.attempts(job)] == ["beat"]
         assert await lab.overdue() == []
@@ -151,13 +151,13 @@ class Sweeping(Part):
         worker = await lab.worker()
         job = await lab.held(worker)
         lab.later(2 * lab.rules.beat)
-        await lab.engine.beat(worker, Beat(), lab.now)
+        await lab.engine.workers.beat(worker, Beat(), lab.now)
         await lab.do(lifecycle.release(await lab.get(job), lab.now))
         [again] = await lab.claim(worker)
         lab.later(2 * lab.rules.beat)
-        await lab.engine.beat(worker, Beat(), lab.now)
+        await lab.engine.workers.beat(worker, Beat(), lab.now)
         assert await lab.overdue() == []
-        await lab.engine.beat(worker, Beat(), lab.now)
+        await lab.engine.workers.beat(worker, Beat(), lab.now)
         assert await lab.overdue() == [again]
 
     @pytest.mark.parametrize("status", [Status.PENDING, Status.WAITING, Status.SCHEDULED, Status.QUEUED])
@@ -166,7 +166,7 @@ class Sweeping(Part):
         lab.later(29.999999)
         assert await lab.overdue() == []
         lab.later(0.000001)
-        assert await lab.engine.overdue(lab.now) == [Overdue(job)]
+        assert await lab.engine.jobs.overdue(lab.now) == [Overdue(job)]
         ended = await lab.sweep(Overdue(job))
         assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.EXPIRED)
         assert await lab.overdue() == []
@@ -182,8 +182,8 @@ class Sweeping(Part):
     @pytest.mark.parametrize("status", sorted(ENDED))
     async def test_an_ended_job_is_nobodys_question(self, lab: Lab, status: Status) -> None:
         await lab.stand(status, "work", not_after=10, timeout=5)
-        for row in await lab.engine.workers():
-            await lab.engine.bury(row.info.id, row.beats)
+        for row in await lab.engine.workers.list():
+            await lab.engine.workers.bury(row.info.id, row.beats)
         lab.later(1e6)
         assert await lab.overdue() == []
 
@@ -192,7 +192,7 @@ class Sweeping(Part):
         lab.later(5)
         seen = set()
         for wanted in (3, 3, 1, 0):
-            found = await lab.engine.overdue(lab.now, 3)
+            found = await lab.engine.jobs.overdue(lab.now, 3)
             assert len(found) == wanted
             for one in found:
                 await lab.do(acts.expire(one.job, lab.now))

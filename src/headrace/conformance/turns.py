@@ -72,7 +72,7 @@ class Turns(Part):
             await lab.put(queue="left", concurrency_key="a")
         if case == "later turn":
             assert len(await lab.claim(worker, 1, queues=("left",))) == 1
-        assert await lab.engine.delete({Status.COMPLETED: before, Status.FAILED: lab.at(-9)}) == 1
+        assert await lab.engine.jobs.delete({Status.COMPLETED: before, Status.FAILED: lab.at(-9)}) == 1
         # It comes back with its old arrival, which is before the other's; its key has had a turn since.
         await lab.do(lifecycle.release(held, lab.now))
         assert held.id == back.id

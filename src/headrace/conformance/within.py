@@ -1,6 +1,6 @@
 """Within a transaction: writes of an engine on a connection of its own that the user commits, or does not.
 
-For engines that can do it (``TRANSACTION``); to the others these tests mean nothing.
+For engines that can do it (``Engine.transactions``); to the others these tests mean nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Job, Progress
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
-from headrace.engine import TRANSACTION, Duplicated, InsertAnswer, Inserted, Steps
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Statements
 from headrace.errors import NotSupported
 
 __all__ = ["Within"]
@@ -35,32 +35,32 @@ def able(test: Test) -> Test:
 
     @functools.wraps(test)
     async def run(self: Part, lab: Lab, **given: Any) -> None:
-        if TRANSACTION in lab.engine.capabilities:
+        if lab.engine.transactions is not None:
             await test(self, lab, **given)
 
     return run
 
 
-async def carry(lab: Lab, connection: Any, steps: Steps[Any]) -> Any:
+async def carry(lab: Lab, connection: Any, steps: Statements[Any]) -> Any:
     """Run steps on a connection, as its kind asks for it."""
-    enlisted = lab.engine.enlist(connection)
+    enlisted = lab.transactions.enlist(connection)
     assert enlisted.open
     return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
 
 async def insert(lab: Lab, connection: Any, *jobs: Job) -> list[InsertAnswer]:
-    answers: list[InsertAnswer] = await carry(lab, connection, await lab.engine.inserting(jobs, lab.now))
+    answers: list[InsertAnswer] = await carry(lab, connection, await lab.transactions.inserting(jobs, lab.now))
     return answers
 
 
 async def apply(lab: Lab, connection: Any, change: Change) -> Verdict:
-    verdict: Verdict = await carry(lab, connection, await lab.engine.applying(change, lab.now))
+    verdict: Verdict = await carry(lab, connection, await lab.transactions.applying(change, lab.now))
     return verdict
 
 
 async def alone(lab: Lab, change: Change) -> Verdict:
     """Apply a change in a transaction of its own."""
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         return await apply(lab, connection, change)
 
 
@@ -76,20 +76,20 @@ class Within(Part):
     @able
     async def test_an_unknown_connection_is_refused(self, lab: Lab) -> None:
         with pytest.raises(NotSupported, match="object"):
-            lab.engine.enlist(object())
+            lab.transactions.enlist(object())
 
     # -- inserting
 
     @able
     async def test_jobs_are_there_from_the_commit_on(self, lab: Lab) -> None:
         jobs = [lab.job(), lab.job("other", queue="q", requires={"gpu": True}, tags=("t",)), lab.job(delay=5)]
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             made = stored(await insert(lab, connection, *jobs))
             for job in jobs:
                 assert await lab.gone(job), "nobody sees them before"
         assert [await lab.get(job) for job in jobs] == made
         assert [job.id for job in made] == [job.id for job in jobs]
-        assert (await lab.engine.ledger()).accepted == 3
+        assert (await lab.engine.records.ledger()).accepted == 3
         worker = await lab.worker()
         assert {job.id for job in await lab.claim(worker)} == {jobs[0].id, jobs[1].id}
         later = await lab.put()
@@ -99,11 +99,11 @@ class Within(Part):
     async def test_jobs_of_a_transaction_that_is_rolled_back_were_never_there(self, lab: Lab) -> None:
         job = lab.job(dedup="k", tags=("t",))
         with suppress(Undone):
-            async with lab.engine.transaction() as connection:
+            async with lab.transactions.transaction() as connection:
                 stored(await insert(lab, connection, job))
                 raise Undone
         assert await lab.gone(job)
-        ledger = await lab.engine.ledger()
+        ledger = await lab.engine.records.ledger()
         assert (ledger.accepted, ledger.unaccounted) == (0, 0)
         assert stored(await lab.insert(job))[0].id == job.id, "its key and its id are free"
         assert [taken.id for taken in await lab.claim(await lab.worker())] == [job.id]
@@ -111,7 +111,7 @@ class Within(Part):
     @able
     async def test_several_inserts_of_one_transaction_come_in_order(self, lab: Lab) -> None:
         jobs = [lab.job(str(n)) for n in range(5)]
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             made = [stored(await insert(lab, connection, job))[0] for job in jobs]
         assert [await lab.get(job) for job in jobs] == made
         assert [job.id for job in await lab.claim(await lab.worker())] == [job.id for job in jobs]
@@ -120,7 +120,7 @@ class Within(Part):
     async def test_a_key_that_is_held_fails_nothing(self, lab: Lab) -> None:
         holder = await lab.put(dedup="k")
         job, fresh, last = lab.job(dedup="k"), lab.job(dedup="l"), lab.job()
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             answers = await insert(lab, connection, job, fresh)
             assert answers[0] == Duplicated(holder)
             assert stored(answers[1:])[0].id == fresh.id
@@ -131,7 +131,7 @@ class Within(Part):
     @able
     async def test_a_key_taken_in_the_same_transaction_is_held(self, lab: Lab) -> None:
         first, twin, second = lab.job(dedup="k"), lab.job(dedup="k"), lab.job(dedup="k")
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             answers = await insert(lab, connection, first, twin)
             assert [type(answer) for answer in answers] == [Inserted, Duplicated]
             [again] = await insert(lab, connection, second)
@@ -144,13 +144,13 @@ class Within(Part):
     @able
     async def test_an_id_that_is_here_is_answered_with_the_job_as_it_stands(self, lab: Lab) -> None:
         job = lab.job()
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             stored(await insert(lab, connection, job))
             assert stored(await insert(lab, connection, job))[0].id == job.id
         held = (await lab.claim(await lab.worker()))[0]
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             assert stored(await insert(lab, connection, job)) == [held]
-        assert (await lab.engine.ledger()).accepted == 1
+        assert (await lab.engine.records.ledger()).accepted == 1
 
     # -- applying
 
@@ -169,7 +169,7 @@ class Within(Part):
         lab.later(1)
         change, twin = (lab.stamp(lab.end(job, ending, started_at=lab.now)) for job in (one, other))
         assert await alone(lab, change) == Applied(change.job)
-        assert await lab.engine.apply([twin], lab.now) == [Applied(twin.job)]
+        assert await lab.engine.jobs.apply([twin], lab.now) == [Applied(twin.job)]
         assert await lab.get(one) == change.job
         assert [a.outcome for a in await lab.attempts(one)] == [a.outcome for a in await lab.attempts(other)]
         assert [a.started_at for a in await lab.attempts(one)] == [a.started_at for a in await lab.attempts(other)]
@@ -192,7 +192,7 @@ class Within(Part):
         job = await lab.running(await lab.worker(), dedup="k")
         change = lab.stamp(lab.end(job, Completed('"r"')))
         with suppress(Undone):
-            async with lab.engine.transaction() as connection:
+            async with lab.transactions.transaction() as connection:
                 assert await apply(lab, connection, change) == Applied(change.job)
                 assert await lab.get(job) == job, "nobody sees it before"
                 raise Undone
@@ -208,7 +208,7 @@ class Within(Part):
         change = lab.stamp(lab.end(job, Completed('"r"')))
         for _ in range(2):
             assert await alone(lab, change) == Applied(change.job)
-        assert await lab.engine.apply([change], lab.now) == [Applied(change.job)]
+        assert await lab.engine.jobs.apply([change], lab.now) == [Applied(change.job)]
         assert len(await lab.attempts(job)) == 1
 
     @able
@@ -216,7 +216,7 @@ class Within(Part):
         job = await lab.running(await lab.worker())
         change = lab.stamp(lab.end(job, Completed('"r"')))
         asked = await lab.cancel(job)
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             assert await apply(lab, connection, change) == Conflict(asked)
             again = lab.stamp(lab.end(asked, Completed('"r"')))
             assert await apply(lab, connection, again) == Applied(again.job)
@@ -245,14 +245,14 @@ class Within(Part):
         change = lab.stamp(lab.end(job, Completed('"r"')))
         done = await lab.finish(job)
         assert done.finished_at is not None
-        assert await lab.engine.delete({Status.COMPLETED: lab.at(1)}) == 1
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.at(1)}) == 1
         assert await alone(lab, change) == WasStale(None)
 
     @able
     async def test_jobs_and_a_change_are_committed_together(self, lab: Lab) -> None:
         parent, child = await lab.running(await lab.worker()), lab.job("child")
         change = lab.stamp(lab.end(parent, Completed('"r"')))
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             stored(await insert(lab, connection, child))
             assert await apply(lab, connection, change) == Applied(change.job)
         assert (await lab.get(parent)).status is Status.COMPLETED

@@ -24,8 +24,8 @@ from headrace.errors import ConfigError, HeadraceError, JobNotFound, TransitionR
 __all__ = [
     "MAX_AFTER",
     "Note",
+    "cancel_child",
     "child_id",
-    "doom",
     "in_order",
     "may_be_looked_for",
     "may_move",
@@ -107,7 +107,7 @@ def may_be_looked_for(parent: Status | None) -> bool:
     return parent is not None and parent is not Status.COMPLETED
 
 
-def doom(child: Job, now: datetime, rules: Rules) -> Change | None:
+def cancel_child(child: Job, now: datetime, rules: Rules) -> Change | None:
     """A child's parent was cancelled; None: it ended before, or is being stopped already."""
     if child.ended:
         return None

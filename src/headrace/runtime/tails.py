@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.waiting import Waiting
@@ -47,8 +47,8 @@ class Tails:
                     news.clear()
                     try:
                         # In this order: what was added before the end is there when the end is.
-                        (job,) = await self.engine.get([id])
-                        entries = await self.engine.tail(id, kind, after, most)
+                        (job,) = await self.engine.jobs.get([id])
+                        entries = await self.engine.entries.tail(id, kind, after, most)
                     except Unavailable as error:
                         if not wait or isinstance(error, StoreLost):
                             raise

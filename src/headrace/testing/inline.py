@@ -118,7 +118,7 @@ class Inline:
             concurrency=1,
             tasks=tuple(sorted(self.handlers())),
         )
-        await self.engine.register(info, self.host.clock.now())
+        await self.engine.workers.register(info, self.host.clock.now())
 
     async def drain(self) -> int:
         """Run everything that is due, and whatever that submits; how many runs."""
@@ -148,10 +148,10 @@ class Inline:
     async def _claim(self) -> Job | None:
         await self.lanes.teller.tell()
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
-        profiles = (await self.engine.profiles()).profiles
+        profiles = (await self.engine.documents.profiles()).profiles
         # Whatever a job requires of a worker, a test is it.
         ask = Ask(n=1, free=1, profiles=frozenset(profile.id for profile in profiles if profile.task in tasks))
-        answer = await self.engine.claim(self.id, ask, self.host.dice.token(), now)
+        answer = await self.engine.jobs.claim(self.id, ask, self.host.dice.token(), now)
         if not isinstance(answer, Claimed):
             raise NotOpen("the harness was taken for dead by a sweeper: do not run workers beside it")
         self.next_due = answer.next_due

@@ -79,7 +79,7 @@ class Harness:
         jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
         """
         engine, lanes = self.app.engine, self.app.lanes
-        insert = engine.insert
+        insert = engine.jobs.insert
 
         async def recorded(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
             answers = await insert(jobs, *args, **kwargs)
@@ -120,7 +120,7 @@ class Harness:
         :raises JobNotFound:
         """
         id = job if isinstance(job, UUID) else job.id
-        (found,) = await self.app.engine.get([id])
+        (found,) = await self.app.engine.jobs.get([id])
         if found is None:
             raise JobNotFound(id)
         return found

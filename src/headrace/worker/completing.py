@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish
 from headrace.core.outcome import Completed
 from headrace.core.status import Outcome
-from headrace.engine import TRANSACTION, Enlisted
+from headrace.engine import Enlisted, Transactions
+from headrace.engine.bus import Hint, Topic
+from headrace.engine.statements import walk, walk_async
 from headrace.errors import (
     ConfigError,
     HeadraceError,
@@ -27,7 +28,6 @@ from headrace.errors import (
     TransitionRefused,
     Unavailable,
 )
-from headrace.steps import walk, walk_async
 from headrace.worker.context import Context, Transaction
 from headrace.worker.owned_job import OwnedJob
 
@@ -72,12 +72,12 @@ class Completing:
     async def complete(self, ctx: Context, result: Any, connection: Any) -> None:
         """Write the completion as part of the transaction that is open on the connection."""
         text = self._encoded(ctx, result)
-        await self._write(text, self._engine.enlist(connection))
+        await self._write(text, self._transactions.enlist(connection))
 
     def complete_blocking(self, ctx: Context, result: Any, connection: Any) -> None:
         """The same on the thread of a plain handler, to which its connection belongs."""
         text = self._encoded(ctx, result)
-        enlisted = self._engine.enlist(connection)
+        enlisted = self._transactions.enlist(connection)
         if not enlisted.blocking:
             raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
         self._busy += 1
@@ -86,7 +86,7 @@ class Completing:
             self._change = walk(
                 self._decide(job, text),
                 lambda change: enlisted.run_blocking(
-                    self._on_loop(self._engine.applying(change, change.job.updated_at))
+                    self._on_loop(self._transactions.applying(change, change.job.updated_at))
                 ),
             )
         finally:
@@ -102,11 +102,11 @@ class Completing:
         committed = False
         self._busy += 1
         try:
-            async with self._engine.transaction() as connection:
+            async with self._transactions.transaction() as connection:
                 tx.connection = connection
                 yield tx
                 if tx.result_text is not None:
-                    await self._write(tx.result_text, self._engine.enlist(connection))
+                    await self._write(tx.result_text, self._transactions.enlist(connection))
             committed = True
         except Unavailable as error:
             # The reply to a commit was lost: whether it took place, only the store can say.
@@ -122,9 +122,14 @@ class Completing:
 
     # -- writing
 
-    def _check(self, ctx: Context) -> None:
-        if TRANSACTION not in self._engine.capabilities:
+    @property
+    def _transactions(self) -> Transactions:
+        if self._engine.transactions is None:
             raise NotSupported(f"the {self._engine.name} engine has no transactions to complete a job in")
+        return self._engine.transactions
+
+    def _check(self, ctx: Context) -> None:
+        assert self._transactions, "or it is not supported"
         if self._owned.over:
             raise Stopped(ctx.stopping or "lost")
 
@@ -141,7 +146,7 @@ class Completing:
             self._busy -= 1
 
     async def _apply(self, change: Change, enlisted: Enlisted) -> Verdict:
-        steps = await self._engine.applying(change, change.job.updated_at)
+        steps = await self._transactions.applying(change, change.job.updated_at)
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
     async def _enter(self, enlisted: Enlisted) -> Job:
@@ -238,10 +243,10 @@ class Completing:
         for pause in _LOOKS:
             await self._host.sleep(pause)
             try:
-                (job,) = await self._engine.get([held.id])
+                (job,) = await self._engine.jobs.get([held.id])
                 if job is None or (job.worker, job.epoch) == (held.worker, held.epoch):
                     return job is None  # only what has ended is ever removed
-                attempts = (await self._engine.history(held.id)).attempts
+                attempts = (await self._engine.records.history(held.id)).attempts
                 return any(one.outcome is Outcome.COMPLETED and one.epoch == held.epoch for one in attempts)
             except HeadraceError as error:
                 _log.warning("job %s: whether it is completed cannot be seen yet: %s", held.id, error)

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.match import serves
 from headrace.core.rule import limits_of
 from headrace.engine import Claimed, Dead, Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.service import Service
@@ -150,7 +150,7 @@ class Fetcher(Service):
         pause, worker = 0.05, self._taker.id
         while True:
             try:
-                answer = await self._engine.claim(worker, ask, request, self._host.clock.now())
+                answer = await self._engine.jobs.claim(worker, ask, request, self._host.clock.now())
             except StoreLost:
                 raise
             except EngineError as error:
@@ -176,7 +176,7 @@ class Fetcher(Service):
                 before = self._served
                 fresh = await self._know_profiles() and self._served != before
             if claimed.settings_rev != self._settings_rev:
-                limits = limits_of((doc.key, doc.value) for doc in await self._engine.settings("queue:"))
+                limits = limits_of((doc.key, doc.value) for doc in await self._engine.documents.settings("queue:"))
                 self._priorities = {name: rule.priority for name, rule in limits.queues.items()}
                 self._settings_rev = claimed.settings_rev
         except StoreLost:
@@ -187,7 +187,7 @@ class Fetcher(Service):
 
     async def _know_profiles(self) -> bool:
         try:
-            known = await self._engine.profiles()
+            known = await self._engine.documents.profiles()
         except StoreLost:
             raise
         except EngineError as error:

@@ -119,7 +119,7 @@ class Heartbeat:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
         self._ready.set()
-        session = self._engine.twin()
+        session = self._engine.another_session()
         opened = False
         next_beat = self._host.clock.monotonic() + self._rules.beat * (0.5 + self._host.dice.chance() / 2)
         try:
@@ -146,7 +146,7 @@ class Heartbeat:
 
     async def _beat(self, session: Engine) -> None:
         worker = self._worker.id
-        answer = await session.beat(worker, self._worker.beat(self.blocked), self._host.clock.now())
+        answer = await session.workers.beat(worker, self._worker.beat(self.blocked), self._host.clock.now())
         if isinstance(answer, Alive):
             self.acknowledged()
         if self._outage:
@@ -210,7 +210,7 @@ class Heartbeat:
         if not changes:
             return []
         # What was applied, the loop learns as a conflict or as stale.
-        verdicts = await session.apply(changes, now)
+        verdicts = await session.jobs.apply(changes, now)
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
                 _log.warning("%s", account(verdict.job, change.attempt.outcome, now))

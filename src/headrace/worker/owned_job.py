@@ -25,7 +25,7 @@ _log = logging.getLogger("headrace.worker")
 Decide = Callable[[Job], Change | None]
 Then = Callable[[bool], None]
 Settled = Callable[["OwnedJob", bool], None]
-"""Told whether what the worker said last of a job is stored."""
+"""Called with whether the last thing that the worker had written about a job was stored."""
 
 
 class OwnedJob:

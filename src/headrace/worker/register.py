@@ -22,7 +22,7 @@ async def register(engine: Engine, host: Host, info: WorkerInfo, stopping: async
     info, pause = replace(info, lease=engine.rules.lease), 0.1
     while True:
         try:
-            return await engine.register(info, host.clock.now())
+            return await engine.workers.register(info, host.clock.now())
         except StoreLost:
             raise
         except EngineError as error:

@@ -36,7 +36,7 @@ async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
     if writer.streamed:
         raise HeadraceError(f"{handler.name}: an attempt has one stream, which has begun; call_next was called again")
     if writer.attempt > 1:
-        last = await writer.lanes.engine.tail(job.id, Kind.ITEM, limit=1, newest=True)
+        last = await writer.lanes.engine.entries.tail(job.id, Kind.ITEM, limit=1, newest=True)
         writer.position = last[0].number if last else 0
     return await _consume(handler, handler.fn(*args, **kwargs), writer)
 

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from typing import Any
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.host import Host
@@ -225,7 +225,7 @@ class Worker(Foreground):
             await self._heartbeat.stop()
         self._slots.close()
         try:
-            await self.engine.retire(self.id)
+            await self.engine.workers.retire(self.id)
         except EngineError as error:
             level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
             _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
@@ -331,7 +331,7 @@ class Worker(Foreground):
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:
         """A hint proves nothing: only what the store says stops a handler."""
-        for job in await self.engine.get(ids):
+        for job in await self.engine.jobs.get(ids):
             if job is not None and job.cancel_requested_at is not None and job.worker == self.id:
                 self._slots.cancel(job.id)
 

@@ -22,9 +22,10 @@ from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.batches import of_ids, page_of_all
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.jobs import delete_old, delete_tied
+from headrace.engines.postgres.key_rotation import stand
 from headrace.engines.postgres.limiting import give, limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
-from headrace.engines.postgres.turns import stand
 from headrace.engines.record import STAGES, micros
 from headrace.host import Host
 from tests.support.postgres import shared
@@ -236,11 +237,9 @@ def statement(verb: str, schema: str) -> str:
         "stand": stand,
         "batches": of_ids,
         "page of batches": page_of_all,
+        "delete": delete_old,
+        "delete of tied": delete_tied,
     }
-    deletes = {"delete": "delete_old", "delete of tied": "delete_tied"}
-    if verb in deletes:
-        latest = "$4::bigint" if verb == "delete" else "$2::bigint"
-        return sql(deletes[verb], schema) + sql("delete", schema, latest=latest)
     return made[verb](schema) if verb in made else sql(verb, schema)
 
 
@@ -384,7 +383,7 @@ async def pages(lab: Lab, schema: str, n: int, tasks: tuple[str, ...]) -> int:
     """How many pages a claim of jobs of these tasks touches; it is not committed."""
     connection = await asyncpg.connect(shared().url(), server_settings=HOT)
     watched = Watched(connection)
-    profiles = frozenset(one.id for one in (await lab.engine.profiles()).profiles if one.task in tasks)
+    profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles if one.task in tasks)
     with pytest.raises(_Rollback):
         await Claiming(watched, schema, lab.rules).claim(
             await lab.worker(), Ask(n=n, free=n, profiles=profiles), 1, lab.now

@@ -104,7 +104,7 @@ async def test_a_turn_is_forgotten_with_the_job_that_had_it(lab: Lab) -> None:
     assert await rows(lab, "SELECT key, count(*) FROM heads GROUP BY 1") == [("a", 2), ("never given", 1)]
 
     async def prune() -> list[Any]:
-        await lab.engine.delete(dict.fromkeys(ENDED, lab.now - timedelta(hours=1)))
+        await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now - timedelta(hours=1)))
         return await rows(lab, "SELECT key, rank IS NULL FROM heads ORDER BY 1, 2")
 
     assert await prune() == [("a", 0), ("a", 1), ("never given", 1)]
