@@ -30,11 +30,11 @@ from headrace.core.lease import FREE, Lease, given_back, taken
 from headrace.core.limit import Entry as InLine
 from headrace.core.limit import Usage, deal, forgets, lapses
 from headrace.core.match import Profile
+from headrace.core.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.rate import micros
 from headrace.core.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.rules import Rules
-from headrace.core.standing import BY_WORK, MOST, WINDOW, Standing
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.engine import (
     MAX_BATCH,
@@ -379,7 +379,7 @@ class Records(Role):
         with self.store() as store:
             return store.used()
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         with self.store() as store:
             place = order(as_seen(job, now), 0)
             due = sum(one.status in DEFERRED and one.available_at <= now for one in store.jobs.values())
@@ -396,7 +396,7 @@ class Records(Role):
             if len(recent) > most:
                 since = max(since, recent[-1][0])
             done = [one.assigned_at for at, one in recent if one.queue == job.queue and one.assigned_at and at > since]
-            return Standing(
+            return Position(
                 ahead=min(len(ahead), most),
                 keyed=sum(one.concurrency_key is not None for one in ahead[:most]),
                 more=max(len(before), due) > most,

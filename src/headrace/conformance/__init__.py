@@ -43,7 +43,7 @@ _PARTS = (
     "batches",
     "cancelling",
     "asking",
-    "standing",
+    "position",
     "keeping",
     "sessions",
     "within",
@@ -68,10 +68,10 @@ from headrace.conformance.inserting import Inserting  # noqa: E402
 from headrace.conformance.keeping import Keeping  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.limiting import Limiting  # noqa: E402
+from headrace.conformance.position import Positions  # noqa: E402
 from headrace.conformance.records import Records  # noqa: E402
 from headrace.conformance.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
-from headrace.conformance.standing import Standings  # noqa: E402
 from headrace.conformance.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.turns import Turns  # noqa: E402
 from headrace.conformance.unreadable import Unreadable  # noqa: E402
@@ -96,7 +96,7 @@ class Suite(
     Sweeping,
     Crew,
     Asking,
-    Standings,
+    Positions,
     Keeping,
     Entries,
     Families,

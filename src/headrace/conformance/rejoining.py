@@ -152,7 +152,7 @@ class Rejoining(Part):
         await lab.put_all(child)
         assert await lab.claim(worker) == []
         await lab.finish(parent)
-        await lab.tell()
+        await lab.process_notes()
         assert [job.id for job in await lab.claim(worker)] == [child.id]
 
     async def test_a_key_that_was_emptied_is_filled_again(self, lab: Lab) -> None:

@@ -31,7 +31,7 @@ class Undone(Exception):
 
 
 def able(test: Test) -> Test:
-    """Only for an engine that has the capability."""
+    """Only for an engine that has transactions."""
 
     @functools.wraps(test)
     async def run(self: Part, lab: Lab, **given: Any) -> None:
