@@ -213,7 +213,7 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
     if attempt is not None:
         bounds.whole(attempt, "attempt", 0)
     after = BEGIN if attempt is None else (attempt, BEGIN[1])
-    async with aclosing(session.lanes.tails.follow(id, Kind.LOG, after, wait=follow)) as following:
+    async with aclosing(session.lanes.entry_reader.follow(id, Kind.LOG, after, wait=follow)) as following:
         async for entries, _ in following:
             for entry in entries:
                 if attempt is not None and entry.attempt != attempt:

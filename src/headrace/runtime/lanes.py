@@ -19,8 +19,8 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import Duplicate, JobNotFound, Unavailable
 from headrace.host import Host
 from headrace.runtime.batcher import Batcher, Ticket
+from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits
-from headrace.runtime.tails import Tails
 from headrace.runtime.teller import Teller
 
 __all__ = ["Lanes"]
@@ -76,7 +76,7 @@ class Lanes:
         self._appends: Batcher[Append, Kept] = Batcher(
             self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id
         )
-        self.tails = Tails(engine, host)
+        self.entry_reader = EntryReader(engine, host)
         """How what runs added is read again."""
         self.teller = Teller(engine, host, changed=self._tell_of, insert=self.insert)
         """How what follows from changes is done."""

@@ -29,7 +29,7 @@ async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
     for name, codec in handler.sources.items():
         if isinstance(ref := kwargs.get(name), StreamRef):
             decode = partial(decode_value, codec, what=f"{handler.name}: {name}")
-            kwargs[name] = Stream(lambda: writer.lanes.tails, ref.stream, decode, ref.start)
+            kwargs[name] = Stream(lambda: writer.lanes.entry_reader, ref.stream, decode, ref.start)
     args = (ctx,) if handler.takes_context else ()
     if not handler.streams:
         return await handler.fn(*args, **kwargs)

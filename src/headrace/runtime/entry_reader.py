@@ -16,20 +16,20 @@ from headrace.errors import JobNotFound, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.waiting import Waiting
 
-__all__ = ["Tails"]
+__all__ = ["EntryReader"]
 
 _FIRST, _LONGEST, _GROWTH = 0.02, 1.0, 1.6
 _FIRST_PAGE, _PAGE_BYTES = 100, 4 * 1024 * 1024
 _TOPICS = frozenset({Topic.ENTRIES, Topic.ENDED})
-_log = logging.getLogger("headrace.tails")
+_log = logging.getLogger("headrace.entry_reader")
 
 
-class Tails:
+class EntryReader:
     """Reads entries for one session; however many follow, they share one subscription."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self.engine, self._host = engine, host
-        self._ears: dict[UUID, set[asyncio.Event]] = {}
+        self._listeners: dict[UUID, set[asyncio.Event]] = {}
         self._unlisten: Callable[[], None] | None = None
 
     async def follow(
@@ -76,22 +76,22 @@ class Tails:
     def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:
         """An event that hints about this job set."""
         news = asyncio.Event()
-        self._ears.setdefault(id, set()).add(news)
+        self._listeners.setdefault(id, set()).add(news)
         if self._unlisten is None:
             self._unlisten = self.engine.bus.listen(_TOPICS, self._hear)
         try:
             yield news
         finally:
-            self._ears[id].discard(news)
-            if not self._ears[id]:
-                del self._ears[id]
-            if not self._ears and self._unlisten is not None:
+            self._listeners[id].discard(news)
+            if not self._listeners[id]:
+                del self._listeners[id]
+            if not self._listeners and self._unlisten is not None:
                 unlisten, self._unlisten = self._unlisten, None
                 unlisten()
 
     def _hear(self, hint: Hint) -> None:
         for name in hint.names:
-            for news in self._ears.get(UUID(name), ()):
+            for news in self._listeners.get(UUID(name), ()):
                 news.set()
 
 
