@@ -20,7 +20,7 @@ LOOKED_AT = 1000
 
 
 class Buffer:
-    """Claimed, not yet started; the heartbeat thread may empty it when the loop is blocked."""
+    """Owned jobs that are not started yet; the heartbeat thread may empty it when the loop is blocked."""
 
     def __init__(self) -> None:
         self._line: deque[OwnedJob] = deque()
@@ -80,11 +80,11 @@ class Pace:
         self._mean: float | None = None
 
     def ran(self, seconds: float) -> None:
-        """A job took so long."""
+        """Learn that a job took so many seconds."""
         self._mean = seconds if self._mean is None else self._mean + 0.1 * (seconds - self._mean)
 
     def ahead(self, busy_since: float | None) -> int:
-        """How many jobs to hold beyond the free slots: what can be started within a quarter second.
+        """How many jobs to claim beyond the free slots: what can be started within a quarter second.
 
         ``busy_since``: for how long, on average, the slots have been busy now. It counts as soon as it exceeds what is
         known, so that nothing is hoarded behind jobs that have turned slow.

@@ -108,7 +108,7 @@ class Call:
         return run
 
     async def _outcome(self, ctx: Context, **arguments: Any) -> Any:
-        """What stands for the function in each run."""
+        """What the call makes of the job of one run, which calls this in place of the function."""
         if self._task is not None:
             raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
         run, (item,) = cast("Run", ctx.caller), arguments.values()
@@ -172,7 +172,7 @@ class Call:
                 seat.outcome.set_result(outcome)
 
     def abandon(self) -> None:
-        """The worker leaves."""
+        """Cancel the call: the worker leaves."""
         if self._task is not None:
             self._task.cancel()
 
@@ -186,7 +186,7 @@ class Call:
             self._slots.called(self._slots.host.clock.monotonic() - self._began)
 
     def left(self, run: Run) -> None:
-        """A job has left the call."""
+        """Take out a run that is over, and make the call if all the others wait for it."""
         self._live.discard(run)
         if self._task is None:
             self._seats.pop(run, None)
@@ -195,7 +195,7 @@ class Call:
 
 
 class _AllJobs(Caller):
-    """Speaks for all jobs of a call."""
+    """The caller of a bulk handler: does for all jobs of the call what its Context asks for."""
 
     of_one = False
 

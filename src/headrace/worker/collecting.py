@@ -76,14 +76,14 @@ class Collector:
         return slots.may_begin() and (slots.has_slot or slots.turns_over)
 
     def call_back(self) -> None:
-        """Slots may have come free: wake the fetcher if that is news to it. Not whenever any job ends: others' jobs
+        """Wake the fetcher if slots have come free since it was turned away. Not whenever any job ends: others' jobs
         are none of its business."""
         if self._turned_away and self._hopeful:
             self._turned_away = False
             self.wake()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Here they are."""
+        """Keep what was claimed until there is enough for a call."""
         if self.worker is not None:
             self.worker.taken()
         owned_jobs = self._slots.own(jobs)
@@ -92,7 +92,7 @@ class Collector:
         self._slots.dispatch()
 
     def idle(self) -> None:
-        """There was nothing to claim."""
+        """Tell the worker that there was nothing to claim."""
         if self.worker is not None:
             self.worker.idle(self)
 
@@ -137,7 +137,7 @@ class Collector:
         return (self._slots.host.clock.now() - since).total_seconds() > self.bulk.wait + WAITED_TOO_LONG
 
     def close(self) -> None:
-        """Let go of calls that do not end."""
+        """Cancel the calls that have not ended."""
         if self._timer is not None:
             self._timer.cancel()
         for call in list(self.calls):

@@ -30,7 +30,7 @@ Started = Callable[[], Awaitable[Job | None]]
 
 
 class EntryWriter:
-    """The entries of one run, on the loop of its worker."""
+    """Writes the entries of one run, on the loop of its worker."""
 
     def __init__(self, lanes: Lanes, attempt: int, started: Started, loop: asyncio.AbstractEventLoop) -> None:
         """May be made on any thread; what it does, unless it says otherwise, it does on the loop."""
@@ -58,7 +58,7 @@ class EntryWriter:
         """The names of the steps that the handler has come to."""
 
     def number_from(self, kind: Kind, number: int) -> None:
-        """The next entry of this kind is the one after this."""
+        """Number the next entry of this kind after this one."""
         self._numbers[kind] = number
 
     def add(self, kind: Kind, data: str, name: str | None = None, *, at: datetime | None = None) -> None:
@@ -96,8 +96,8 @@ class EntryWriter:
             self.add(Kind.LOG, data, at=at)
 
     async def finish(self) -> None:
-        """The attempt is over: have everything written, and how much of its log was not kept. Raises nothing: what
-        could not be written is known to whoever needs to know."""
+        """Have everything written, now that the attempt is over, and how much of its log was not kept. Raises nothing:
+        what could not be written is known to whoever needs to know."""
         self._take_lines()
         if self._dropped:
             message = f"{self._dropped} more lines were not kept: the log of an attempt has {MOST_LINES}"

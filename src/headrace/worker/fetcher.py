@@ -40,16 +40,16 @@ class JobTaker(Protocol):
         ...
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Here they are."""
+        """Have what was claimed run."""
         ...
 
     def idle(self) -> None:
-        """There was nothing to claim."""
+        """Note that there was nothing to claim."""
         ...
 
 
 class Fetcher(Service):
-    """Keeps the worker supplied."""
+    """Claims jobs, as many as the taker has room for."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Fetcher(Service):
         """The claim that is under way: what it is given is here, or may be any moment."""
 
     def wake(self) -> None:
-        """There may be room, or work."""
+        """Look again: there may be room, or work."""
         self._wake.set()
 
     async def stop(self) -> None:
@@ -115,7 +115,7 @@ class Fetcher(Service):
             self._heed(False)
 
     def _heed(self, full: bool) -> bool:
-        """Hear of freed slots while a limit keeps somebody waiting; whether one may just have been missed."""
+        """Listen for freed slots as long as a limit keeps jobs waiting; whether one may just have been missed."""
         if not full and self._unheed is not None:
             self._unheed()
             self._unheed = None

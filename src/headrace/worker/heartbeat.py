@@ -46,11 +46,11 @@ class BeatingWorker(Protocol):
     """When the loop last showed that it moves (monotonic)."""
 
     def beat(self, blocked: bool) -> Beat:
-        """What to tell the store."""
+        """What the store is told of the worker."""
         ...
 
     def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """What the store answered; called on the worker's loop."""
+        """Go by what the store answered; called on the worker's loop."""
         ...
 
     def executing(self) -> Iterable[OwnedJob]:
@@ -93,7 +93,7 @@ class Heartbeat:
             self._thread = None
 
     def acknowledged(self) -> None:
-        """The store just heard of the worker."""
+        """Note that the store has just heard of the worker."""
         self._acked = (self._host.clock.monotonic(), self._host.clock.now())
         self._mute_from = self._acked[0] + self._rules.silence
 
@@ -161,7 +161,7 @@ class Heartbeat:
             _log.debug("the worker's loop is gone")
 
     async def _look(self, session: Engine) -> None:
-        """Does the worker's loop move? If not, do what cannot wait for it."""
+        """See whether the worker's loop moves; if it does not, do what cannot wait for it."""
         stood = self._host.clock.monotonic() - self._worker.ticked_at
         blocked = stood > self._rules.beat / 2
         if blocked and not self.blocked:

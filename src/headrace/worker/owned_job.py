@@ -1,4 +1,4 @@
-"""One job that this worker owns: the single writer of everything the worker says about it."""
+"""A job that this worker owns: the single writer of everything that the worker has to say about it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Settled = Callable[["OwnedJob", bool], None]
 
 
 class OwnedJob:
-    """Serialises the changes of one job: each is decided from what the one before it made.
+    """A claimed job. Writes its changes one after another: each is decided from what the one before it made.
 
     A conflict (the job moved, for instance because a cancel was requested) is decided again from the job returned; a
     stale answer means that the job has another owner, and everything still to be said about it is dropped.
@@ -67,6 +67,7 @@ class OwnedJob:
         self.ending: Ending | None = None
         """What the attempt came to; set once, by whoever is first."""
         self.ended_at: datetime | None = None
+        """When it did."""
         self.over = False
         """The last change was applied or dropped: it is no longer ours."""
         self.kept = True
@@ -105,7 +106,7 @@ class OwnedJob:
         self.write(decide, then)
 
     async def recorded(self) -> bool:
-        """Wait until the start, and whatever was to be written before it, is on record; if the job is ours."""
+        """Wait until the start, and all that was to be written before it, is stored; whether the job is still ours."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.write_start(lambda stored: None if future.done() else future.set_result(stored))
         return await future
@@ -129,7 +130,7 @@ class OwnedJob:
         self.write(lambda job: release(job, host.clock.now()), self.settle)
 
     def settle(self, stored: bool) -> None:
-        """The last word is stored, or never will be: the job is no longer ours."""
+        """Give the job up, and tell the slots: the last change of it is stored, or never will be."""
         self.over = True
         if self._completed:  # by the handler's own commit: what it came to besides does not count
             self.ending, stored = Completed(self.job.result_text or "null"), True
@@ -174,30 +175,30 @@ class OwnedJob:
     # -- while a transaction of the handler's has the job
 
     async def landed(self) -> None:
-        """Wait for the answer to what is on its way."""
+        """Wait until the store has answered the change that is on its way, if one is."""
         if self._flying is not None:
             if self._landing is None:
                 self._landing = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._landing)
 
     def take_back(self) -> None:
-        """The transaction is over, and the job as it was: go on with what was to be written."""
+        """Go on with what was to be written: the transaction is over, and the job is as it was."""
         self.in_transaction = False
         self._next()
 
     def completed(self, job: Job) -> None:
-        """The transaction was committed and ended the job: there is nothing left to write."""
+        """Keep the job as the handler's commit has ended it, and write nothing more."""
         self.job, self.kept, self._completed = job, False, True
         self.take_back()
 
     # -- the ticket of the change on its way
 
     def wanted(self) -> bool:
-        """Always: a worker does not take back what it said."""
+        """True: a worker does not take back what it said."""
         return True
 
     def answer(self, verdicts: Sequence[Verdict]) -> None:
-        """The store's verdict on the change."""
+        """Go by the store's verdict on the change that was on its way."""
         (verdict,) = verdicts
         decide, then, change = self._landed()
         if isinstance(verdict, Conflict):
@@ -221,7 +222,7 @@ class OwnedJob:
         self._next()
 
     def reject(self, error: BaseException) -> None:
-        """The change could not be stored."""
+        """Go on without the change that was on its way: it could not be stored."""
         _, then, change = self._landed()
         unstorable = isinstance(error, Unstorable)
         if unstorable and change.verb is Verb.PROGRESS:

@@ -14,7 +14,7 @@ PROGRESS_EVERY = 0.25
 
 
 class ProgressWriter:
-    """The reports of one run."""
+    """Writes what one run reports of its progress."""
 
     def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop) -> None:
         self._owned, self._loop = owned, loop
@@ -23,7 +23,7 @@ class ProgressWriter:
         self._reporting = False
 
     def report(self, report: Progress) -> None:
-        """From the handler, on whatever thread: the newest report waits for the loop to write it."""
+        """Have this report written unless a newer one comes first; from the handler, on whatever thread."""
         fresh, self._report = self._report is None, report
         if fresh:
             self._loop.call_soon_threadsafe(self._schedule)

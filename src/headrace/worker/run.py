@@ -1,4 +1,4 @@
-"""One execution: the start if it must come first, the call, the end, and every way of being told to stop."""
+"""One run of an owned job: the start if it must come first, the call, the end, and every way of being told to stop."""
 
 from __future__ import annotations
 
@@ -164,7 +164,8 @@ class Run(Caller):
             owned.finish(ending, slots.host.clock.now())
 
     def _break_down(self, error: BaseException) -> None:
-        """Something came past the handler. Unless the whole loop ends, it must not leave the job in our hands."""
+        """End the attempt by an error that came past the handler: unless the loop ends, the job must not stay in our
+        hands."""
         if is_passing(error):
             raise error
         if isinstance(error, GeneratorExit):
@@ -215,7 +216,7 @@ class Run(Caller):
         return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
 
     def _set_time(self, timeout: float | None) -> None:
-        """A short time-out gets a timer of its own; a long one, as most are, is looked at now and then."""
+        """Have the handler stopped when its time is up: by a timer if that is soon, else, as for most, by ``tick``."""
         if timeout is None:
             return
         if timeout <= SHORT:

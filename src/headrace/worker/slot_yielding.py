@@ -58,7 +58,7 @@ class YieldedSlots:
             self.line[0].returned()
 
     def tick(self) -> None:
-        """Who is to stop, and can only be told, waits for no slot."""
+        """Have those in line go on that are to stop: they wait for no slot."""
         for slot in [slot for slot in self.line if slot.stopping]:
             slot.returned()
 
@@ -93,7 +93,7 @@ class YieldedSlots:
         self._warned = True
 
     def remove(self, slot: RunSlot) -> None:
-        """It has a slot again, or is done without one."""
+        """Count a slot no longer: its run has one again, or is done without one."""
         tasks = self._by_mode[slot.mode]
         tasks[slot.task] -= 1
         if not tasks[slot.task]:
@@ -139,11 +139,11 @@ class RunSlot:
     # -- from the handler, on whatever thread
 
     def yield_slot(self) -> None:
-        """A wait begins."""
+        """Begin a wait: others may have the slot."""
         self._do(self._yield_slot)
 
     def take_back(self) -> Future[None] | None:
-        """A wait is over."""
+        """End a wait; what is done when the run has a slot again, or None if it has one."""
         future: Future[None] = Future()
         return future if self._do(lambda: self._take_back(future)) and not future.done() else None
 
@@ -152,7 +152,7 @@ class RunSlot:
         self._do(lambda: self.returned() if self._back is not None else None)
 
     def _do(self, act: Callable[[], None]) -> bool:
-        """On the worker's loop; whether it will be done."""
+        """Call this on the worker's loop; whether it will be called."""
         try:
             here = asyncio.get_running_loop()
         except RuntimeError:
@@ -188,7 +188,7 @@ class RunSlot:
             self._yielded.admit()
 
     def returned(self) -> None:
-        """The run has a slot again."""
+        """Give the run a slot again."""
         if self.is_yielded:
             self.is_yielded = False
             self._yielded.remove(self)
@@ -202,6 +202,6 @@ class RunSlot:
                 back.set_result(None)
 
     def close(self) -> None:
-        """The run is over, and with it what it yielded; waits that it left behind yield nothing."""
+        """End with the run: what it yielded is no longer counted, and waits that it left behind yield nothing."""
         self.over, self._stopping = True, None
         self.returned()

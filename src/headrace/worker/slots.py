@@ -1,4 +1,4 @@
-"""The slots of a worker: the jobs in a worker's hands, from the claim until what came of them is stored."""
+"""The slots of a worker: the jobs in its hands, from the claim until what came of them is stored."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Slots:
         self.dispatch()
 
     def own(self, jobs: Sequence[Job]) -> list[OwnedJob]:
-        """Take what was claimed into our hands."""
+        """Make an owned job of each claimed one."""
         claimed = []
         for job in jobs:
             number = job.id.int
@@ -128,7 +128,7 @@ class Slots:
         return claimed
 
     def _supersede(self, old: OwnedJob) -> None:
-        """The store gave us a job anew that it had taken from us: what we had of it is over."""
+        """Stop what we had of a job that the store took from us, and now gave us anew."""
         for line in self._lines():
             line.remove(old.job.id)
         if old in self.runs:
@@ -145,7 +145,7 @@ class Slots:
     # -- through
 
     def dispatch(self) -> None:
-        """See to it that what is buffered finds a slot, after those who want theirs back."""
+        """Give free slots to handlers that want theirs back, and then to what is buffered."""
         if self.yielded.line:
             self.yielded.admit()
         if self.collectors and not (self.called_last and len(self.buffer)):
@@ -161,14 +161,14 @@ class Slots:
     def new_run(
         self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: Call | None = None
     ) -> Run:
-        """A run of the job in this task, about to begin."""
+        """A run of the job, in our books, to be executed in this task."""
         run = self.runs[owned] = Run(owned, self, task, now, monotonic, call)
         if self.tally.talks:
             self.tally.begins(owned)
         return run
 
     def called(self, seconds: float) -> None:
-        """A call of a bulk handler is over after so long; there is a free slot."""
+        """Free the slot of a call of a bulk handler, which took so many seconds."""
         self.calls -= 1
         self._pace.ran(seconds)
         self.slot_freed()
@@ -232,7 +232,7 @@ class Slots:
             self.dispatch()
 
     def left(self, run: Run) -> None:
-        """A handler is done; there is a free slot."""
+        """Free the slot of a run whose handler is done."""
         del self.runs[run.owned]
         if run.bulk_call is not None:
             self.members -= 1
@@ -247,12 +247,12 @@ class Slots:
             self._hungry()
 
     def slot_freed(self) -> None:
-        """There is a free slot, until its owner wants it back."""
+        """Fill a slot that has come free, and have more claimed for it."""
         self._hungry()
         self.dispatch()
 
     def tick(self) -> None:
-        """What cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
+        """Do what cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
         now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
         for owned, run in list(self.runs.items()):
             run.tick(monotonic)
@@ -278,7 +278,7 @@ class Slots:
     # -- out
 
     def _settled(self, owned: OwnedJob, stored: bool) -> None:
-        """What we said last of a job is stored, or never will be: count it, tell whoever wants to know, forget it."""
+        """Count a job whose last change is stored or never will be, tell whoever wants to know, and forget it."""
         if owned.ending is not None:  # else it was given back, or cancelled, before it began
             self.unacknowledged -= 1
             self.tally.ended(owned, stored=stored)
@@ -317,7 +317,7 @@ class Slots:
         return owned_jobs
 
     def cancel(self, id: UUID) -> None:
-        """A cancel of this job was requested."""
+        """Stop this job, whose cancel was requested: its handler, or give it back if that was not called yet."""
         owned = self.owned.get(id.int)
         if owned is not None and owned in self.runs:
             self.runs[owned].stop("cancelled")

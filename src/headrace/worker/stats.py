@@ -35,7 +35,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, state: str, slots: Slots, silence: float) -> WorkerStats:
-        """As its slots are right now."""
+        """The stats of a worker with these slots, as they are right now."""
         return cls(
             state=state,
             busy=max(0, len(slots.runs) - slots.yielded.count),
@@ -49,7 +49,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
         )
 
     def to_beat(self, held: Iterable[UUID], blocked: bool) -> Beat:
-        """What to tell the store of it."""
+        """What the store is told of the worker."""
         return Beat(
             held=tuple(held),
             state="blocked" if blocked else self.state,

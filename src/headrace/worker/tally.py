@@ -29,16 +29,16 @@ class Tally:
         self.look()
 
     def look(self) -> None:
-        """See who listens."""
+        """See whether anybody listens to starts and ends."""
         self.talks = _log.isEnabledFor(logging.DEBUG)
 
     def begins(self, owned: OwnedJob) -> None:
-        """An attempt begins, and somebody wants to know."""
+        """Say that an attempt begins, if anybody listens."""
         job = owned.job
         _log.debug("%s: attempt %d of %d starts", name_of(job), job.charged + 1, job.max_attempts)
 
     def ended(self, owned: OwnedJob, *, stored: bool) -> None:
-        """The end of an attempt is stored, or never will be."""
+        """Count an attempt whose end is stored or never will be, and say how it ended."""
         ending = owned.ending
         if not stored:
             self.stale += 1

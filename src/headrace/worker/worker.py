@@ -80,7 +80,7 @@ class Worker(Foreground):
 
     @property
     def stats(self) -> WorkerStats:
-        """How it is right now."""
+        """How the worker is right now."""
         silence = self._heartbeat.silence if self._heartbeat is not None else 0.0
         return WorkerStats.of(self._state, self._slots, silence)
 
@@ -166,7 +166,7 @@ class Worker(Foreground):
         return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died, shunned=shunned)
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
-        """Until asked to stop, or until a part broke down: a worker that only looks alive helps nobody."""
+        """Wait until asked to stop; raises if a part breaks down: a worker that only looks alive helps nobody."""
         asked = asyncio.create_task(self.stopping.wait())
         parts = [asyncio.create_task(service.done()) for service in services]
         try:
@@ -232,7 +232,7 @@ class Worker(Foreground):
         self._state = "stopped"
 
     async def _died(self, worker: UUID) -> None:
-        """The store buried us: nothing we owned is ours any more; go on under a new name."""
+        """Go on under a new name: the store buried us, and nothing that we owned is ours any more."""
         # The fetcher and the heartbeat may both learn of it: whoever comes second waits for the new name.
         async with self._rebirth:
             if worker != self.id:
@@ -270,16 +270,16 @@ class Worker(Foreground):
         return self._slots.room()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Here they are."""
+        """Put what was claimed into the slots."""
         self.taken()
         self._slots.take(jobs, queue_priorities)
 
     def taken(self) -> None:
-        """What was claimed may submit more: whoever found nothing has to look again."""
+        """Have those that found nothing look again before a burst ends: what was claimed may submit more."""
         self._idle.clear()
 
     def idle(self, fetcher: object = None) -> None:
-        """There was nothing to claim, for the fetcher of the bulk handler or for that of all others."""
+        """Note that a collector, or the fetcher of all other handlers, found nothing to claim: so a burst ends."""
         if self._slots.empty:
             self._idle.add(fetcher)
             # What is being told may release jobs that waited for those that have just ended.
@@ -297,7 +297,7 @@ class Worker(Foreground):
     # -- for the heartbeat, on its thread
 
     def beat(self, blocked: bool) -> Beat:
-        """What to tell the store."""
+        """What the store is told of the worker."""
         return self.stats.to_beat([owned.job.id for owned in list(self._slots.owned.values())], blocked)
 
     def executing(self) -> Iterable[OwnedJob]:
@@ -311,7 +311,7 @@ class Worker(Foreground):
     # -- what the store tells
 
     def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """The answer to a beat."""
+        """Go by the answer to a beat."""
         if isinstance(answer, Dead):
             self._aside(self._died(worker))
             return
