@@ -145,8 +145,7 @@ class Context:
         """Why the handler should stop, once it should."""
         self.started_at = started_at
         """When the handler was called."""
-        self.caller = caller
-        """Whoever called the handler."""
+        self.caller = caller  # not for handlers
         self._places: Counter[str] | None = None
 
     @classmethod
