@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -23,12 +23,14 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Alive, Beat, Dead, Engine
+from headrace.engine import MAX_BATCH, Alive, Dead, Engine
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.host import Host
-from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["BeatingWorker", "Heartbeat"]
+if TYPE_CHECKING:
+    from headrace.worker.worker import Worker
+
+__all__ = ["Heartbeat"]
 
 _log = logging.getLogger("headrace.heartbeat")
 
@@ -38,34 +40,10 @@ _TRIES = 5
 Decide = Callable[[Job], Change | None]
 
 
-class BeatingWorker(Protocol):
-    """What the heartbeat needs of its worker; all of it is read from another thread."""
-
-    id: UUID
-    ticked_at: float
-    """When the loop last showed that it moves (monotonic)."""
-
-    def beat(self, blocked: bool) -> Beat:
-        """What the store is told of the worker."""
-        ...
-
-    def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """Go by what the store answered; called on the worker's loop."""
-        ...
-
-    def executing(self) -> Iterable[OwnedJob]:
-        """The jobs whose handlers were called."""
-        ...
-
-    def drop_buffer(self) -> list[OwnedJob]:
-        """Take everything out of the buffer."""
-        ...
-
-
 class Heartbeat:
-    """Beats for one worker until it is stopped."""
+    """Beats for one worker until it is stopped; all that it asks of the worker, it asks from a thread of its own."""
 
-    def __init__(self, worker: BeatingWorker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, worker: Worker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
         self._rules = engine.rules
         self._acked = (host.clock.monotonic(), host.clock.now())

@@ -63,7 +63,7 @@ class Worker(Foreground):
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
         self.id = self._new_id()
-        self.ticked_at = host.clock.monotonic()
+        self.ticked_at = host.clock.monotonic()  # when the loop last showed that it moves
         self.exhausted = False
         """Whether it stopped because handlers that cannot be stopped hold half its slots."""
         self._queues = None if queues is None else tuple(queues)
