@@ -222,7 +222,7 @@ class Slots:
                         return
                     if copy_context() != self.variables:
                         return
-                    now = owned.ended_at or clock.now()  # the next begins when this one is done
+                    now = owned.ended_at or now  # the next begins when this one is done
                 await asyncio.sleep(0)
         except GeneratorExit as error:  # of a handler's, which has closed this task: see Run
             if is_passing(error):
@@ -290,7 +290,7 @@ class Slots:
         self.freed.set()
         if not self.owned:
             self._hungry()
-        if self.unacknowledged == UNACKNOWLEDGED_MOST - 1:
+        if self.unacknowledged == UNACKNOWLEDGED_MOST - 1 and owned.ending is not None:
             self.dispatch()
 
     def _reacted(self) -> None:
