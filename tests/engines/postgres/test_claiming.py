@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from headrace.conformance.jobs.limiting import rule
 from headrace.conformance.lab import BEGIN, Lab
-from headrace.conformance.limiting import rule
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job
 from headrace.core.query import as_seen

@@ -21,7 +21,7 @@ from headrace.core.status import Outcome, Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Statements
 from headrace.errors import NotSupported
 
-__all__ = ["Within"]
+__all__ = ["Transactional"]
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 
@@ -70,7 +70,7 @@ def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
     return [answer.job for answer in answers if isinstance(answer, Inserted)]
 
 
-class Within(Part):
+class Transactional(Part):
     """What ``enlist``, ``inserting``, ``applying`` and ``transaction`` promise."""
 
     @able

@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from headrace.conformance.batches import Batched
-from headrace.conformance.families import GIVES_UP
+from headrace.conformance.families.batches import Batched
+from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import Lab
 from headrace.core import acts
 from headrace.core.batch import Batch, Tally

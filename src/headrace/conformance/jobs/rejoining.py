@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from headrace.conformance.jobs.limiting import fill, free, keys, rule
+from headrace.conformance.jobs.turns import done
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.conformance.limiting import fill, free, keys, rule
-from headrace.conformance.turns import done
 from headrace.core import acts, lifecycle
 from headrace.core.job import Job
 from headrace.core.outcome import Failed, Released, Snoozed

@@ -1,4 +1,4 @@
-"""Families: children, and what reaches them."""
+"""Children: jobs that a job submitted, and what reaches them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.core.status import ENDED, Reason, Status
 from headrace.engine import Inserted, Refused
 from headrace.errors import TransitionRefused
 
-__all__ = ["Families"]
+__all__ = ["Children"]
 
 GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
 
 
-class Families(Part):
+class Children(Part):
     """What jobs are to those that submitted them."""
 
     async def child(self, lab: Lab, parent: Job, task: str = "child", **spec: Any) -> Job:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace.conformance.families import GIVES_UP
+from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core import acts
 from headrace.core.batch import Batch, Call, Tally

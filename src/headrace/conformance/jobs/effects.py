@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace.conformance.batches import Batched
+from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import OOPS, Lab
-from headrace.conformance.within import Undone, able, apply
+from headrace.conformance.transactions import Undone, able, apply
 from headrace.core import acts
 from headrace.core.change import Applied, Change, Conflict, Key, Note, Tally, WasStale
 from headrace.core.job import Job

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.conformance.families import GIVES_UP
+from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import Lab, Part
 from headrace.core import acts
 from headrace.core.change import Applied
