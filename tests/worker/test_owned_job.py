@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import cast
 
@@ -13,22 +13,22 @@ from headrace.core.status import Reason, Status, Verb
 from headrace.engine import Engine
 from headrace.errors import Unstorable
 from headrace.worker.context import Context
-from tests.support.faults import Instead
+from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until
 
 NEVER = Retry(0)
 
 
-Apply = Callable[[Sequence[Change], datetime], Awaitable[list[Verdict]]]
+class Picky(LosesReplies):
+    """Refuses the changes of one verb; the store's own taste differs by store."""
 
+    refuses: Verb
 
-def with_apply(shop: Shop, apply: Apply) -> Shop:
-    """The shop, with this in place of what applies changes."""
-    engine = Instead(shop.engine, jobs=Instead(shop.engine.jobs, apply=apply))
-    store = Shop(cast(Engine, engine), shop.host)
-    store.handlers = shop.handlers
-    return store
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        if any(one.verb is self.refuses and not _plain(one) for one in changes):
+            raise Unstorable("this row is not for me")
+        return await self._engine.jobs.apply(changes, now)
 
 
 def _plain(change: Change) -> bool:
@@ -36,14 +36,11 @@ def _plain(change: Change) -> bool:
 
 
 def picky(shop: Shop, verb: Verb) -> Shop:
-    """A shop whose store refuses the changes of one verb; each store's own taste differs."""
-
-    async def apply(changes: Sequence[Change], now: datetime) -> list[Verdict]:
-        if any(one.verb is verb and not _plain(one) for one in changes):
-            raise Unstorable("this row is not for me")
-        return await shop.engine.jobs.apply(changes, now)
-
-    return with_apply(shop, apply)
+    engine = Picky(shop.engine, {})
+    engine.refuses = verb
+    store = Shop(cast(Engine, engine), shop.host)
+    store.handlers = shop.handlers
+    return store
 
 
 async def test_a_report_that_cannot_be_stored_does_not_cost_the_job(shop: Shop) -> None:
@@ -78,10 +75,11 @@ async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) ->
     gate, enough = asyncio.Event(), asyncio.Event()
     written: list[Verb] = []
 
-    async def apply(changes: Sequence[Change], now: datetime) -> list[Verdict]:
-        await gate.wait()
-        written.extend(one.verb for one in changes)
-        return await shop.engine.jobs.apply(changes, now)
+    class Slow(LosesReplies):
+        async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+            await gate.wait()
+            written.extend(one.verb for one in changes)
+            return await shop.engine.jobs.apply(changes, now)
 
     async def talks(ctx: Context) -> None:
         for percent in range(100):
@@ -90,7 +88,8 @@ async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) ->
         enough.set()
 
     shop.task(talks)
-    store = with_apply(shop, apply)
+    store = Shop(cast(Engine, Slow(shop.engine, {})), shop.host)
+    store.handlers = shop.handlers
     async with store.worker():
         id = await shop.submit("talks")
         await asyncio.wait_for(enough.wait(), 20)
@@ -103,18 +102,20 @@ async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) ->
 async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgotten(shop: Shop) -> None:
     starting, gate, ran = asyncio.Event(), asyncio.Event(), []
 
-    async def apply(changes: Sequence[Change], now: datetime) -> list[Verdict]:
-        verdicts = await shop.engine.jobs.apply(changes, now)
-        if any(one.verb is Verb.START for one in changes):
-            starting.set()
-            await gate.wait()
-        return verdicts
+    class Slow(LosesReplies):
+        async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+            verdicts = await shop.engine.jobs.apply(changes, now)
+            if any(one.verb is Verb.START for one in changes):
+                starting.set()
+                await gate.wait()
+            return verdicts
 
     async def once() -> None:
         ran.append(1)
 
     shop.task(once)
-    store = with_apply(shop, apply)
+    store = Shop(cast(Engine, Slow(shop.engine, {})), shop.host)
+    store.handlers = shop.handlers
     async with store.worker() as worker:
         id = await shop.submit("once", retry=NEVER)
         await asyncio.wait_for(starting.wait(), 20)
