@@ -16,8 +16,8 @@ __all__ = ["Transactions"]
 
 
 class Transactions(Protocol):
-    """Joins transactions of the user's. A write is a value (``Statements``) that is run on a connection which the engine
-    did not make. An engine whose store has no transactions that a user could join has None instead of this role."""
+    """Joins transactions of the user's. A write is a value (``Statements``) that is run on a connection
+    which the engine did not make. Where a store has no transactions that a user could join, an engine has None here."""
 
     def enlist(self, connection: Any) -> Enlisted:
         """The connection as the engine can use it.
