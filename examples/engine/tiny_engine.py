@@ -476,13 +476,9 @@ class Families(Role):
         decided: list[Change | None] = []
         for id in dict.fromkeys(id for _, id in heard):
             job = store.jobs[id]
-            if id in children:
-                decided.append(family.cancel_child(job, now, store.rules))
-            elif id in stopped and job.spec.batch is not None:
-                decided.append(batches.stop(job, store.batches.get(job.spec.batch), now, store.rules))
-            else:
-                parents = [store.jobs[one].status if one in store.jobs else None for one in job.spec.after]
-                decided.append(family.release(job, parents, now))
+            parents = [store.jobs[one].status if one in store.jobs else None for one in job.spec.after]
+            batch = store.batches.get(job.spec.batch) if id in stopped and job.spec.batch is not None else None
+            decided.append(family.follow(job, parents, now, store.rules, parent_cancelled=id in children, batch=batch))
         return [change for change in decided if change is not None]
 
     @staticmethod

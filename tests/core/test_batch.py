@@ -118,7 +118,6 @@ def test_the_jobs_of_a_cancelled_batch_are_stopped_as_by_whoever_cancelled_it() 
     assert [change.event.by for change in (queued, held) if change.event is not None] == ["me", "me"]
     assert stop(held.job, made, NOW, RULES) is None
     assert stop(end(running(batch=ID), Completed("1")).job, made, NOW, RULES) is None
-    assert stop(submitted(batch=ID), None, NOW, RULES) is None
 
 
 def test_tallies_add_up() -> None:

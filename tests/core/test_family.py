@@ -12,6 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 from headrace.core import acts, family, lifecycle
+from headrace.core.batch import Batch
 from headrace.core.family import Note, child_id, in_order
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Failed
@@ -116,6 +117,22 @@ def test_a_job_that_was_begun_once_may_have_children() -> None:
     cancelled = acts.cancel(back, NOW, RULES)
     assert cancelled is not None
     assert cancelled.notes == (Note.ENDED, Note.CANCELLED)
+
+
+def test_where_no_cancel_follows_what_it_waits_for_is_heard() -> None:
+    stopped = Batch(id=IDS[4], created_at=NOW, touched_at=NOW, cancelled_at=NOW, cancelled_by="me")
+    job = waiting(batch=IDS[4])
+    ended = [Status.FAILED]
+    by_parent = family.follow(job, ended, NOW, RULES, parent_cancelled=True, batch=stopped)
+    assert by_parent is not None
+    assert by_parent == family.cancel_child(job, NOW, RULES)
+    by_batch = family.follow(job, ended, NOW, RULES, batch=stopped)
+    assert by_batch is not None
+    assert by_batch.job.reason is Reason.USER
+    heard = family.follow(job, ended, NOW, RULES)
+    assert heard == family.release(job, ended, NOW)
+    assert family.follow(job, [Status.QUEUED], NOW, RULES) is None
+    assert family.follow(by_batch.job, ended, NOW, RULES, parent_cancelled=True, batch=stopped) is None
 
 
 def test_a_cancelled_parent_ends_its_children() -> None:

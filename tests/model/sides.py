@@ -46,6 +46,21 @@ def plain(value: Any) -> Any:
     return value
 
 
+def first_difference(one: Any, other: Any, place: str = "answer") -> str:
+    """Where two plain answers differ first, and how: a whole answer is too long to read."""
+    if isinstance(one, Job) and isinstance(other, Job):
+        one, other = (msgspec.structs.asdict(job) for job in (one, other))
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        for name in one:
+            if one[name] != other[name]:
+                return first_difference(one[name], other[name], f"{place}.{name}")
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        for at, (mine, yours) in enumerate(zip(one, other, strict=True)):
+            if mine != yours:
+                return first_difference(mine, yours, f"{place}[{at}]")
+    return f"{place} is {one!r} instead of {other!r}"
+
+
 class Side:
     """One store, with the copies of its jobs that its users have seen."""
 
@@ -110,7 +125,9 @@ class Sides:
         answers = self.run(work)
         shown = [plain(answer if sort is None else sorted(answer, key=sort)) for answer in answers]
         for side, one in zip(self.all[1:], shown[1:], strict=True):
-            assert one == shown[0], f"{side.name} does not do as {self.all[0].name} does"
+            assert one == shown[0], (
+                f"{side.name} does not do as {self.all[0].name} does: {first_difference(one, shown[0])}"
+            )
         return answers[0]
 
     def apply(self, changes: Sequence[Sequence[Change]], now: datetime) -> Any:

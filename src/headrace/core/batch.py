@@ -113,9 +113,9 @@ def refusal_of_member(batch: UUID, is_cancelled: bool, job: Job) -> HeadraceErro
     return TransitionRefused(job, Verb.SUBMIT, why)
 
 
-def stop(job: Job, batch: Batch | None, now: datetime, rules: Rules) -> Change | None:
-    """The batch of a job (None: gone by now) was cancelled; None: the job ended before, or is being stopped already."""
-    if job.ended or batch is None:
+def stop(job: Job, batch: Batch, now: datetime, rules: Rules) -> Change | None:
+    """The batch of a job was cancelled; None: the job ended before, or is being stopped already."""
+    if job.ended:
         return None
     return acts.cancel(job, now, rules, by=batch.cancelled_by)
 

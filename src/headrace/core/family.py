@@ -13,6 +13,7 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core import acts
+from headrace.core.batch import Batch, stop
 from headrace.core.change import Change, Note
 from headrace.core.decide import may_have_children
 from headrace.core.job import ErrorInfo, Job
@@ -26,6 +27,7 @@ __all__ = [
     "Note",
     "cancel_child",
     "child_id",
+    "follow",
     "in_order",
     "may_be_looked_for",
     "may_move",
@@ -112,6 +114,26 @@ def cancel_child(child: Job, now: datetime, rules: Rules) -> Change | None:
     if child.ended:
         return None
     return acts.cancel(child, now, rules, reason=Reason.PARENT)
+
+
+def follow(
+    job: Job,
+    parents: Collection[Status | None],
+    now: datetime,
+    rules: Rules,
+    *,
+    parent_cancelled: bool = False,
+    batch: Batch | None = None,
+) -> Change | None:
+    """What becomes of a job by the notes that reached it together; None: nothing.
+
+    ``parent_cancelled``: its parent was cancelled. ``batch``: its batch, if that was cancelled and is still there. A cancel goes
+    first; where there is none to follow, what it waits for may have ended, and no other note will say so again.
+    """
+    change = cancel_child(job, now, rules) if parent_cancelled else None
+    if change is None and batch is not None:
+        change = stop(job, batch, now, rules)
+    return release(job, parents, now) if change is None else change
 
 
 _STAMP = (1 << 128) - (1 << 80)

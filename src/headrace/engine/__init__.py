@@ -21,6 +21,8 @@ Errors that every verb may raise:
 - ``NotOpen``: the session is not open.
 - ``Unavailable(outcome="refused")``: nothing was written.
 - ``Unavailable(outcome="unknown")``: the write may have happened. The caller repeats it.
+- ``StoreLost``: the store that this session had found is gone or is another one. Nobody waits for it to come back, and
+  a session on it (``another_session``) makes no new one in its place.
 - ``Unstorable``: the data of a row is refused, and nothing of the call was written. The caller halves its batch until
   the guilty row is alone.
 

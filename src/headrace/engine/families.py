@@ -25,19 +25,17 @@ class Families(Protocol):
         writes what follows from it. One that concerns very many jobs may be processed part by part: how far it got is
         stored with it.
 
-        It goes in rounds, until ``limit`` jobs were looked at. A round takes notes and decides about every job they
-        concern before it writes anything:
+        It goes in rounds, until ``limit`` jobs were looked at. A round takes notes, gives every job that they concern
+        to ``core.family.follow``, with all that the notes of the round say of it, and only then writes anything:
 
-        - a child of a cancelled job is given to ``core.family.cancel_child``, while that job is gone or
-          ``core.family.still_cancelled`` says so of it;
-        - a child that has ended leaves ``Note.CANCELLED`` for its own children, where ``core.family.passes_on`` says
-          so;
-        - a job of a cancelled batch is given to ``core.batch.stop``;
-        - every other job is given to ``core.family.release``, with the statuses of the jobs that it waits for.
+        - the statuses of the jobs that it waits for are always given;
+        - ``parent_cancelled`` is said of a child of a cancelled job, while that job is gone or
+          ``core.family.still_cancelled`` says so of it; a child that has ended also leaves ``Note.CANCELLED`` for its
+          own children, where ``core.family.passes_on`` says so;
+        - ``batch`` is given for a job of a cancelled batch that is still here.
 
-        A job that several of these hold for is given to the first. What the changes of a round leave as notes is for
-        the next round. To process a note twice changes nothing, so two sessions may process notes at once. A job that
-        another transaction holds is left for later, with its note.
+        What the changes of a round leave as notes is for the next round. To process a note twice changes nothing, so
+        two sessions may process notes at once. A job that another transaction holds is left for later, with its note.
 
         Beside the notes this looks at batches that are not settled. Those for which ``core.batch.is_silent`` are sealed
         and marked as abandoned. Those for which ``core.batch.is_over`` are given ``ended_at`` unless they have it, and

@@ -86,8 +86,8 @@ class Jobs(Protocol):
         *Alive.* That the worker is alive is tested in the same commit: a worker that was buried gets nothing, and the
         answer is ``Dead``. So is the answer to a worker that is not known.
 
-        *Repeats.* The same request gives the jobs of the first time that this worker still holds unstarted. If it holds
-        none of them, the request is a claim like any other.
+        *Repeats.* The same request gives the jobs of the first time that this worker still holds unstarted, in the
+        order that holds by now. If it holds none of them, the request is a claim like any other.
         """
         ...
 
@@ -96,7 +96,8 @@ class Jobs(Protocol):
 
         The verdict is that of ``core.change.judge``; where that is None, the change is written and the answer is
         ``Applied``. At most one change per job is in a call. The changes of one call may be written in several commits,
-        but each change is in one.
+        but each change is in one. Where one of them releases a dedup key and another takes it, their order counts: a
+        key can be taken by the later one only.
 
         *Whole.* With the job go the closed attempt (one of a number that is here folds into it: ``Attempt.fold``), the
         key, the event, the notes, the tally (added to the counts of the job's batch), and the jobs to insert (each as

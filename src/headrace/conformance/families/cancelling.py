@@ -162,3 +162,22 @@ class Cancelling(Batched):
                 assert [job.status for job in page.items] == [Status.CANCELLED] * total
         finally:
             await other.close()
+
+    async def test_a_job_hears_of_its_parent_although_its_cancelled_batch_is_gone(self, lab: Lab) -> None:
+        """The batch was over and is pruned, one of its jobs was retried, and the batch cancelled once more just before."""
+        batch = self.batch(lab)
+        parent = await lab.put("parent")
+        [answer] = await lab.engine.jobs.insert([lab.job(batch=batch.id, after=(parent.id,), waits=1)], lab.now, batch)
+        assert isinstance(answer, Inserted)
+        await self.cancelled(lab, batch)
+        processed = await lab.engine.families.process_notes(lab.now)
+        assert [over.id for over in processed.over] == [batch.id]
+        await lab.engine.families.settle(batch.id)
+        retried = await lab.do(acts.retry(await lab.get(answer.job), lab.now))
+        assert retried.status is Status.WAITING
+        await lab.cancel(parent)
+        await self.cancelled(lab, batch)
+        await lab.engine.jobs.delete({status: lab.now for status in (Status.CANCELLED, Status.FAILED)})
+        assert await lab.engine.families.batches([batch.id]) == [None]
+        await lab.engine.families.process_notes(lab.now)
+        assert (await lab.get(retried)).reason is Reason.PARENT

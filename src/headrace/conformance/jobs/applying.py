@@ -215,6 +215,15 @@ class Applying(Part):
         await lab.do(acts.discard(old, lab.now))
         assert await lab.insert(lab.job(dedup="k")) == [Duplicated(holder)]
 
+    async def test_a_key_passes_on_in_the_order_of_the_batch(self, lab: Lab) -> None:
+        job = await lab.stand(Status.FAILED, "work", dedup="k")
+        holder = await lab.put(dedup="k")
+        take, release = acts.retry(job, lab.now), acts.cancel(holder, lab.now, lab.rules)
+        assert await lab.apply(take, release) == [Conflict(job, holder), Applied(release.job)]
+        last = await lab.put(dedup="k")
+        release = acts.cancel(last, lab.now, lab.rules)
+        assert await lab.apply(release, take) == [Applied(release.job), Applied(take.job)]
+
     # -- batches
 
     async def test_a_full_batch_is_applied_each_by_itself(self, lab: Lab) -> None:

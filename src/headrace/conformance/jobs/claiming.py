@@ -304,6 +304,13 @@ class Claiming(Part):
         assert await lab.claim(worker, 3, request=5) == first
         assert len(await lab.claim(worker, 3, request=6)) == 3
 
+    async def test_a_repeated_request_gives_them_in_the_order_that_holds_by_then(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        here, there = await lab.put(), await lab.put(queue="there")
+        assert [job.id for job in await lab.claim(worker, 2, request=5)] == [here.id, there.id]
+        await pause(lab, "there", '{"priority":1}')
+        assert [job.id for job in await lab.claim(worker, 2, request=5)] == [there.id, here.id]
+
     async def test_a_repeated_request_gives_only_what_is_still_held_unstarted(self, lab: Lab) -> None:
         worker, other = await lab.worker(), await lab.worker()
         await lab.put_all(*(lab.job() for _ in range(5)))

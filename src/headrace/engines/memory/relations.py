@@ -22,7 +22,6 @@ from headrace.core.batch import (
     newest_first,
     refusal_of_member,
     sealed,
-    stop,
     tally_of_new,
 )
 from headrace.core.change import Change, Note, Verdict
@@ -143,11 +142,9 @@ class Relations:
         return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
     def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
-        if doomed:
-            return family.cancel_child(job, now, self._rules)
-        if stopped and job.spec.batch is not None:
-            return stop(job, self.batches.get(job.spec.batch), now, self._rules)
-        return family.release(job, [self._status(parent) for parent in job.spec.after], now)
+        batch = self.batches.get(job.spec.batch) if stopped and job.spec.batch is not None else None
+        parents = [self._status(parent) for parent in job.spec.after]
+        return family.follow(job, parents, now, self._rules, parent_cancelled=doomed, batch=batch)
 
     def _status(self, id: UUID) -> Status | None:
         job = self._records.get(id)

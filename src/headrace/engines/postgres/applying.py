@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -106,6 +107,31 @@ def _only_completes(change: Change) -> bool:
     return change.notes == ENDS and (tally is None if batch is None else tally is COMPLETES or tally == COMPLETES)
 
 
+def _stands_alone(change: Change) -> bool:
+    """Whether a change needs a transaction of its own, with more than one step."""
+    return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts)
+
+
+def _wants_key(change: Change) -> bool:
+    """Whether a change takes a dedup key, for its job or for one that it inserts."""
+    return change.key is Key.TAKE or any(job.spec.dedup is not None for job in change.inserts)
+
+
+def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
+    """The changes by place, in runs that are written one after the other: a change alone, or some that share a step.
+
+    The order of the batch is kept if one wants a key, which another of the batch may release. Otherwise those that stand
+    alone come last, so that all the others share one step.
+    """
+    by_place = list(enumerate(changes))
+    if not any(_wants_key(change) for change in changes):
+        by_place.sort(key=lambda one: _stands_alone(one[1]))
+    runs: list[dict[int, Change]] = []
+    for shared, group in groupby(by_place, key=lambda one: not _stands_alone(one[1])):
+        runs += [dict(group)] if shared else [{place: change} for place, change in group]
+    return runs
+
+
 class _Kind(msgspec.Struct, frozen=True):
     """A statement for changes of one kind."""
 
@@ -137,17 +163,19 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
-        take, retry = Key.TAKE, Verb.RETRY
-        alone = [place for place, one in enumerate(changes) if one.key is take or one.verb is retry or one.inserts]
-        together = dict(enumerate(changes))
-        for place in alone:
-            del together[place]
+        if not any(map(_stands_alone, changes)):  # most batches by far
+            runs = [dict(enumerate(changes))] if changes else []
+        else:
+            runs = _runs(changes)
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
-        if together:
-            for place, verdict in (await self._write(together, now)).items():
+        for run in runs:
+            place, change = next(iter(run.items()))
+            if _stands_alone(change):
+                found = {place: await self._write_alone(change, now)}
+            else:
+                found = await self._write(run, now)
+            for place, verdict in found.items():
                 verdicts[place] = verdict
-        for place in alone:
-            verdicts[place] = await self._write_alone(changes[place], now)
         return verdicts
 
     async def _write(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:

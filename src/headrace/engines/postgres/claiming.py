@@ -97,11 +97,11 @@ class Claiming:
                 while await self.promote(now) == MAX_BATCH:
                     pass
                 promoted = True
+            elif (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
+                serving = await self._served.of(ask, anew=True)
             elif head[_AGAIN]:
                 rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
                 return self._claimed(head, Reader().jobs(rows), serving)
-            elif (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
-                serving = await self._served.of(ask, anew=True)
             elif head[_KEYED]:
                 answer = await self._limiting.claim(given, ask, serving, now)
                 if answer is not None:

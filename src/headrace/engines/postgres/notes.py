@@ -11,7 +11,6 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
-from headrace.core.batch import stop
 from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
@@ -73,7 +72,7 @@ class _Page(msgspec.Struct):
 
     @property
     def stopped(self) -> set[int]:
-        return self._hear(Note.STOPPED) - self.doomed
+        return self._hear(Note.STOPPED)
 
     def _hear(self, note: Note) -> set[int]:
         return {seq for id, seqs in self.hearing.items() if self.notes[id] is note for seq in seqs}
@@ -181,17 +180,21 @@ class Notes:
 
     async def _follows(self, connection: Connection, jobs: Sequence[Job], page: _Page, now: datetime) -> list[Change]:
         doomed, stopped = page.doomed, page.stopped
-        waiting = [job.seq for job in jobs if job.status is Status.WAITING and job.seq not in doomed | stopped]
+        waiting = [job.seq for job in jobs if job.status is Status.WAITING]
         rows: list[Any] = await connection.fetch(sql("parents", self._schema), literal(waiting)) if waiting else []
         parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
         of = {job.seq: job.spec.batch for job in jobs if job.seq in stopped and job.spec.batch is not None}
         cancelled = await by_id(connection, self._schema, set(of.values()))
+        batches = {seq: cancelled.get(batch) for seq, batch in of.items()}
         changes = (
-            family.cancel_child(job, now, self._rules)
-            if job.seq in doomed
-            else stop(job, cancelled.get(of[job.seq]), now, self._rules)
-            if job.seq in of
-            else family.release(job, parents.get(job.seq, []), now)
+            family.follow(
+                job,
+                parents.get(job.seq, []),
+                now,
+                self._rules,
+                parent_cancelled=job.seq in doomed,
+                batch=batches.get(job.seq),
+            )
             for job in jobs
         )
         return [change for change in changes if change is not None]

@@ -9,7 +9,6 @@ import apsw
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import stop
 from headrace.core.change import Change, Note
 from headrace.core.job import Job
 from headrace.core.rules import Rules
@@ -60,9 +59,9 @@ class NoteProcessor:
     def _round(self, concerned: list[tuple[Note, int]]) -> None:
         # All is decided before any of it is written, and a job that is to be cancelled is not released first.
         orphaned = {seq for note, seq in concerned if note is Note.CANCELLED}
-        stopped = {seq for note, seq in concerned if note is Note.STOPPED} - orphaned
+        stopped = {seq for note, seq in concerned if note is Note.STOPPED}
         ending = orphaned | stopped
-        parents = self._parents({seq for _, seq in concerned} - ending)
+        parents = self._parents({seq for _, seq in concerned})
         moving = dict.fromkeys(
             seq for _, seq in concerned if seq in ending or family.may_move(parents.get(seq, frozenset()))
         )
@@ -73,12 +72,11 @@ class NoteProcessor:
             job = jobs.get(seq)
             if job is None:
                 continue
-            if seq in orphaned:
-                change = family.cancel_child(job, self._now, self._rules)
-            elif seq in stopped and job.spec.batch is not None:
-                change = stop(job, cancelled.get(job.spec.batch), self._now, self._rules)
-            else:
-                change = family.release(job, parents.get(seq, frozenset()), self._now)
+            batch = cancelled.get(job.spec.batch) if seq in stopped and job.spec.batch is not None else None
+            waited_for = parents.get(seq, frozenset())
+            change = family.follow(
+                job, waited_for, self._now, self._rules, parent_cancelled=seq in orphaned, batch=batch
+            )
             if change is not None:
                 changes.append(change)
         if changes:
