@@ -192,8 +192,8 @@ class Counted:
             self.subscriptions += Topic.ENDED in topics
             return listen(topics, listener)
 
-        vars(engine)["get"] = counted_get
-        vars(engine)["batches"] = counted_batches
+        vars(engine.jobs)["get"] = counted_get
+        vars(engine.families)["batches"] = counted_batches
         vars(engine.bus)["listen"] = counted_listen
 
 
