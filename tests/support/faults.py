@@ -24,7 +24,7 @@ class Instead:
 
 class LosesReplies:
     """Passes every verb on; drops the reply of every n-th call of the verbs named: the write happened, and the caller
-    is told that nobody knows. A verb that a subclass has is called in place of the role's."""
+    is told that nobody knows. A verb that a subclass has as a method of its own takes the place of the role's."""
 
     def __init__(self, engine: Engine, every: Mapping[str, int]) -> None:
         self._engine, self._every = engine, every
@@ -36,8 +36,8 @@ class LosesReplies:
         if name not in ROLES:
             return found
         losing = {verb: self._losing(getattr(found, verb)) for verb in self._every if hasattr(found, verb)}
-        own = {verb: getattr(self, verb) for verb in vars(type(self)) if verb[0] != "_" and hasattr(found, verb)}
-        return Instead(found, **losing, **own)
+        own = {verb: getattr(self, verb) for verb in dir(type(self)) if verb[0] != "_" and hasattr(found, verb)}
+        return Instead(found, **losing | own)
 
     def _losing(self, verb: Any) -> Any:
         name = verb.__name__

@@ -127,8 +127,9 @@ def follow(
 ) -> Change | None:
     """What becomes of a job by the notes that reached it together; None: nothing.
 
-    ``parent_cancelled``: its parent was cancelled. ``batch``: its batch, if that was cancelled and is still there. A cancel goes
-    first; where there is none to follow, what it waits for may have ended, and no other note will say so again.
+    ``parent_cancelled``: its parent was cancelled. ``batch``: its batch, if that was cancelled and is still there. A
+    cancel goes first; where there is none to follow, what it waits for may have ended, and no other note will say so
+    again.
     """
     change = cancel_child(job, now, rules) if parent_cancelled else None
     if change is None and batch is not None:

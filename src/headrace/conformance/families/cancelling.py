@@ -164,7 +164,7 @@ class Cancelling(Batched):
             await other.close()
 
     async def test_a_job_hears_of_its_parent_although_its_cancelled_batch_is_gone(self, lab: Lab) -> None:
-        """The batch was over and is pruned, one of its jobs was retried, and the batch cancelled once more just before."""
+        """The batch is pruned after it was over, one of its jobs retried, and the batch cancelled once more."""
         batch = self.batch(lab)
         parent = await lab.put("parent")
         [answer] = await lab.engine.jobs.insert([lab.job(batch=batch.id, after=(parent.id,), waits=1)], lab.now, batch)
@@ -177,7 +177,7 @@ class Cancelling(Batched):
         assert retried.status is Status.WAITING
         await lab.cancel(parent)
         await self.cancelled(lab, batch)
-        await lab.engine.jobs.delete({status: lab.now for status in (Status.CANCELLED, Status.FAILED)})
+        await lab.engine.jobs.delete(dict.fromkeys((Status.CANCELLED, Status.FAILED), lab.now))
         assert await lab.engine.families.batches([batch.id]) == [None]
         await lab.engine.families.process_notes(lab.now)
         assert (await lab.get(retried)).reason is Reason.PARENT

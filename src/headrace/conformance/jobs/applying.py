@@ -219,9 +219,11 @@ class Applying(Part):
         job = await lab.stand(Status.FAILED, "work", dedup="k")
         holder = await lab.put(dedup="k")
         take, release = acts.retry(job, lab.now), acts.cancel(holder, lab.now, lab.rules)
+        assert release is not None
         assert await lab.apply(take, release) == [Conflict(job, holder), Applied(release.job)]
         last = await lab.put(dedup="k")
         release = acts.cancel(last, lab.now, lab.rules)
+        assert release is not None
         assert await lab.apply(release, take) == [Applied(release.job), Applied(take.job)]
 
     # -- batches

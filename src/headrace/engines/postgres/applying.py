@@ -120,15 +120,16 @@ def _wants_key(change: Change) -> bool:
 def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
     """The changes by place, in runs that are written one after the other: a change alone, or some that share a step.
 
-    The order of the batch is kept if one wants a key, which another of the batch may release. Otherwise those that stand
-    alone come last, so that all the others share one step.
+    The order of the batch is kept if one wants a key, which another of the batch may release. Otherwise those that
+    stand alone come last, so that all the others share one step.
     """
     by_place = list(enumerate(changes))
     if not any(_wants_key(change) for change in changes):
         by_place.sort(key=lambda one: _stands_alone(one[1]))
     runs: list[dict[int, Change]] = []
-    for shared, group in groupby(by_place, key=lambda one: not _stands_alone(one[1])):
-        runs += [dict(group)] if shared else [{place: change} for place, change in group]
+    for alone, group in groupby(by_place, key=lambda one: _stands_alone(one[1])):
+        run = dict(group)
+        runs += [{place: change} for place, change in run.items()] if alone else [run]
     return runs
 
 
