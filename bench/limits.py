@@ -107,11 +107,11 @@ class _Shop:
         if self._worker is None:
             self._worker = uuid4()
             info = WorkerInfo(id=self._worker, host="bench", pid=1, started_at=now, concurrency=BATCH)
-            await engine.register(info, now)
-            self._profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+            await engine.workers.register(info, now)
+            self._profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
         self._request += 1
         ask = Ask(n=n, free=n, profiles=self._profiles)
-        claimed = await engine.claim(self._worker, ask, self._request, datetime.now(UTC))
+        claimed = await engine.jobs.claim(self._worker, ask, self._request, datetime.now(UTC))
         assert isinstance(claimed, Claimed)
         return claimed
 
@@ -122,7 +122,7 @@ class _Shop:
         changes = [
             replace(finish(job, Completed(), now, 0.5, engine.rules, now), id=dice.token()) for job in claimed.jobs
         ]
-        await engine.apply(changes, now)
+        await engine.jobs.apply(changes, now)
         return len(changes)
 
 

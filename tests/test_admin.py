@@ -50,7 +50,7 @@ async def test_queues_have_settings_and_jobs(sums: Sums) -> None:
 
 
 async def test_tasks_from_here_and_elsewhere(sums: Sums, tmp_path: Path) -> None:
-    await sums.app.engine.put_setting("task:other", '{"name":"other","queue":"q"}', 0)
+    await sums.app.engine.documents.put_setting("task:other", '{"name":"other","queue":"q"}', 0)
     infos = {info.name: info for info in await sums.app.tasks()}
     assert set(infos) == {"add", "multiply", "fail", "other"}
     assert (infos["add"].here, infos["other"].here, infos["other"].queue) == (True, False, "q")
@@ -154,7 +154,7 @@ class Crew:
             "concurrency": 2,
             "tasks": tasks,
         }
-        await self.sums.app.engine.register(WorkerInfo(**fields | info), now)
+        await self.sums.app.engine.workers.register(WorkerInfo(**fields | info), now)
         return id
 
     async def findings(self, level: str) -> list[str]:
@@ -182,7 +182,7 @@ async def test_a_worker_is_shown_as_it_is_heard_of(crew: Crew) -> None:
     assert (row.alive, row.silent_since, row.beat.state) == (False, heard, "silent")
     stats = await app.stats()
     assert (stats.workers_alive, stats.workers_silent, stats.silent_since) == (0, 1, heard)
-    await app.engine.beat(worker, Beat(), clock.now())
+    await app.engine.workers.beat(worker, Beat(), clock.now())
     assert (await app.stats()).workers_alive == 1
 
 
@@ -215,8 +215,8 @@ async def test_the_doctor_fails_when_jobs_are_held_by_the_silent_and_nobody_live
     worker = await crew.join("add")
     await crew.sums.add.submit(1)
     engine, now = crew.sums.app.engine, crew.clock.now()
-    profiles = frozenset(one.id for one in (await engine.profiles()).profiles)
-    await engine.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
+    profiles = frozenset(one.id for one in (await engine.documents.profiles()).profiles)
+    await engine.jobs.claim(worker, Ask(n=1, free=1, profiles=profiles), 1, now)
     assert await crew.findings("fail") == []
     crew.clock.advance(minutes=4)
     assert "0 alive" in await crew.findings("fail")

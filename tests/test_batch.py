@@ -242,7 +242,7 @@ async def test_whoever_cancels_a_batch_and_dies_is_followed_by_the_sweeper() -> 
         async with work.app.batch(on_failure=work.alert.draft()) as batch:
             batch.add_many(work.double.options(delay=3600).draft(n) for n in range(20))
         # The cancel is stored, and nobody is left to tell the jobs.
-        await work.app.engine.cancel_batch(batch.id, work.app.host.clock.now(), "me")
+        await work.app.engine.families.cancel_batch(batch.id, work.app.host.clock.now(), "me")
         assert (await batch.refresh()).tally == Tally(20)
         await h.advance(minutes=2)
         assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
@@ -380,11 +380,11 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         lanes = work.app.session.lanes
         members = [replace(job, id=work.app.new_id()) for job in jobs_of([work.double.draft(2)] * 2, record.created_at)]
         members = [replace(job, spec=replace(job.spec, batch=open_one.id)) for job in members]
-        await lanes.engine.insert(members[:1], record.created_at, open_one)
+        await lanes.engine.jobs.insert(members[:1], record.created_at, open_one)
         found = work.app.batch_handle(open_one.id)
         assert len(await found.jobs()) == 1
         await lanes.insert_many(members[1:])
-        await lanes.engine.seal(open_one.id, record.created_at)
+        await lanes.engine.families.seal(open_one.id, record.created_at)
         async with work.app.worker():
             assert await found.results(timeout=20) == [4, 4]
 

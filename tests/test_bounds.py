@@ -183,16 +183,16 @@ async def app(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[A
 
 async def _stored(app: App) -> Any:
     """All that a refused call must leave as it was."""
-    return (await app.stats()).ledger.accepted, await app.engine.settings()
+    return (await app.stats()).ledger.accepted, await app.engine.documents.settings()
 
 
 async def _refusal(app: App, door: Door, value: Any) -> HeadraceError:
     """What the door says to a value it must refuse; nothing of the call may be kept but what came before it."""
-    settings = await app.engine.settings()
+    settings = await app.engine.documents.settings()
     jobs = [job.id for job in (await app.jobs(limit=1000)).items]
     with pytest.raises(HeadraceError) as caught:
         await door(app, value)
-    assert await app.engine.settings() == settings
+    assert await app.engine.documents.settings() == settings
     new = [job for job in (await app.jobs(limit=1000)).items if job.id not in jobs]
     assert len(new) <= 1  # the job that was to be acted on
     assert all(job.customer is job.dedup is None and job.queue == "default" and not job.tags for job in new)

@@ -94,7 +94,7 @@ async def test_results_that_were_pruned_are_not_left_out(url: str) -> None:
         # What completed is kept for less long than what failed.
         ended = (await first.refresh()).finished_at
         assert ended is not None
-        assert await shop.app.engine.delete({Status.COMPLETED: ended}) == 1
+        assert await shop.app.engine.jobs.delete({Status.COMPLETED: ended}) == 1
         good.set()
         await last.retry()
         with pytest.raises(JobFailed, match=f"{first.id}.*pruned"):

@@ -14,25 +14,25 @@ from headrace import App
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import InsertAnswer
-from headrace.engines.sqlite import SqliteEngine
+from headrace.engines.sqlite.jobs import Jobs
 
 
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the store was written, by verb."""
     counted: Counter[str] = Counter()
-    insert, apply = SqliteEngine.insert, SqliteEngine.apply
+    insert, apply = Jobs.insert, Jobs.apply
 
-    async def counting_insert(self: SqliteEngine, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
+    async def counting_insert(self: Jobs, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
         counted["insert"] += 1
         return await insert(self, jobs, now)
 
-    async def counting_apply(self: SqliteEngine, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+    async def counting_apply(self: Jobs, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         counted["apply"] += 1
         return await apply(self, changes, now)
 
-    monkeypatch.setattr(SqliteEngine, "insert", counting_insert)
-    monkeypatch.setattr(SqliteEngine, "apply", counting_apply)
+    monkeypatch.setattr(Jobs, "insert", counting_insert)
+    monkeypatch.setattr(Jobs, "apply", counting_apply)
     return counted
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headrace import App, Context, Every, Rate, Status
-from headrace.bus import Topic
 from headrace.core.job import Job
+from headrace.engine.bus import Topic
 from headrace.errors import ConfigError, UnknownSetting
 from headrace.handle import JobHandle
 from headrace.registry import UnregisteredTask
@@ -265,7 +265,7 @@ async def test_a_setting_of_another_version_stops_what_it_names_and_says_so(
     send = app.task(name="send", queue="mail", rates=["api"])(_work)
     other = app.task(name="other")(_work)
     async with app:
-        await app.engine.put_setting(key, '{"max_concurrency":"few"}', 0)
+        await app.engine.documents.put_setting(key, '{"max_concurrency":"few"}', 0)
         await app.set_queue("default", priority=1)
         async with app.worker():
             stopped = await send.submit()
@@ -301,14 +301,14 @@ async def test_what_cannot_be_read_is_not_written_but_may_be_put_right(
     app.queue("post", priority=3)
     async with app:
         mail, post = '{"code":{"priority":9},"max_concurrency":{"night":9}}', "[]"
-        await app.engine.put_setting("queue:mail", mail, 0)
-        await app.engine.put_setting("queue:post", post, 0)
+        await app.engine.documents.put_setting("queue:mail", mail, 0)
+        await app.engine.documents.put_setting("queue:post", post, 0)
         for name in ("mail", "post"):
             with pytest.raises(ConfigError, match=f"'queue:{name}' is none that this version of headrace can read"):
                 await app.pause_queue(name)
         await app.announce()  # a worker that starts goes on
         assert caplog.text.count("is none that this version") == 2
-        assert [setting.value for setting in await app.engine.settings("queue:")] == [mail, post]
+        assert [setting.value for setting in await app.engine.documents.settings("queue:")] == [mail, post]
         await app.set_queue("mail", max_concurrency=2)
         (mended,) = [queue for queue in await app.queues() if queue.name == "mail"]
         assert (mended.priority, mended.max_concurrency, mended.unreadable) == (9, 2, None)
@@ -324,8 +324,10 @@ async def test_names_are_known_by_jobs_workers_schedules_and_code(url: str) -> N
         assert await app.known_names("queue") == {"default", "declared", "paced", "mail"}
         assert await app.known_names("task") == {"work", "worked"}
         assert await app.known_names("rate") == {"defined", "of a queue", "of a task"}
-        await app.engine.put_setting("queue:once", '{"code":{"priority":3}}', 0)
-        await app.engine.put_setting("task:other", '{"name":"other","queue":"of another","aliases":["older"]}', 0)
+        await app.engine.documents.put_setting("queue:once", '{"code":{"priority":3}}', 0)
+        await app.engine.documents.put_setting(
+            "task:other", '{"name":"other","queue":"of another","aliases":["older"]}', 0
+        )
         await app.schedule("nightly", Every(days=1), work.options(queue="of a schedule").draft())
         with pytest.warns(UnregisteredTask):
             await app.submit("unheard", {}, queue="of a job")

@@ -40,28 +40,28 @@ async def test_workers_record_their_tasks(engine: Engine) -> None:
 
 async def test_only_what_changed_is_written(engine: Engine) -> None:
     assert await register_tasks(engine, [handler(), handler()]) == ["resize"]
-    (before,) = await engine.settings("task:")
+    (before,) = await engine.documents.settings("task:")
     assert await register_tasks(engine, [handler()]) == []
     assert await register_tasks(engine, [handler(priority=5)]) == ["resize"]
-    (after,) = await engine.settings("task:")
+    (after,) = await engine.documents.settings("task:")
     assert after.rev > before.rev
 
 
 async def test_a_faster_writer_is_written_over(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, faster = engine.put_setting, [True]
+    put, faster = engine.documents.put_setting, [True]
 
     async def slowly(key: str, value: str | None, expect: int) -> Setting | None:
         if faster.pop() if faster else False:
             await put(key, '{"name":"resize"}', 0)
         return await put(key, value, expect)
 
-    monkeypatch.setattr(engine, "put_setting", slowly)
+    monkeypatch.setattr(engine.documents, "put_setting", slowly)
     assert await register_tasks(engine, [handler(priority=5)]) == ["resize"]
     assert (await known_tasks(engine))["resize"].priority == 5
 
 
 async def test_what_cannot_be_read_is_not_there(engine: Engine) -> None:
-    await engine.put_setting("task:new", '{"format": 9}', 0)
+    await engine.documents.put_setting("task:new", '{"format": 9}', 0)
     assert await known_tasks(engine) == {}
 
 

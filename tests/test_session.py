@@ -19,10 +19,10 @@ async def test_what_was_found_is_believed_for_a_while() -> None:
     async with App("memory://", clock=clock) as app:
         session = app.session
         assert await session.find_task("later") is None
-        await session.engine.put_setting("task:later", '{"name":"later"}', 0)
+        await session.engine.documents.put_setting("task:later", '{"name":"later"}', 0)
         assert await session.find_task("later") == TaskDoc(name="later")
-        (setting,) = await session.engine.settings("task:later")
-        await session.engine.put_setting("task:later", '{"name":"later","priority":5}', setting.rev)
+        (setting,) = await session.engine.documents.settings("task:later")
+        await session.engine.documents.put_setting("task:later", '{"name":"later","priority":5}', setting.rev)
         assert await session.find_task("later") == TaskDoc(name="later")
         clock.advance(11)
         assert await session.find_task("later") == TaskDoc(name="later", priority=5)
@@ -32,7 +32,7 @@ async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -
     sums = Sums()
     async with sums.app:
         session = sums.app.session
-        lane, insert = session.lanes.submits._plain, session.engine.insert
+        lane, insert = session.lanes.submits._plain, session.engine.jobs.insert
         writing, may_write = asyncio.Event(), asyncio.Event()
 
         async def slow(*args: Any, **options: Any) -> list[InsertAnswer]:
@@ -40,7 +40,7 @@ async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -
             await may_write.wait()
             return await insert(*args, **options)
 
-        monkeypatch.setattr(session.engine, "insert", slow)
+        monkeypatch.setattr(session.engine.jobs, "insert", slow)
         submits = [asyncio.create_task(sums.add.submit(0))]
         await writing.wait()
         submits += [asyncio.create_task(sums.add.submit(i)) for i in range(1, 10)]
@@ -59,5 +59,5 @@ async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(NotOpen):
         await session.watcher.ended(handles[0].id)
     async with sums.app as app:
-        assert (await app.engine.ledger()).accepted == 10
+        assert (await app.engine.records.ledger()).accepted == 10
         assert [(await app.get(handle.id)).payload["a"] for handle in handles] == [*range(10)]

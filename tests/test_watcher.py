@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from headrace.bus import Hint, Topic
 from headrace.clock import SystemClock
 from headrace.core import acts
 from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.core.status import Status
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
 from headrace.session import Session
 from tests.support.apps import ENGINES, Sums, url_of
@@ -27,8 +27,8 @@ class Store:
         self.session, self.watcher = session, session.watcher
         self.asked: list[int] = []
         self.broken = False
-        self._get = session.engine.get
-        session.engine.get = self.get  # type: ignore[method-assign]
+        self._get = session.engine.jobs.get
+        session.engine.jobs.get = self.get  # type: ignore[method-assign]
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         self.asked.append(len(ids))
@@ -40,7 +40,7 @@ class Store:
         change = acts.cancel(job, self.session.host.clock.now(), self.session.engine.rules)
         assert change is not None
         if quietly:  # as another process would whose hint was lost
-            await self.session.engine.apply([change], self.session.host.clock.now())
+            await self.session.engine.jobs.apply([change], self.session.host.clock.now())
         else:
             await self.session.lanes.apply(change)
 
@@ -178,7 +178,7 @@ class Counted:
         self.questions: list[int] = []
         """How many jobs or batches each was about."""
         self.subscriptions = 0
-        get, batches, listen = engine.get, engine.batches, engine.bus.listen
+        get, batches, listen = engine.jobs.get, engine.families.batches, engine.bus.listen
 
         async def counted_get(ids: Sequence[UUID]) -> list[Job | None]:
             self.questions.append(len(ids))
@@ -192,8 +192,8 @@ class Counted:
             self.subscriptions += Topic.ENDED in topics
             return listen(topics, listener)
 
-        vars(engine)["get"] = counted_get
-        vars(engine)["batches"] = counted_batches
+        vars(engine.jobs)["get"] = counted_get
+        vars(engine.families)["batches"] = counted_batches
         vars(engine.bus)["listen"] = counted_listen
 
 

@@ -85,29 +85,29 @@ async def stats(session: Session) -> Stats:
     engine, now = session.engine, session.host.clock.now()
     statuses: dict[Status, int] = {}
     oldest: list[datetime] = []
-    for count in await engine.count(now):
+    for count in await engine.records.count(now):
         statuses[count.status] = statuses.get(count.status, 0) + count.jobs
         if count.status is Status.QUEUED and count.oldest is not None:
             oldest.append(count.oldest)
     rows = await workers(session)
     silent = [row.silent_since for row in rows if row.silent_since is not None]
     alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
-    return Stats(statuses, await engine.ledger(), alive, longest, len(silent), max(silent, default=None))
+    return Stats(statuses, await engine.records.ledger(), alive, longest, len(silent), max(silent, default=None))
 
 
 async def workers(session: Session) -> list[WorkerRow]:
     """Every worker the store knows, judged by its last beat."""
     now = session.host.clock.now()
-    return [row.as_heard(now, session.engine.rules) for row in await session.engine.workers()]
+    return [row.as_heard(now, session.engine.rules) for row in await session.engine.workers.list()]
 
 
 async def queues(session: Session) -> list[QueueInfo]:
     """Every queue that has jobs or settings, in the order workers serve them."""
     engine, now = session.engine, session.host.clock.now()
-    limits = limits_of((one.key, one.value) for one in await engine.settings("queue:"))
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
     counts: dict[str, dict[Status, int]] = {}
     oldest: dict[str, datetime] = {}
-    for count in await engine.count(now):
+    for count in await engine.records.count(now):
         counts.setdefault(count.queue, {})[count.status] = count.jobs
         if count.status is Status.QUEUED and count.oldest is not None:
             oldest[count.queue] = count.oldest
@@ -145,7 +145,7 @@ async def prune(session: Session) -> int:
     """Remove every ended job whose retention is over; how many."""
     engine = session.engine
     cutoffs, total = engine.rules.retention.cutoffs(session.host.clock.now()), 0
-    while gone := await engine.delete(cutoffs, MAX_BATCH):
+    while gone := await engine.jobs.delete(cutoffs, MAX_BATCH):
         total += gone
         if gone < MAX_BATCH:
             break
@@ -156,7 +156,7 @@ async def doctor(session: Session) -> list[Check]:
     """Look for what is wrong, each finding with its remedy."""
     engine, now = session.engine, session.host.clock.now()
     rows, checks = await workers(session), await engine.check(now)
-    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     return [
         *checks,
         *_workers(rows, now),
@@ -187,10 +187,10 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
 async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, limits: Limits) -> list[Check]:
     """Jobs that could run now, and nobody to run them; tasks of other jobs that nobody would run."""
     able, found = [row.info for row in rows if row.takes], list[Check]()
-    known = {profile.task for profile in (await engine.profiles()).profiles}
+    known = {profile.task for profile in (await engine.documents.profiles()).profiles}
     later = list[str]()
     for task in sorted(known - {task for info in able for task in info.tasks}):
-        page = await engine.find(Filter(status=frozenset({Status.QUEUED}), task=task), now, _COUNTED)
+        page = await engine.records.find(Filter(status=frozenset({Status.QUEUED}), task=task), now, _COUNTED)
         if not page.items:
             later.append(task)
             continue
@@ -203,7 +203,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         names = ", ".join(later)
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
-    for count in await engine.count(now) if able else ():
+    for count in await engine.records.count(now) if able else ():
         served = any(info.queues is None or count.queue in info.queues for info in able)
         if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
             message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"

@@ -234,7 +234,7 @@ class App(Hooked, Scheduling, Limited):
 
     async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
         """Every batch that is kept, newest first, a page at a time."""
-        return await self.engine.find_batches(jobs.checked_limit(limit), cursor)
+        return await self.engine.families.find_batches(jobs.checked_limit(limit), cursor)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
@@ -247,7 +247,7 @@ class App(Hooked, Scheduling, Limited):
     async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
         await self.get(id)
-        return await self.engine.history(as_id(id))
+        return await self.engine.records.history(as_id(id))
 
     async def jobs(
         self,

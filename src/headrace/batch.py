@@ -11,7 +11,6 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
 from headrace.core.bounds import checked_note
@@ -22,6 +21,7 @@ from headrace.core.retry import Seconds, seconds
 from headrace.core.status import LIVE
 from headrace.draft import Draft
 from headrace.engine import MAX_BATCH
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import (
     BatchFailed,
     ConfigError,
@@ -36,7 +36,7 @@ from headrace.errors import (
 from headrace.handle import JobHandle
 from headrace.jobs import check_drafts, jobs_of, tell_parent
 from headrace.kin import arranged
-from headrace.lending import Waiting
+from headrace.runtime.waiting import Waiting
 from headrace.watcher import MOST_A_SECOND, no_batch
 from headrace.within import handle_of
 from headrace.worker.context import Context
@@ -172,7 +172,7 @@ class BatchHandle:
     async def _members(self, **wanted: Any) -> AsyncIterator[Job]:
         cursor, filter = None, Filter(batch=self.id, **wanted)
         while True:
-            page = await self._app.engine.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
+            page = await self._app.engine.records.find(filter, self._app.host.clock.now(), MAX_BATCH, cursor)
             for job in page.items:
                 yield job
             if (cursor := page.cursor) is None:
@@ -183,7 +183,7 @@ class BatchHandle:
 
         :raises JobNotFound: there is no such batch
         """
-        [found] = await self._app.engine.batches([self.id])
+        [found] = await self._app.engine.families.batches([self.id])
         if found is None:
             raise no_batch(self.id)
         self.last = found
@@ -263,7 +263,7 @@ class BatchHandle:
         live = [handle for handle in handles if handle.last is None or not handle.last.ended]
         for start in range(0, len(live), MAX_BATCH):
             part = live[start : start + MAX_BATCH]
-            for handle, job in zip(part, await self._app.engine.get([one.id for one in part]), strict=True):
+            for handle, job in zip(part, await self._app.engine.jobs.get([one.id for one in part]), strict=True):
                 if job is None:
                     raise JobNotFound(handle.id)
                 handle.last = job
@@ -300,7 +300,7 @@ class _Looks:
         self._app, self._concerns = app, concerns
         self._heard, self._pause = asyncio.Event(), _FIRST
         self.waiting = Waiting()
-        """Lends the slot of a handler that waits here."""
+        """Yields the slot of a handler that waits here."""
 
     async def __aenter__(self) -> Self:
         self._unlisten = self._app.engine.bus.listen(frozenset({Topic.ENDED}), self._hear)
@@ -318,7 +318,7 @@ class _Looks:
 
     async def next(self, least: float) -> bool:
         """Wait for a hint, or for a pause of at least so many seconds; whether a hint came."""
-        self.waiting.lend()
+        self.waiting.yield_slot()
         heard = await self._app.host.wait(self._heard, max(self._pause, least))
         self._heard.clear()
         self._pause = _FIRST if heard else min(self._pause * _GROWTH, _LONGEST)

@@ -117,7 +117,7 @@ def tell_parent(app: App) -> Kin | None:
     ctx = Context.current_or_none()
     if ctx is None:
         return None
-    ctx.voice.acted()
+    ctx.caller.acted()
     return kin_here(app)
 
 
@@ -173,7 +173,7 @@ def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
 
 async def get(session: Session, id: UUID) -> Job:
     """The job as it stands."""
-    job = (await session.engine.get([id]))[0]
+    job = (await session.engine.jobs.get([id]))[0]
     if job is None:
         raise JobNotFound(id)
     return as_seen(job, session.host.clock.now())
@@ -205,7 +205,7 @@ async def jobs(
         if not isinstance(value, str | UUID | None):
             raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
     filter = Filter(status=statuses, **others)
-    return await session.engine.find(filter, session.host.clock.now(), limit, cursor)
+    return await session.engine.records.find(filter, session.host.clock.now(), limit, cursor)
 
 
 async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:
@@ -213,7 +213,7 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
     if attempt is not None:
         bounds.whole(attempt, "attempt", 0)
     after = BEGIN if attempt is None else (attempt, BEGIN[1])
-    async with aclosing(session.lanes.tails.follow(id, Kind.LOG, after, wait=follow)) as following:
+    async with aclosing(session.lanes.entry_reader.follow(id, Kind.LOG, after, wait=follow)) as following:
         async for entries, _ in following:
             for entry in entries:
                 if attempt is not None and entry.attempt != attempt:
@@ -224,26 +224,26 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
 async def explain(session: Session, id: UUID) -> Explanation:
     """Why the job stands where it stands."""
     engine, now = session.engine, session.host.clock.now()
-    job = (await engine.get([id]))[0]
+    job = (await engine.jobs.get([id]))[0]
     if job is None:
         raise JobNotFound(id)
-    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     usage, holders = Usage(), list[Job]()
     if limits.bounded(job.queue, job.task):
         group = Group(job.queue, job.task, job.concurrency_key)
-        usage = await engine.usage(list(limits.paced(group)))
+        usage = await engine.records.usage(list(limits.paced(group)))
         for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
             holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
     return tell(
         job,
-        await engine.history(id),
+        await engine.records.history(id),
         now,
-        await engine.workers(),
+        await engine.workers.list(),
         limits=limits,
         usage=usage,
         holders=holders,
-        standing=await engine.standing(job, now) if seen_status(job, now) is Status.QUEUED else None,
-        parents=[one for one in await engine.get(relatives(job)) if one is not None],
+        position=await engine.records.position(job, now) if seen_status(job, now) is Status.QUEUED else None,
+        parents=[one for one in await engine.jobs.get(relatives(job)) if one is not None],
         rules=engine.rules,
         zone=None,
     )
@@ -254,7 +254,7 @@ async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> li
     of = Filter(status=HELD, queue=bound[1]) if bound[0] == "queue" else Filter(status=HELD, task=bound[1])
     found, cursor, more = list[Job](), None, True
     while more and len(found) < min(held, _HOLDERS):
-        page = await engine.find(of, now, _HOLDERS, cursor)
+        page = await engine.records.find(of, now, _HOLDERS, cursor)
         found += (one for one in page.items if bound in counted_by(Group(one.queue, one.task, one.concurrency_key)))
         cursor, more = page.cursor, page.cursor is not None
     return found
@@ -277,7 +277,7 @@ async def act(session: Session, id: UUID, verb: str, by: str | None) -> Job:
 async def rerun(app: App, id: UUID) -> JobHandle[Any]:
     """Do the same work again as a new job."""
     session = app.session
-    old = (await session.engine.get([id]))[0]
+    old = (await session.engine.jobs.get([id]))[0]
     if old is None:
         raise JobNotFound(id)
     answer = await session.lanes.insert(acts.rerun(old, app.new_id(), session.host.clock.now()))

@@ -30,7 +30,7 @@ class Kin(msgspec.Struct, frozen=True):
 def _parent(app: App) -> Context | None:
     """The handler this code runs in, if it is one of this App and its run is of one job."""
     ctx = Context.current_or_none()
-    if ctx is None or not ctx.voice.of_one or ctx.job.task not in app.by_name:
+    if ctx is None or not ctx.caller.of_one or ctx.job.task not in app.by_name:
         return None
     return ctx
 

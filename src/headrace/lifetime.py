@@ -130,7 +130,7 @@ class Lifetime:
             with self._saying_whose():
                 engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
             self._made.setdefault("engine", engine)
-        return self._made["engine"].twin()
+        return self._made["engine"].another_session()
 
     async def store_exists(self) -> bool:
         """Whether there is a store to open; entering makes one where there is none. The App need not be open."""

@@ -131,7 +131,7 @@ class Limited(Lifetime):
 
     async def limits(self) -> list[LimitInfo]:
         """The limits of every limited task, by name."""
-        settings = await self.engine.settings(LIMIT)
+        settings = await self.engine.documents.settings(LIMIT)
         limits = limits_of((one.key, one.value) for one in settings)
         found = []
         for setting in settings:
@@ -163,7 +163,7 @@ class Limited(Lifetime):
 
     async def rates(self) -> dict[str, Rate]:
         """Every rate, by name, except those that only another version can read (``doctor`` names them)."""
-        return dict(limits_of((one.key, one.value) for one in await self.engine.settings(RATE)).rates)
+        return dict(limits_of((one.key, one.value) for one in await self.engine.documents.settings(RATE)).rates)
 
     async def known_names(self, of: Named) -> frozenset[str]:
         """The queues, tasks or rates (``of``) that this App, a job, a schedule or a live worker names."""

@@ -80,7 +80,7 @@ def _read(setting: Setting) -> TaskDoc | None:
 
 async def known_tasks(engine: Engine) -> dict[str, TaskDoc]:
     """Every task a worker has registered, by name."""
-    docs = (_read(setting) for setting in await engine.settings(PREFIX))
+    docs = (_read(setting) for setting in await engine.documents.settings(PREFIX))
     return {doc.name: doc for doc in docs if doc is not None}
 
 
@@ -92,7 +92,7 @@ async def find_task(engine: Engine, name: str) -> TaskDoc | None:
 
 async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[str]:
     """Write down what changed since the last worker did; the names of those tasks."""
-    stored = {setting.key: setting for setting in await engine.settings(PREFIX)}
+    stored = {setting.key: setting for setting in await engine.documents.settings(PREFIX)}
     changed = []
     for handler in {handler.name: handler for handler in handlers}.values():
         key, text = PREFIX + handler.name, msgspec.json.encode(TaskDoc.of(handler)).decode()
@@ -100,10 +100,10 @@ async def register_tasks(engine: Engine, handlers: Iterable[Handler]) -> list[st
         for _ in range(_TRIES):
             if setting is not None and setting.value == text:
                 break
-            if await engine.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
+            if await engine.documents.put_setting(key, text, 0 if setting is None else setting.rev) is not None:
                 changed.append(handler.name)
                 break
-            setting = next((one for one in await engine.settings(key) if one.key == key), None)
+            setting = next((one for one in await engine.documents.settings(key) if one.key == key), None)
     return changed
 
 

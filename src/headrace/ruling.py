@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from headrace.bus import Hint, Topic
 from headrace.core.rule import QueueRule, TaskRule, limits_of, told_unreadable
 from headrace.engine import Engine, Setting
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSetting
 from headrace.handler import Handler
 from headrace.maintenance.schedules import list_schedules
@@ -102,11 +102,11 @@ async def forget_rule(engine: Engine, of: Named, name: str) -> None:
 
 
 async def _setting(engine: Engine, key: str) -> Setting | None:
-    return next((one for one in await engine.settings(key) if one.key == key), None)
+    return next((one for one in await engine.documents.settings(key) if one.key == key), None)
 
 
 async def _put(engine: Engine, key: str, value: str | None, rev: int) -> bool:
-    if await engine.put_setting(key, value, rev) is None:
+    if await engine.documents.put_setting(key, value, rev) is None:
         return False
     engine.bus.send(Hint(Topic.SETTINGS, (key,)))
     # Workers wait for work, not for settings: a queue that opens, or a limit that is raised, is work.
@@ -123,7 +123,7 @@ async def announce_limits(
     engine: Engine, declared: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]
 ) -> None:
     """Write down what the code says; of its own tasks also that it says nothing any more."""
-    known = {setting.key for setting in await engine.settings(LIMIT)}
+    known = {setting.key for setting in await engine.documents.settings(LIMIT)}
     said = dict(declared)
     for handler in handlers.values():
         rule = handler.policy.limits
@@ -146,7 +146,7 @@ async def announce_limits(
 
 async def undefined_rates(engine: Engine) -> dict[str, str]:
     """The rates that queues and tasks name and nobody has defined, each with a sentence that says who names it."""
-    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     return {
         rate: f"nobody has defined the rate {rate!r} that {' and '.join(users)} must keep to"
         for rate, users in limits.undefined().items()
@@ -165,23 +165,23 @@ async def known_names(
     What was only set while running is not among them: that may have been a slip.
     """
     found = {key.removeprefix(_PREFIXES[of]) for key in declared if key.startswith(_PREFIXES[of])}
-    for setting in await engine.settings(_PREFIXES[of]):
+    for setting in await engine.documents.settings(_PREFIXES[of]):
         if _in_code(setting.value):
             found.add(setting.key.removeprefix(_PREFIXES[of]))
     if of == "rate":
         return frozenset(found | await _rates_named(engine, declared, handlers))
     docs = (await known_tasks(engine)).values()
-    workers = [row.info for row in await engine.workers() if row.alive]
+    workers = [row.info for row in await engine.workers.list() if row.alive]
     schedules = await list_schedules(engine)
     if of == "queue":
         found |= {"default", *(doc.queue for doc in docs), *(doc.spec.queue for doc in schedules)}
         found |= {handler.policy.queue for handler in handlers.values()}
         found |= {queue for worker in workers for queue in worker.queues or ()}
-        return frozenset(found | {count.queue for count in await engine.count(now)})
+        return frozenset(found | {count.queue for count in await engine.records.count(now)})
     found |= {name for doc in docs for name in (doc.name, *doc.aliases)} | {doc.task for doc in schedules}
     found |= {name for handler in handlers.values() for name in (handler.name, *handler.aliases)}
     found |= {task for worker in workers for task in worker.tasks}
-    return frozenset(found | {profile.task for profile in (await engine.profiles()).profiles})
+    return frozenset(found | {profile.task for profile in (await engine.documents.profiles()).profiles})
 
 
 def _in_code(document: str) -> bool:
@@ -192,7 +192,7 @@ def _in_code(document: str) -> bool:
 async def _rates_named(
     engine: Engine, declared: Mapping[str, Mapping[str, Any]], handlers: Mapping[str, Handler]
 ) -> set[str]:
-    limits = limits_of((one.key, one.value) for one in await engine.settings())
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     rules: list[QueueRule | TaskRule] = [*limits.queues.values(), *limits.tasks.values()]
     rules += (one.policy.limits for one in handlers.values())
     return {rate for rule in rules for rate in rule.rates} | {

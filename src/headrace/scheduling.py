@@ -148,7 +148,7 @@ class Scheduling(Lifetime):
     async def _served(self) -> frozenset[str]:
         """The tasks of workers that are heard of."""
         now, rules = self.host.clock.now(), self.engine.rules
-        rows = [row.as_heard(now, rules) for row in await self.engine.workers()]
+        rows = [row.as_heard(now, rules) for row in await self.engine.workers.list()]
         return frozenset(task for row in rows if row.alive for task in row.info.tasks)
 
 

@@ -16,7 +16,7 @@ from headrace.errors import ConfigError, JobCancelled, JobFailed, StreamRestarte
 
 if TYPE_CHECKING:
     from headrace.engine import Engine
-    from headrace.runtime.tails import Tails
+    from headrace.runtime.entry_reader import EntryReader
 
 __all__ = ["Stream", "StreamItem"]
 
@@ -47,7 +47,7 @@ class Stream(Generic[T_co]):
 
     def __init__(
         self,
-        tails: Callable[[], Tails],
+        reader: Callable[[], EntryReader],
         id: UUID,
         decode: Callable[[str], Any],
         start: int | StreamItem[Any] = 0,
@@ -58,7 +58,7 @@ class Stream(Generic[T_co]):
         """The job."""
         self.start = start
         """How many items are left out, or the item it goes on behind."""
-        self._tails, self._decode = tails, decode
+        self._reader, self._decode = reader, decode
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of job {self.id}>"
@@ -102,14 +102,14 @@ class Stream(Generic[T_co]):
 
     async def _read(self) -> AsyncGenerator[StreamItem[T_co] | int, None]:
         """The items; the number of an attempt that begins anew stands before its first."""
-        tails = self._tails()
+        reader = self._reader()
         if isinstance(self.start, StreamItem):
             position, after = self.start.number, (self.start.attempt, self.start.number)
         else:
-            position, after = self.start, await _newest(tails.engine, self.id)
+            position, after = self.start, await _newest(reader.engine, self.id)
             # Within the attempt that is read first, what is left out need not even be fetched.
             after = (after[0], max(after[1], position))
-        async with aclosing(tails.follow(self.id, Kind.ITEM, after)) as following:
+        async with aclosing(reader.follow(self.id, Kind.ITEM, after)) as following:
             async for entries, job in following:
                 for entry in entries:
                     if entry.number == 0:
@@ -127,10 +127,10 @@ class Stream(Generic[T_co]):
 
 async def _newest(engine: Engine, id: UUID) -> Cursor:
     """Where the stream last began anew: what earlier attempts kept does not count any more."""
-    last = await engine.tail(id, Kind.ITEM, limit=1, newest=True)
+    last = await engine.entries.tail(id, Kind.ITEM, limit=1, newest=True)
     attempt = last[0].attempt if last else 0
     while attempt > 1:
-        found = await engine.tail(id, Kind.ITEM, (attempt, -1), 1)
+        found = await engine.entries.tail(id, Kind.ITEM, (attempt, -1), 1)
         if not found:
             break  # the job and all it had are gone
         if found[0].number == 0:

@@ -208,10 +208,12 @@ class Task(Generic[P, R_co]):
         names, engine = {self.name, *self.handler.aliases}, self.app.engine
         first: Job | None = job
         while first is not None and not first.after and first.rerun_of is not None:
-            first = (await engine.get([first.rerun_of]))[0]  # a rerun stands outside the family, with the same work
+            first = (await engine.jobs.get([first.rerun_of]))[
+                0
+            ]  # a rerun stands outside the family, with the same work
         after = () if first is None else first.after
         results = list[R_co]()
-        for id, one in zip(after, await engine.get(after), strict=True):
+        for id, one in zip(after, await engine.jobs.get(after), strict=True):
             if one is None:  # kept as long as a live job may ask, but this one had ended, and was retried
                 raise JobNotFound(id, f"job {id}, which this one waited for, was pruned, and its result with it")
             if one.task in names:
@@ -285,7 +287,7 @@ class _Owned(Stream[T_co]):
     def __init__(self, task: StreamTask[Any, T_co], draft: Draft[int]) -> None:
         if draft.options.get("connection") is not None:
             raise ConfigError("connection: stream reads the items, and there is no job to run before the commit")
-        super().__init__(lambda: task.app.lanes.tails, draft.id, task.handler.decode_item)
+        super().__init__(lambda: task.app.lanes.entry_reader, draft.id, task.handler.decode_item)
         self._task, self._draft = task, draft
 
     def reference(self) -> StreamRef:

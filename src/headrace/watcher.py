@@ -13,15 +13,15 @@ from math import ceil
 from typing import Generic, TypeVar
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch, is_over
 from headrace.core.job import Job
 from headrace.core.query import as_seen
 from headrace.core.status import DEFERRED
 from headrace.engine import MAX_BATCH, Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable
 from headrace.host import Host
-from headrace.lending import Waiting
+from headrace.runtime.waiting import Waiting
 
 __all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
 
@@ -254,7 +254,7 @@ class _Watching(ABC, Generic[T]):
         if found is None:
             error = self._missing(id)
         elif not (self._has_ended(found) or (wait.seen is not None and found != wait.seen)):
-            wait.waiting.lend()  # not before the store has said that there is something to wait for
+            wait.waiting.yield_slot()  # not before the store has said that there is something to wait for
             return
         wait.settle(found, error)
 
@@ -265,7 +265,7 @@ class Watcher(_Watching[Job]):
     topics = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.CANCEL})
 
     async def _look(self, ids: Sequence[UUID]) -> list[Job | None]:
-        return await self._engine.get(ids)
+        return await self._engine.jobs.get(ids)
 
     def _has_ended(self, found: Job) -> bool:
         return found.ended
@@ -275,7 +275,7 @@ class Watcher(_Watching[Job]):
 
     async def follow(self, id: UUID) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended."""
-        stored = (await self._engine.get([id]))[0]
+        stored = (await self._engine.jobs.get([id]))[0]
         if stored is None:
             raise JobNotFound(id)
         shown = as_seen(stored, self._host.clock.now())
@@ -295,7 +295,7 @@ class BatchWatcher(_Watching[Batch]):
     """Waits for batches."""
 
     async def _look(self, ids: Sequence[UUID]) -> list[Batch | None]:
-        return await self._engine.batches(ids)
+        return await self._engine.families.batches(ids)
 
     def _has_ended(self, found: Batch) -> bool:
         return is_over(found)

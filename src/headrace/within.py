@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace import sync
-from headrace.engine import TRANSACTION, Duplicated, Engine, InsertAnswer, Inserted, Refused, Steps
+from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused, Statements, Transactions
 from headrace.errors import ConfigError, Duplicate, NotSupported
 from headrace.handle import JobHandle
 from headrace.kin import kin_here
@@ -27,8 +27,7 @@ async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any
 
     :raises NotSupported: the engine cannot, or does not know this kind of connection
     """
-    engine = _able(session.engine)
-    enlisted = engine.enlist(connection)
+    enlisted = _transactions(session.engine).enlist(connection)
     if enlisted.blocking and sync.is_here():
         raise ConfigError(
             "connection: a synchronous one is used on the thread it belongs to:"
@@ -48,14 +47,14 @@ def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list
     :raises ConfigError: the connection is one that must be awaited
     """
 
-    async def prepare(part: Sequence[Draft[Any]]) -> tuple[Engine, Steps[list[InsertAnswer]]]:
+    async def prepare(part: Sequence[Draft[Any]]) -> tuple[Transactions, Statements[list[InsertAnswer]]]:
         session = app.session
-        return _able(session.engine), await _prepared(session, part)
+        return _transactions(session.engine), await _prepared(session, part)
 
     answers: list[InsertAnswer] = []
     for part in _parts(drafts):
-        engine, steps = app.wait(prepare(part))
-        enlisted = engine.enlist(connection)
+        transactions, steps = app.wait(prepare(part))
+        enlisted = transactions.enlist(connection)
         if not enlisted.blocking:
             kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
             raise ConfigError(f"connection: a {kind} must be awaited: use `await task.submit(...)` on its event loop")
@@ -78,19 +77,19 @@ def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bo
     )
 
 
-def _able(engine: Engine) -> Engine:
-    if TRANSACTION not in engine.capabilities:
+def _transactions(engine: Engine) -> Transactions:
+    if engine.transactions is None:
         raise NotSupported(f"connection: the {engine.name} engine cannot submit within a transaction of yours")
-    return engine
+    return engine.transactions
 
 
 def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
     return [drafts[start : start + MAX_ROWS] for start in range(0, len(drafts), MAX_ROWS)]
 
 
-async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Steps[list[InsertAnswer]]:
+async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Statements[list[InsertAnswer]]:
     now, kin = session.host.clock.now(), kin_here(drafts[0].app)
-    return await session.engine.inserting([draft.job(now, kin) for draft in drafts], now)
+    return await _transactions(session.engine).inserting([draft.job(now, kin) for draft in drafts], now)
 
 
 def _handles(drafts: Sequence[Draft[Any]], answers: Sequence[InsertAnswer]) -> list[JobHandle[Any]]:

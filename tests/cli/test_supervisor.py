@@ -32,7 +32,7 @@ time.sleep(60)
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)"
 
 
-class Told(list[str]):
+class Processed(list[str]):
     """What the supervisor said."""
 
     def __call__(self, message: str) -> None:
@@ -42,8 +42,8 @@ class Told(list[str]):
 @asynccontextmanager
 async def running(
     program: str, count: int = 1, *, grace: float = 5.0, burst: bool = False
-) -> AsyncIterator[tuple[Supervisor, asyncio.Task[int], Told]]:
-    told = Told()
+) -> AsyncIterator[tuple[Supervisor, asyncio.Task[int], Processed]]:
+    told = Processed()
     made = Supervisor(
         lambda index, fd: [sys.executable, "-c", program, str(index), str(fd)],
         count,

@@ -123,27 +123,27 @@ def test_where_no_cancel_follows_what_it_waits_for_is_heard() -> None:
     stopped = Batch(id=IDS[4], created_at=NOW, touched_at=NOW, cancelled_at=NOW, cancelled_by="me")
     job = waiting(batch=IDS[4])
     ended = [Status.FAILED]
-    by_parent = family.follow(job, ended, NOW, RULES, doomed=True, batch=stopped)
+    by_parent = family.follow(job, ended, NOW, RULES, parent_cancelled=True, batch=stopped)
     assert by_parent is not None
-    assert by_parent == family.doom(job, NOW, RULES)
+    assert by_parent == family.cancel_child(job, NOW, RULES)
     by_batch = family.follow(job, ended, NOW, RULES, batch=stopped)
     assert by_batch is not None
     assert by_batch.job.reason is Reason.USER
     heard = family.follow(job, ended, NOW, RULES)
     assert heard == family.release(job, ended, NOW)
     assert family.follow(job, [Status.QUEUED], NOW, RULES) is None
-    assert family.follow(by_batch.job, ended, NOW, RULES, doomed=True, batch=stopped) is None
+    assert family.follow(by_batch.job, ended, NOW, RULES, parent_cancelled=True, batch=stopped) is None
 
 
 def test_a_cancelled_parent_ends_its_children() -> None:
-    idle = family.doom(submitted(), NOW, RULES)
+    idle = family.cancel_child(submitted(), NOW, RULES)
     assert idle is not None
     assert (idle.job.status, idle.job.reason) == (Status.CANCELLED, Reason.PARENT)
-    asked = family.doom(given(submitted()), NOW, RULES)
+    asked = family.cancel_child(given(submitted()), NOW, RULES)
     assert asked is not None
     assert asked.job.cancel_requested_at == NOW
-    assert family.doom(asked.job, NOW, RULES) is None
-    assert family.doom(idle.job, NOW, RULES) is None
+    assert family.cancel_child(asked.job, NOW, RULES) is None
+    assert family.cancel_child(idle.job, NOW, RULES) is None
 
 
 def test_a_cancel_is_told_until_it_is_taken_back() -> None:

@@ -152,7 +152,7 @@ def test_a_start_may_ride_only_in_the_first_attempt_of_a_job_that_may_be_repeate
     attempt: int, charged: int, max_retries: int, losses: int, may: bool
 ) -> None:
     job = replace(submitted(retry=Retry(max_retries)), attempt=attempt, charged=charged, unstarted_losses=losses)
-    assert lifecycle.may_ride(job) is may
+    assert lifecycle.start_may_wait(job) is may
 
 
 # To its end
@@ -508,7 +508,7 @@ def test_handler_calls_keep_to_the_budget_whenever_workers_die(fates: list[str],
         if fate == "lost before the call":
             job = lifecycle.lose(held, Cause.LEASE, now, 0.5, RULES).job
             continue
-        rides = lifecycle.may_ride(held)
+        rides = lifecycle.start_may_wait(held)
         if rides and fate == "dies in the call":
             job, unrecorded = lifecycle.lose(held, Cause.LEASE, now, 0.5, RULES).job, unrecorded + 1
             continue

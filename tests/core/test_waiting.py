@@ -9,7 +9,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.acts import cancel
-from headrace.core.family import doom, release
+from headrace.core.family import cancel_child, release
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.status import Reason, Status
@@ -97,7 +97,7 @@ def test_a_job_that_ended_with_another_names_it() -> None:
 
 def test_a_child_of_a_cancelled_job_names_its_parent() -> None:
     child = submit(UUID(int=2), Spec(task="part", created_at=NOW, parent=A), "{}", NOW)
-    change = doom(child, NOW, RULES)
+    change = cancel_child(child, NOW, RULES)
     assert change is not None
     assert relatives(change.job) == (A,)
     for submitter in (parent(A, Status.CANCELLED), parent(A, Status.RUNNING, cancel_requested_at=NOW)):

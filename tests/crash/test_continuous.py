@@ -93,4 +93,4 @@ async def _more(n: int) -> bool:
 
 
 async def _none_live() -> bool:
-    return (await app.engine.ledger()).live == 0
+    return (await app.engine.records.ledger()).live == 0

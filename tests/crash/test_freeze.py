@@ -118,7 +118,7 @@ async def test_a_store_frozen_for_longer_than_a_lease_buries_nobody_and_charges_
                 await handle.result(timeout=90)
             # The engine is asked who was buried. The view calls a worker silent until its next beat is in, and cannot
             # know better: what the store has of workers that died during an outage looks the same.
-            assert {row.info.id for row in await app.engine.workers() if row.alive} == names
+            assert {row.info.id for row in await app.engine.workers.list() if row.alive} == names
             await until(_both_are_shown_alive, within=BEAT + 60)
             assert {row.info.id for row in await app.workers()} == names
             assert not any("declared dead" in workers.said(member) for member in workers.members)
@@ -143,4 +143,4 @@ async def _some_done() -> bool:
 
 
 async def _all_ended() -> bool:
-    return (await app.engine.ledger()).live == 0
+    return (await app.engine.records.ledger()).live == 0

@@ -84,7 +84,7 @@ async def settle(submitters: Submitters, workers: Crew) -> None:
     assert all(member.poll() is None for member in workers.members)
     ids = submitters.acknowledged
     for start in range(0, len(ids), 1000):
-        for job in await app.engine.get(ids[start : start + 1000]):
+        for job in await app.engine.jobs.get(ids[start : start + 1000]):
             assert job is not None
             assert job.status is Status.COMPLETED
     histories = await check_store(app.engine)
@@ -162,7 +162,7 @@ async def test_eight_processes_drain_fifty_thousand_jobs_each_finished_once(serv
             await until(partial(_at_work, 8), within=120)
             await app.resume_queue("default")
             await until(lambda: _more_than(49_999), within=240, what="50,000 jobs completed")
-            ledger = await app.engine.ledger()
+            ledger = await app.engine.records.ledger()
             assert (ledger.accepted, ledger.live, ledger.ended, ledger.unaccounted) == (50_000, 0, 50_000, 0)
             # One attempt of each, the completed one, is kept with the job; none is kept apart, as all others would be.
             # Some may have been given away more than once: who cannot begin what it has claimed ahead hands it back.
@@ -171,9 +171,9 @@ async def test_eight_processes_drain_fifty_thousand_jobs_each_finished_once(serv
             assert server.execute("SELECT count(*) FROM headrace.attempts", database) == [(0,)]
             [(seen,)] = server.execute("SELECT count(DISTINCT worker) FROM headrace.jobs", database)
             assert seen > 1
-            page = await app.engine.find(Filter(), app.host.clock.now(), 2000)
+            page = await app.engine.records.find(Filter(), app.host.clock.now(), 2000)
             for job in page.items:
-                [attempt] = (await app.engine.history(job.id)).attempts
+                [attempt] = (await app.engine.records.history(job.id)).attempts
                 assert (attempt.number, attempt.count, attempt.outcome) == (1, 1, Outcome.COMPLETED)
 
 

@@ -41,7 +41,7 @@ def doc(w: World, instances: int = 2, cool_down: float = 5.0) -> ScheduleDoc:
 
 async def live(w: World) -> dict[int, Job]:
     """The live job of each instance; each has at most one."""
-    page = await w.engine.find(Filter(schedule="poll", status=LIVE), w.now, limit=1000)
+    page = await w.engine.records.find(Filter(schedule="poll", status=LIVE), w.now, limit=1000)
     found = [(instance_of(job), job) for job in page.items]
     numbers = {instance.number: job for instance, job in found if instance is not None}
     assert len(numbers) == len(found)
@@ -79,7 +79,7 @@ async def test_the_planner_begins_every_instance_once() -> None:
         assert (found[1].task, found[1].payload, found[1].spec.schedule) == ("work", {"a": 1}, "poll")
         for other in (p, planner(w)):
             await other.tick()
-        assert (await w.engine.ledger()).accepted == 3
+        assert (await w.engine.records.ledger()).accepted == 3
 
 
 async def test_planners_and_followers_that_race_keep_to_the_number() -> None:
@@ -94,7 +94,7 @@ async def test_planners_and_followers_that_race_keep_to_the_number() -> None:
                 await followed(w)
                 assert len(await live(w)) <= 2
                 w.clock.advance(5)
-        assert (await w.engine.ledger()).ended >= 40
+        assert (await w.engine.records.ledger()).ended >= 40
 
 
 # The next run
@@ -193,7 +193,7 @@ async def test_the_run_of_a_dead_worker_is_begun_again() -> None:
         await create_schedule(w.engine, doc(w, 1, cool_down=5))
         await p.tick()
         (job,) = await running(player, 1)
-        assert await w.engine.bury(player.id, 0)
+        assert await w.engine.workers.bury(player.id, 0)
         await Sweeper(w.engine, w.lanes, w.host, w.holder()).sweep()
         await p.tick()
         (lost,) = (await live(w)).values()

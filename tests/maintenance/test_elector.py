@@ -30,7 +30,7 @@ class Counting(Duty):
         self.ticks += 1
         if self.fails:
             raise self.fails.pop()
-        await self.engine.workers()
+        await self.engine.workers.list()
         return 1
 
 
@@ -98,7 +98,7 @@ async def test_the_loop_ticks_at_its_pace_while_the_duty_is_renewed() -> None:
         assert duty.ticks in (10, 11)
         assert max(w.host.waits) <= 18
         assert duty.elector.token is None
-        assert await w.engine.lease("duty:counting", w.holder(), 1, w.now) is not None
+        assert await w.engine.documents.lease("duty:counting", w.holder(), 1, w.now) is not None
 
 
 async def test_only_the_holder_ticks() -> None:

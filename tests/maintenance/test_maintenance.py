@@ -23,4 +23,4 @@ async def test_the_duties_start_and_stop() -> None:
         for one in made:
             await one.stop()
         for name in ("sweeper", "pruner", "planner"):
-            assert await w.engine.lease(f"duty:{name}", w.holder(), 1, w.now) is not None
+            assert await w.engine.documents.lease(f"duty:{name}", w.holder(), 1, w.now) is not None

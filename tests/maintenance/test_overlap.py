@@ -40,7 +40,7 @@ async def scheduled(w: World, rule: Rule, source: str = "dynamic") -> ScheduleDo
 
 
 async def jobs(w: World) -> list[Job]:
-    page = await w.engine.find(Filter(schedule="tick"), w.now, limit=1000)
+    page = await w.engine.records.find(Filter(schedule="tick"), w.now, limit=1000)
     return sorted(page.items, key=lambda job: job.spec.fire_at or START)
 
 
@@ -157,8 +157,10 @@ async def test_a_planner_that_dies_on_a_fire_does_not_let_two_run_at_once() -> N
         p = planner(w)
         doc = await scheduled(w, every("skip"))
         await later(w, p)
-        (setting,) = await w.engine.settings("schedule:")
-        await w.engine.put_setting(setting.key, doc.to_text(), setting.rev)  # as if the cursor had never moved
+        (setting,) = await w.engine.documents.settings("schedule:")
+        await w.engine.documents.put_setting(
+            setting.key, doc.to_text(), setting.rev
+        )  # as if the cursor had never moved
         # Its job is live and the schedule knows nothing of it: the next fire must not run beside it.
         assert await later(w, planner(w)) == 0
         assert await fires(w) == [10]

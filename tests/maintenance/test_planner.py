@@ -37,7 +37,7 @@ async def scheduled(w: World, rule: Rule, name: str = "tick", **options: object)
 
 
 async def jobs(w: World, name: str = "tick") -> list[Job]:
-    page = await w.engine.find(Filter(schedule=name), w.now, limit=1000)
+    page = await w.engine.records.find(Filter(schedule=name), w.now, limit=1000)
     return sorted(page.items, key=lambda job: job.spec.fire_at or START)
 
 
@@ -77,7 +77,7 @@ async def test_two_planners_racing_make_each_fire_once() -> None:
             w.clock.advance(60 * minutes)
             await asyncio.gather(one.tick(), other.tick(), one.tick())
         assert await fires(w) == list(range(1, 13))
-        assert (await w.engine.ledger()).accepted == 12
+        assert (await w.engine.records.ledger()).accepted == 12
 
 
 async def test_a_planner_that_dies_before_moving_the_cursor_repeats_itself_harmlessly() -> None:
@@ -86,8 +86,10 @@ async def test_a_planner_that_dies_before_moving_the_cursor_repeats_itself_harml
         doc = await scheduled(w, Every(minutes=1))
         w.clock.advance(60)
         await p.tick()
-        (setting,) = await w.engine.settings("schedule:")
-        await w.engine.put_setting(setting.key, doc.to_text(), setting.rev)  # as if the cursor had never moved
+        (setting,) = await w.engine.documents.settings("schedule:")
+        await w.engine.documents.put_setting(
+            setting.key, doc.to_text(), setting.rev
+        )  # as if the cursor had never moved
         await planner(w).tick()
         assert await fires(w) == [1]
 
@@ -206,7 +208,7 @@ async def test_fires_through_the_turn_of_the_clocks() -> None:
 async def test_one_bad_schedule_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async with world(now=START) as w:
         p = planner(w)
-        await w.engine.put_setting("schedule:broken", '{"name":"broken"}', 0)
+        await w.engine.documents.put_setting("schedule:broken", '{"name":"broken"}', 0)
         await scheduled(w, Every(minutes=10))
         w.clock.advance(minutes=10)
         assert await p.tick() == 1

@@ -35,14 +35,14 @@ async def test_each_status_has_its_own_retention() -> None:
         assert await pruner.tick() == 0
         w.clock.advance(1)
         assert await pruner.tick() == 1
-        assert await w.engine.get([done.id, ended.id]) == [None, ended]
+        assert await w.engine.jobs.get([done.id, ended.id]) == [None, ended]
         w.clock.advance(23 * DAY)
         assert await pruner.tick() == 1
         w.clock.advance(365 * DAY)
         assert await pruner.tick() == 0
         assert (await w.job(live)).id == live.id
         assert pruner.pruned == 2
-        assert (await w.engine.ledger()).pruned == 2
+        assert (await w.engine.records.ledger()).pruned == 2
 
 
 async def test_it_prunes_in_batches_until_all_are_gone() -> None:
@@ -52,7 +52,7 @@ async def test_it_prunes_in_batches_until_all_are_gone() -> None:
             await cancelled(w)
         w.clock.advance(61)
         assert await pruner.tick() == 18
-        assert (await w.engine.ledger()).unaccounted == 0
+        assert (await w.engine.records.ledger()).unaccounted == 0
 
 
 async def test_it_looks_about_once_a_minute() -> None:

@@ -190,16 +190,16 @@ async def test_what_code_defines_is_not_changed_by_hand() -> None:
 
 async def test_a_schedule_of_a_newer_version_is_left_alone() -> None:
     async with world() as w:
-        await w.engine.put_setting("schedule:future", '{"name":"future","rule":{"kind":"moon"}}', 0)
+        await w.engine.documents.put_setting("schedule:future", '{"name":"future","rule":{"kind":"moon"}}', 0)
         await sync(w, doc(w, "work", Every(minutes=5)))
-        assert len(await w.engine.settings("schedule:")) == 2
+        assert len(await w.engine.documents.settings("schedule:")) == 2
         with pytest.raises(ConfigError, match="schedule:future"):
             await find_schedule(w.engine, "future")
 
 
 async def test_a_schedule_nobody_can_read_does_not_hide_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async with world() as w:
-        await w.engine.put_setting("schedule:future", '{"name":"future","rule":{"kind":"moon"}}', 0)
+        await w.engine.documents.put_setting("schedule:future", '{"name":"future","rule":{"kind":"moon"}}', 0)
         await create_schedule(w.engine, doc(w, "work", Every(minutes=5)))
         assert [one.name for one in await list_schedules(w.engine)] == ["work"]
         assert "schedule:future" in caplog.text

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from headrace.bus import Hint, Topic
 from headrace.core.acts import cancel
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.rules import Rules
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Dead, Overdue
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unavailable
 from headrace.maintenance import Sweeper
 from tests.support.world import Player, World, world
@@ -48,7 +48,7 @@ async def test_a_silent_worker_is_buried_and_its_jobs_are_taken_back() -> None:
         assert await w.alive() == set()
         lost = await w.job(job)
         assert (lost.status, lost.charged, lost.worker) == (Status.RETRYING, 1, None)
-        (attempt,) = (await w.engine.history(job.id)).attempts
+        (attempt,) = (await w.engine.records.history(job.id)).attempts
         assert (attempt.outcome, attempt.worker, attempt.cause) == (Outcome.LOST, player.id, "lease")
         assert isinstance(await player.beat(), Dead)
 
@@ -69,7 +69,7 @@ async def test_what_the_dead_held_of_limits_is_told_to_be_free() -> None:
 async def test_a_slot_of_the_dead_is_free_after_a_lease_and_one_sweep() -> None:
     async with world() as w:
         s, dead, other = sweeper(w), await w.worker(), await w.worker()
-        assert await w.engine.put_setting("limit:work", '{"max_concurrency": 1}', 0) is not None
+        assert await w.engine.documents.put_setting("limit:work", '{"max_concurrency": 1}', 0) is not None
         held = await w.submit()
         await dead.run()
         waits = await w.submit()
@@ -190,21 +190,21 @@ async def test_a_burial_loses_against_a_beat() -> None:
         beaten = []
 
         async def look_then_beat() -> None:
-            rows = await w.engine.workers()
+            rows = await w.engine.workers.list()
             beaten.append(await player.beat())
-            assert not await w.engine.bury(player.id, rows[0].beats)
+            assert not await w.engine.workers.bury(player.id, rows[0].beats)
 
         await look_then_beat()
         assert isinstance(beaten[0], Alive)
         # The same inside a look: the beat arrives after the rows were read and before the burial.
         await watch(w, s, 30)
-        bury = w.engine.bury
+        bury = w.engine.workers.bury
 
         async def late(worker: object, beats: int) -> bool:
             await player.beat()
             return await bury(player.id, beats)
 
-        w.engine.bury = late  # type: ignore[method-assign]
+        w.engine.workers.bury = late  # type: ignore[method-assign]
         w.clock.advance(2.5)
         assert await s.look() == 0
         assert await w.alive() == {player.id}
@@ -223,8 +223,8 @@ async def test_two_sweepers_at_once_are_harmless() -> None:
         for job in jobs:
             lost = await w.job(job)
             assert (lost.status, lost.charged) in {(Status.RETRYING, 1), (Status.QUEUED, 1)}
-            assert len((await w.engine.history(job.id)).attempts) == 1
-        assert (await w.engine.ledger()).unaccounted == 0
+            assert len((await w.engine.records.history(job.id)).attempts) == 1
+        assert (await w.engine.records.ledger()).unaccounted == 0
 
 
 async def test_a_leader_that_dies_with_its_worker_is_replaced_and_buried() -> None:
@@ -248,8 +248,8 @@ async def test_a_late_lose_never_overwrites_a_completed_job() -> None:
         await w.submit()
         job = await player.run()
         await watch(w, s, 30)
-        await w.engine.bury(player.id, 0)
-        rows = await w.engine.overdue(w.now)
+        await w.engine.workers.bury(player.id, 0)
+        rows = await w.engine.jobs.overdue(w.now)
         assert [row.job for row in rows] == [job]
         await player.complete(job)  # a buried worker's finish is judged by rev and epoch alone
         assert await s._settle_all(rows) == 0
@@ -261,8 +261,8 @@ async def test_a_conflict_is_decided_again() -> None:
         s, player = sweeper(w), await w.worker()
         await w.submit()
         job = await player.run()
-        await w.engine.bury(player.id, 0)
-        rows = await w.engine.overdue(w.now)
+        await w.engine.workers.bury(player.id, 0)
+        rows = await w.engine.jobs.overdue(w.now)
         await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
         assert await s._settle_all(rows) == 1
         ended = await w.job(job)
@@ -274,8 +274,8 @@ async def test_a_job_that_changed_hands_is_left_to_its_new_owner() -> None:
         s, dead, player = sweeper(w), await w.worker(), await w.worker()
         await w.submit()
         (job,) = await dead.claim()
-        await w.engine.bury(dead.id, 0)
-        rows = await w.engine.overdue(w.now)
+        await w.engine.workers.bury(dead.id, 0)
+        rows = await w.engine.jobs.overdue(w.now)
         await w.lanes.apply(release(job, w.now))
         taken = await player.run()
         assert await s._settle_all(rows) == 0
@@ -372,20 +372,20 @@ async def test_many_late_ones_do_not_loop_for_ever() -> None:
         w.clock.advance(5)
         assert await s.tick() == 5  # the others are seen now, and ripen in their turn
         await watch(w, s, 60, player)
-        assert not (await w.engine.overdue(w.now))
+        assert not (await w.engine.jobs.overdue(w.now))
 
 
 async def test_a_store_without_open_questions_is_asked_every_other_time() -> None:
     async with world() as w:
         s, asked = sweeper(w), 0
-        overdue = w.engine.overdue
+        overdue = w.engine.jobs.overdue
 
         async def counted(now: datetime, limit: int = 1000) -> list[Overdue]:
             nonlocal asked
             asked += 1
             return await overdue(now, limit)
 
-        w.engine.overdue = counted  # type: ignore[method-assign]
+        w.engine.jobs.overdue = counted  # type: ignore[method-assign]
         for _ in range(10):
             await s.tick()
         assert asked == 5

@@ -95,7 +95,7 @@ class Machine(RuleBasedStateMachine):
         self.a_worker_comes()
         for id in self.batches:
             batch = Batch(id=id, created_at=self.now, touched_at=self.now)
-            self.sides.agree(lambda side, batch=batch: side.engine.insert([], self.now, batch))  # type: ignore[misc]
+            self.sides.agree(lambda side, batch=batch: side.engine.jobs.insert([], self.now, batch))  # type: ignore[misc]
         self.insert(drafts)
 
     @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=1, max_size=4))
@@ -114,7 +114,7 @@ class Machine(RuleBasedStateMachine):
                 pending=place["pending"],
             )
             made.append(job)
-        answers = self.sides.agree(lambda side: side.engine.insert(made, self.now))
+        answers = self.sides.agree(lambda side: side.engine.jobs.insert(made, self.now))
         for job, answer in zip(made, answers, strict=True):
             if isinstance(answer, Inserted):
                 self.jobs.append(job.id)
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
         async def tell(side: Side) -> tuple[list[Change], list[UUID]]:
             changes, over = list[Change](), set[UUID]()
             while True:
-                told = await side.engine.tell(self.now)
+                told = await side.engine.families.process_notes(self.now)
                 changes += told.changes
                 over |= {batch.id for batch in told.over}
                 if not told.more:
@@ -148,18 +148,18 @@ class Machine(RuleBasedStateMachine):
         changes, over = self.sides.agree(tell)
         self.touched.update(change.job.id for change in changes)
         if over:
-            self.sides.agree(lambda side: side.engine.settle(over[0]))
+            self.sides.agree(lambda side: side.engine.families.settle(over[0]))
 
     @rule(which=st.integers(0, 1))
     def seal(self, which: int) -> None:
-        self.sides.agree(lambda side: side.engine.seal(self.batches[which], self.now))
+        self.sides.agree(lambda side: side.engine.families.seal(self.batches[which], self.now))
 
     @rule(which=st.sampled_from([0, 1, 1]))
     def cancel_batch(self, which: int) -> None:
-        self.sides.agree(lambda side: side.engine.cancel_batch(self.batches[which], self.now, "me"))
+        self.sides.agree(lambda side: side.engine.families.cancel_batch(self.batches[which], self.now, "me"))
 
     def _check_batches(self) -> None:
-        found: list[Batch | None] = self.sides.agree(lambda side: side.engine.batches(self.batches))
+        found: list[Batch | None] = self.sides.agree(lambda side: side.engine.families.batches(self.batches))
         for batch in found:
             if batch is None:
                 continue
@@ -173,7 +173,7 @@ class Machine(RuleBasedStateMachine):
     @rule(which=_WHICH)
     def insert_again(self, which: int) -> None:
         draft = self.drafts[self._job(which)]
-        [answer] = self.sides.agree(lambda side: side.engine.insert([draft], self.now))
+        [answer] = self.sides.agree(lambda side: side.engine.jobs.insert([draft], self.now))
         assert isinstance(answer, Inserted)
 
     # -- workers take them
@@ -217,7 +217,7 @@ class Machine(RuleBasedStateMachine):
 
         async def claim(side: Side) -> Any:
             ask: Ask = await side.ask(**wish)
-            return await side.engine.claim(worker, ask, request, self.now)
+            return await side.engine.jobs.claim(worker, ask, request, self.now)
 
         self.sides.agree(claim)
 
@@ -278,15 +278,15 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def promote(self) -> None:
-        self.sides.agree(lambda side: side.engine.promote(self.now))
+        self.sides.agree(lambda side: side.engine.jobs.promote(self.now))
 
     @rule()
     def sweep(self) -> None:
         found: list[list[Overdue]] = [
             sorted(one, key=lambda overdue: overdue.job.id)
-            for one in self.sides.run(lambda side: side.engine.overdue(self.now))
+            for one in self.sides.run(lambda side: side.engine.jobs.overdue(self.now))
         ]
-        self.sides.agree(lambda side: side.engine.overdue(self.now), sort=lambda overdue: overdue.job.id)
+        self.sides.agree(lambda side: side.engine.jobs.overdue(self.now), sort=lambda overdue: overdue.job.id)
         batches = []
         for side_found in found:
             changes = [sweep(one.job, self.now, 0.5, RULES, alive=one.alive, unnamed=one.unnamed) for one in side_found]
@@ -299,7 +299,7 @@ class Machine(RuleBasedStateMachine):
         moment = self.now - timedelta(seconds=ago)
         if limit == 1:  # which one goes first is the store's own business
             moment -= timedelta(days=1)
-        self.gone += self.sides.agree(lambda side: side.engine.delete(dict.fromkeys(ENDED, moment), limit))
+        self.gone += self.sides.agree(lambda side: side.engine.jobs.delete(dict.fromkeys(ENDED, moment), limit))
 
     # -- workers come and go
 
@@ -311,7 +311,7 @@ class Machine(RuleBasedStateMachine):
         info = WorkerInfo(id=id, host="h", pid=1, started_at=self.now, concurrency=4, tasks=TASKS, offers={"gpu": True})
         self.workers.append(id)
         self.alive[id] = 0
-        self.sides.agree(lambda side: side.engine.register(info, self.now))
+        self.sides.agree(lambda side: side.engine.workers.register(info, self.now))
 
     @precondition(lambda self: self.workers)
     @rule(which=_WHICH, named=st.sets(_WHICH, max_size=4), all_of_them=st.booleans())
@@ -320,7 +320,7 @@ class Machine(RuleBasedStateMachine):
         held = tuple(self.jobs) if all_of_them else tuple({self._job(one) for one in named} if self.jobs else ())
 
         async def beat(side: Side) -> Any:
-            answer = await side.engine.beat(worker, Beat(held=held, busy=which), self.now)
+            answer = await side.engine.workers.beat(worker, Beat(held=held, busy=which), self.now)
             # In which order they are told is left open.
             if isinstance(answer, Alive):
                 unknown = tuple(sorted(answer.unknown, key=lambda job: job.id))
@@ -337,10 +337,10 @@ class Machine(RuleBasedStateMachine):
     def a_worker_goes(self, which: int, how: str) -> None:
         worker = sorted(self.alive)[which % len(self.alive)]
         if how == "retire":
-            self.sides.agree(lambda side: side.engine.retire(worker))
+            self.sides.agree(lambda side: side.engine.workers.retire(worker))
         else:
             beats = self.alive[worker] + (how == "bury wrongly")
-            assert self.sides.agree(lambda side: side.engine.bury(worker, beats)) is (how == "bury")
+            assert self.sides.agree(lambda side: side.engine.workers.bury(worker, beats)) is (how == "bury")
         if how != "bury wrongly":
             del self.alive[worker]
 
@@ -357,9 +357,9 @@ class Machine(RuleBasedStateMachine):
 
         async def lease(side: Side) -> bool:
             if give:
-                await side.engine.unlease(name, holder)
+                await side.engine.documents.unlease(name, holder)
                 return False
-            return await side.engine.lease(name, holder, 4, self.now) is not None
+            return await side.engine.documents.lease(name, holder, 4, self.now) is not None
 
         self.sides.agree(lease)
 
@@ -381,7 +381,7 @@ class Machine(RuleBasedStateMachine):
         self._check_jobs(here)
         self.before, self.freed = here, set()
         self._check_batches()
-        ledger = self.sides.agree(lambda side: side.engine.ledger())
+        ledger = self.sides.agree(lambda side: side.engine.records.ledger())
         ended = sum(job.ended for job in here.values())
         assert (ledger.accepted, ledger.pruned) == (len(self.drafts), self.gone)
         assert (ledger.live, ledger.ended, ledger.unaccounted) == (len(here) - ended, ended, 0)
@@ -407,7 +407,7 @@ class Machine(RuleBasedStateMachine):
     def histories_are_the_same(self) -> None:
         for id in sorted(self.touched & self.before.keys()):
             job = self.before[id]
-            history: History = self.sides.agree(lambda side, id=id: side.engine.history(id))  # type: ignore[misc]
+            history: History = self.sides.agree(lambda side, id=id: side.engine.records.history(id))  # type: ignore[misc]
             closed = sum(attempt.count for attempt in history.attempts)
             assert closed + (job.status is Status.RUNNING) == job.attempt, "every attempt is on record"
             epochs = [attempt.epoch for attempt in history.attempts]
@@ -419,6 +419,8 @@ class Machine(RuleBasedStateMachine):
         parent = self.jobs[-whose] if 0 < whose <= len(self.jobs) else None
         batch = self.batches[0] if whose == 5 else None
         wish = Filter(status=frozenset({status}), task=task, parent=parent, batch=batch)
-        self.sides.agree(lambda side: side.engine.find(wish, self.now, 1000))
-        self.sides.agree(lambda side: side.engine.count(self.now), sort=lambda count: (count.queue, count.status))
-        self.sides.agree(lambda side: side.engine.workers())
+        self.sides.agree(lambda side: side.engine.records.find(wish, self.now, 1000))
+        self.sides.agree(
+            lambda side: side.engine.records.count(self.now), sort=lambda count: (count.queue, count.status)
+        )
+        self.sides.agree(lambda side: side.engine.workers.list())

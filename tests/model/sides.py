@@ -76,7 +76,7 @@ class Side:
 
     async def look(self, ids: Sequence[UUID]) -> list[Job | None]:
         """Read the jobs and remember how they are now."""
-        found = await self.engine.get(ids)
+        found = await self.engine.jobs.get(ids)
         for id, job in zip(ids, found, strict=True):
             kept = self.copies.setdefault(id, [])
             if job is not None and (not kept or kept[-1] != job):
@@ -85,12 +85,12 @@ class Side:
         return found
 
     async def ask(self, tasks: frozenset[str], **fields: Any) -> Ask:
-        known = (await self.engine.profiles()).profiles
+        known = (await self.engine.documents.profiles()).profiles
         return Ask(profiles=frozenset(profile.id for profile in known if profile.task in tasks), **fields)
 
     async def put_setting(self, key: str, value: str) -> bool:
-        revs = [setting.rev for setting in await self.engine.settings(key) if setting.key == key]
-        return await self.engine.put_setting(key, value, revs[0] if revs else 0) is not None
+        revs = [setting.rev for setting in await self.engine.documents.settings(key) if setting.key == key]
+        return await self.engine.documents.put_setting(key, value, revs[0] if revs else 0) is not None
 
 
 class Sides:
@@ -133,4 +133,4 @@ class Sides:
     def apply(self, changes: Sequence[Sequence[Change]], now: datetime) -> Any:
         """Apply to each side its own changes (the same, decided from its own copies)."""
         of = dict(zip([side.name for side in self.all], changes, strict=True))
-        return self.agree(lambda side: side.engine.apply(of[side.name], now))
+        return self.agree(lambda side: side.engine.jobs.apply(of[side.name], now))

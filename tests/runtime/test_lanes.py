@@ -62,7 +62,9 @@ async def user(lab: Lab) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
 async def complete(lab: Lab, user: asyncpg.Connection[asyncpg.Record], job: Job) -> None:
     """In a transaction that stays open."""
     await user.execute("BEGIN")
-    await lab.engine.enlist(user).run(await lab.engine.applying(lab.stamp(lab.end(job, Completed())), lab.now))
+    await lab.transactions.enlist(user).run(
+        await lab.transactions.applying(lab.stamp(lab.end(job, Completed())), lab.now)
+    )
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])

@@ -23,14 +23,14 @@ async def test_a_chunk_whose_jobs_wait_for_others_is_stored_whole() -> None:
         graph = [*parents, job(made, "sum", *parents[:3], missing)]
         with pytest.raises(JobNotFound, match=str(missing.id)):
             await made.lanes.insert_many(graph)
-        assert (await made.engine.ledger()).accepted == 0
+        assert (await made.engine.records.ledger()).accepted == 0
         # Above one write, each is whole for itself.
         with pytest.raises(JobNotFound):
             await made.lanes.insert_many([*parents, job(made), job(made), graph[-1]])
-        assert (await made.engine.ledger()).accepted == 1000
+        assert (await made.engine.records.ledger()).accepted == 1000
         await made.lanes.insert(missing)
         assert [answer.job.id for answer in await made.lanes.insert_many(graph)] == [one.id for one in graph]
-        assert (await made.engine.ledger()).accepted == 1002
+        assert (await made.engine.records.ledger()).accepted == 1002
 
 
 async def test_of_what_is_stored_whole_all_ids_are_named_if_it_is_not() -> None:
@@ -59,7 +59,7 @@ async def test_a_batch_is_not_cancelled_while_the_store_is_away() -> None:
         found = await made.lanes.cancel_batch(batch.id, "me")
         assert found is not None
         assert found.tally == Tally(2)
-        [after] = await made.engine.batches([batch.id])
+        [after] = await made.engine.families.batches([batch.id])
         assert after is not None
         assert after.tally == Tally(2, 0, 0, 2)
         with pytest.raises(TransitionRefused):

@@ -23,8 +23,10 @@ def url_of(kind: str, folder: Path) -> str:
 async def busy_worker(engine: Engine, *tasks: str) -> None:
     """Somebody who could take jobs of these tasks, but for having no free slot."""
     id, now = uuid4(), datetime.now(UTC)
-    await engine.register(WorkerInfo(id=id, host="mill", pid=1, started_at=now, concurrency=1, tasks=tasks), now)
-    await engine.beat(id, Beat(busy=1), now)
+    await engine.workers.register(
+        WorkerInfo(id=id, host="mill", pid=1, started_at=now, concurrency=1, tasks=tasks), now
+    )
+    await engine.workers.beat(id, Beat(busy=1), now)
 
 
 class Sums:

@@ -1,4 +1,4 @@
-"""An engine whose replies get lost: the write happened, the caller is told that nobody knows."""
+"""Engines with faults: a verb that does something else, replies that get lost."""
 
 from __future__ import annotations
 
@@ -9,9 +9,22 @@ from typing import Any
 from headrace.engine import Engine
 from headrace.errors import Unavailable
 
+ROLES = frozenset({"jobs", "records", "entries", "families", "workers", "documents", "transactions"})
+
+
+class Instead:
+    """A role, or an engine, with something else in place of what is named."""
+
+    def __init__(self, real: Any, **others: Any) -> None:
+        self._real, self._others = real, others
+
+    def __getattr__(self, name: str) -> Any:
+        return self._others[name] if name in self._others else getattr(self._real, name)
+
 
 class LosesReplies:
-    """Passes every verb on; drops the reply of every n-th call of the verbs named."""
+    """Passes every verb on; drops the reply of every n-th call of the verbs named: the write happened, and the caller
+    is told that nobody knows. A verb that a subclass has as a method of its own takes the place of the role's."""
 
     def __init__(self, engine: Engine, every: Mapping[str, int]) -> None:
         self._engine, self._every = engine, every
@@ -20,12 +33,18 @@ class LosesReplies:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._engine, name)
-        every = self._every.get(name)
-        if every is None:
+        if name not in ROLES:
             return found
+        losing = {verb: self._losing(getattr(found, verb)) for verb in self._every if hasattr(found, verb)}
+        own = {verb: getattr(self, verb) for verb in dir(type(self)) if verb[0] != "_" and hasattr(found, verb)}
+        return Instead(found, **losing | own)
+
+    def _losing(self, verb: Any) -> Any:
+        name = verb.__name__
+        every = self._every[name]
 
         async def call(*args: Any, **kwargs: Any) -> Any:
-            answer = await found(*args, **kwargs)
+            answer = await verb(*args, **kwargs)
             self.calls[name] += 1
             if self.calls[name] % every == 0:
                 self.dropped[name] += 1

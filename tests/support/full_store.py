@@ -104,7 +104,7 @@ async def fill(url: str) -> dict[str, str]:
             lab = Lab(lambda: app.engine, app.host, Rules())
             lab.now = app.host.clock.now()
             pending = lab.job("resize", pending=True)
-            await app.engine.insert([pending], lab.now)
+            await app.engine.jobs.insert([pending], lab.now)
             other = await lab.worker(host="build-7.internal.example", pid=123456, queues=("images", "mail"))
             assigned = await lab.held(other, "offered", accept=False, queue="mail")
             # Two run, the third is in the worker's hands and waits for room.

@@ -18,7 +18,7 @@ async def all_jobs(engine: Engine) -> list[Job]:
     jobs: list[Job] = []
     cursor: str | None = None
     while True:
-        page = await engine.find(Filter(), Host().clock.now(), 500, cursor)
+        page = await engine.records.find(Filter(), Host().clock.now(), 500, cursor)
         jobs += page.items
         cursor = page.cursor
         if cursor is None:
@@ -28,13 +28,13 @@ async def all_jobs(engine: Engine) -> list[Job]:
 async def check_store(engine: Engine) -> dict[UUID, History]:
     """Assert what always holds, for every job; their histories, for more questions."""
     jobs = await all_jobs(engine)
-    ledger = await engine.ledger()
+    ledger = await engine.records.ledger()
     assert ledger.unaccounted == 0, ledger
     assert ledger.live + ledger.ended == len(jobs)
     assert len({job.id for job in jobs}) == len({job.seq for job in jobs}) == len(jobs)
     held_keys = [(job.task, job.dedup) for job in jobs if job.dedup is not None and not job.ended]
     assert len(held_keys) == len(set(held_keys))
-    histories = {job.id: await engine.history(job.id) for job in jobs}
+    histories = {job.id: await engine.records.history(job.id) for job in jobs}
     for job in jobs:
         _check_attempts(job, histories[job.id])
     return histories

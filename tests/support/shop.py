@@ -80,13 +80,13 @@ class Shop:
 
     async def get(self, id: UUID) -> Job:
         """The job as it stands."""
-        (job,) = await self.engine.get([id])
+        (job,) = await self.engine.jobs.get([id])
         assert job is not None
         return job
 
     async def history(self, id: UUID) -> History:
         """Its attempts and events."""
-        return await self.engine.history(id)
+        return await self.engine.records.history(id)
 
     async def outcomes(self, id: UUID) -> list[str]:
         """The outcomes of its attempts, oldest first."""
@@ -101,8 +101,8 @@ class Shop:
         """Have a worker declared dead, however often it beats meanwhile."""
 
         async def buried() -> bool:
-            beats = [row.beats for row in await self.engine.workers() if row.info.id == worker]
-            return await self.engine.bury(worker, beats[0])
+            beats = [row.beats for row in await self.engine.workers.list() if row.info.id == worker]
+            return await self.engine.workers.bury(worker, beats[0])
 
         await until(buried, what=f"worker {worker} buried")
 
@@ -120,10 +120,10 @@ class Shop:
         """The jobs once all of them ended."""
 
         async def check() -> bool:
-            return all(job is not None and job.ended for job in await self.engine.get(ids))
+            return all(job is not None and job.ended for job in await self.engine.jobs.get(ids))
 
         await until(check, within=within, what=f"{len(ids)} jobs ended")
-        return [job for job in await self.engine.get(ids) if job is not None]
+        return [job for job in await self.engine.jobs.get(ids) if job is not None]
 
     async def _has(self, id: UUID, check: Callable[[Job], bool]) -> bool:
         return check(await self.get(id))

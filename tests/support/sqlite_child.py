@@ -33,7 +33,7 @@ async def insert(engine: SqliteEngine, host: Host, count: str, batch: str) -> No
         now = host.clock.now()
         spec = Spec(task="work", created_at=now)
         jobs = [submit(host.dice.new_id(now), spec, '{"text":"abc"}', now) for _ in range(min(left, int(batch)))]
-        await engine.insert(jobs, now)
+        await engine.jobs.insert(jobs, now)
         for job in jobs:
             say(job.id)
         left -= len(jobs)
@@ -43,14 +43,14 @@ async def drain(engine: SqliteEngine, host: Host, total: str) -> None:
     """Claim and complete until so many jobs have ended in all; say each id completed here."""
     now = host.clock.now()
     worker = host.dice.new_id(now)
-    await engine.register(WorkerInfo(id=worker, host="child", pid=host.pid, started_at=now, concurrency=9), now)
-    while (await engine.ledger()).ended < int(total):
+    await engine.workers.register(WorkerInfo(id=worker, host="child", pid=host.pid, started_at=now, concurrency=9), now)
+    while (await engine.records.ledger()).ended < int(total):
         now = host.clock.now()
-        profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
-        claimed = await engine.claim(worker, Ask(n=9, free=9, profiles=profiles), host.dice.token(), now)
+        profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
+        claimed = await engine.jobs.claim(worker, Ask(n=9, free=9, profiles=profiles), host.dice.token(), now)
         assert isinstance(claimed, Claimed)
         changes = [finish(job, Completed("1"), now, 0.5, engine.rules, now) for job in claimed.jobs]
-        verdicts = await engine.apply([replace(change, id=host.dice.token()) for change in changes], now)
+        verdicts = await engine.jobs.apply([replace(change, id=host.dice.token()) for change in changes], now)
         assert all(isinstance(verdict, Applied) for verdict in verdicts)
         for job in claimed.jobs:
             say(job.id)

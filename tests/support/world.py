@@ -18,6 +18,12 @@ from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Alive, Beat, Claimed, Dead, WorkerInfo
 from headrace.engines.memory import MemoryEngine
+from headrace.engines.memory.documents import Documents
+from headrace.engines.memory.entries import Entries
+from headrace.engines.memory.families import Families
+from headrace.engines.memory.jobs import Jobs
+from headrace.engines.memory.records import Records
+from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -58,12 +64,16 @@ class ShakyEngine(MemoryEngine):
 
     def __init__(self, rules: Rules, host: Host, shared: Any = None) -> None:
         super().__init__(rules, host, shared)
+        self._reach, self._session.state = self._session.state, self._shaky  # type: ignore[method-assign]
+        self.jobs, self.records, self.entries = Jobs(self._session), Records(self._session), Entries(self._session)
+        self.families, self.workers = Families(self._session), Workers(self._session)
+        self.documents = Documents(self._session)
         self.hang: float = 0.0
         self.away = False
         self.between: Callable[[], None] | None = None
         """Called once, inside the next call, before the store sees it."""
 
-    def _store(self) -> Any:
+    def _shaky(self) -> Any:
         if self.hang:
             assert isinstance(self._host.clock, FakeClock)
             seconds, self.hang = self.hang, 0.0
@@ -73,7 +83,7 @@ class ShakyEngine(MemoryEngine):
             act()
         if self.away:
             raise Unavailable("the store is away")
-        return super()._store()
+        return self._reach()
 
 
 class Player:
@@ -85,9 +95,9 @@ class Player:
 
     async def claim(self, n: int = 1) -> list[Job]:
         engine, host = self.world.engine, self.world.host
-        profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+        profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
         ask = Ask(n=n, free=n, profiles=profiles)
-        answer = await engine.claim(self.id, ask, host.dice.token(), host.clock.now())
+        answer = await engine.jobs.claim(self.id, ask, host.dice.token(), host.clock.now())
         assert isinstance(answer, Claimed)
         self.held |= {job.id: job for job in answer.jobs}
         return list(answer.jobs)
@@ -110,7 +120,7 @@ class Player:
         return await world.lanes.apply(finish(job, Completed("1"), world.host.clock.now(), 0.5, world.engine.rules))
 
     async def beat(self) -> Alive | Dead:
-        return await self.world.engine.beat(self.id, Beat(held=tuple(self.held)), self.world.host.clock.now())
+        return await self.world.engine.workers.beat(self.id, Beat(held=tuple(self.held)), self.world.host.clock.now())
 
 
 class World:
@@ -134,16 +144,16 @@ class World:
     async def worker(self) -> Player:
         id = self.host.dice.new_id(self.now)
         info = WorkerInfo(id=id, host="here", pid=1, started_at=self.now, concurrency=10, tasks=("work",))
-        await self.engine.register(info, self.now)
+        await self.engine.workers.register(info, self.now)
         return Player(self, id)
 
     async def job(self, job: Job) -> Job:
-        (found,) = await self.engine.get([job.id])
+        (found,) = await self.engine.jobs.get([job.id])
         assert found is not None
         return found
 
     async def alive(self) -> set[UUID]:
-        return {row.info.id for row in await self.engine.workers() if row.alive}
+        return {row.info.id for row in await self.engine.workers.list() if row.alive}
 
     def holder(self) -> UUID:
         return self.host.dice.new_id(self.now)

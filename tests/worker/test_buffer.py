@@ -15,7 +15,7 @@ from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Claimed, WorkerInfo
 from headrace.worker.buffer import AHEAD_MOST, Pace
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Bench:
-    """A floor with one slot, which the first job holds until the gate is opened; the test claims for it."""
+    """Slots, of which there is one, which the first job holds until the gate is opened; the test claims for it."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop, self.clock = shop, Clock()
@@ -44,7 +44,7 @@ class Bench:
         self.ran: list[str] = []
         self.began, self.gate = asyncio.Event(), asyncio.Event()
         self.id = shop.host.dice.new_id(self.clock.now())
-        self.floor = Floor(
+        self.slots = Slots(
             shop.handlers, shop.lanes, shop.host, concurrency=1, may_start=lambda: True, hungry=lambda: None
         )
         self._requests = 0
@@ -58,19 +58,19 @@ class Bench:
         shop.task(note)
 
     async def claim(self, *names: str, queue_priorities: dict[str, int] | None = None, **options: object) -> list[UUID]:
-        """Submit a job for each name, claim them, and put them on the floor."""
+        """Submit a job for each name, claim them, and put them into the slots."""
         ids = [await self.shop.submit("note", payload={"name": name}, **options) for name in names]
         self._requests += 1
-        known = await self.shop.engine.profiles()
+        known = await self.shop.engine.documents.profiles()
         ask = Ask(n=len(ids), free=len(ids), profiles=frozenset(one.id for one in known.profiles))
-        claimed = await self.shop.engine.claim(self.id, ask, self._requests, self.clock.now())
+        claimed = await self.shop.engine.jobs.claim(self.id, ask, self._requests, self.clock.now())
         assert isinstance(claimed, Claimed)
         assert {job.id for job in claimed.jobs} == set(ids)
-        self.floor.take(claimed.jobs, queue_priorities or {})
+        self.slots.take(claimed.jobs, queue_priorities or {})
         return ids
 
     async def jobs(self, ids: list[UUID]) -> list[Job]:
-        return [job for job in await self.shop.engine.get(ids) if job is not None]
+        return [job for job in await self.shop.engine.jobs.get(ids) if job is not None]
 
 
 @asynccontextmanager
@@ -78,15 +78,15 @@ async def busy(shop: Shop) -> AsyncIterator[Bench]:
     """A bench whose slot is taken."""
     bench = Bench(shop)
     info = WorkerInfo(id=bench.id, host="mill", pid=1, started_at=bench.clock.now(), concurrency=1, tasks=("note",))
-    await shop.engine.register(info, bench.clock.now())
+    await shop.engine.workers.register(info, bench.clock.now())
     await bench.claim("first")
     await asyncio.wait_for(bench.began.wait(), 20)
     try:
         yield bench
     finally:
         bench.gate.set()
-        await until(lambda: bench.floor.empty)
-        bench.floor.close()
+        await until(lambda: bench.slots.empty)
+        bench.slots.close()
 
 
 async def test_higher_priority_goes_in_front_of_what_is_buffered(shop: Shop) -> None:
@@ -95,7 +95,7 @@ async def test_higher_priority_goes_in_front_of_what_is_buffered(shop: Shop) -> 
         ids += await bench.claim("urgent", "urgent too", priority=90)
         ids += await bench.claim("between", priority=60)
         ids += await bench.claim("last")
-        assert bench.floor.waiting == 6
+        assert bench.slots.waiting == 6
         bench.gate.set()
         await shop.all_ended(ids)
     assert bench.ran == ["first", "urgent", "urgent too", "between", "a", "b", "last"]
@@ -134,33 +134,33 @@ def test_a_pace_that_turned_slow_is_noticed_while_the_slow_ones_still_run() -> N
 async def test_behind_jobs_that_turned_slow_nothing_more_is_claimed(shop: Shop) -> None:
     async with busy(shop) as bench:
         for _ in range(100):
-            bench.floor._pace.ran(0.001)
+            bench.slots._pace.ran(0.001)
         bench.clock.time += timedelta(milliseconds=1)
-        wanted, free = bench.floor.room()
+        wanted, free = bench.slots.room()
         assert (wanted > 100, free) == (True, 0)
         bench.clock.time += timedelta(seconds=5)
-        assert bench.floor.room() == (0, 0)
+        assert bench.slots.room() == (0, 0)
 
 
 async def test_a_slot_that_waits_for_its_start_to_be_stored_counts_as_slow(shop: Shop) -> None:
     """Else as much would be claimed ahead as if there were nothing to be written, and be handed back again."""
     async with busy(shop) as bench:
         bench.gate.set()
-        await until(lambda: bench.floor.empty)
-        stored = shop.engine.apply
-        before = bench.floor._pace._mean
+        await until(lambda: bench.slots.empty)
+        stored = shop.engine.jobs.apply
+        before = bench.slots._pace._mean
         assert before is not None
 
         async def slow(*args: object) -> object:
             await asyncio.sleep(0.2)  # what a store may take
             return await stored(*args)  # type: ignore[arg-type]
 
-        shop.engine.apply = slow  # type: ignore[method-assign, assignment]
+        shop.engine.jobs.apply = slow  # type: ignore[method-assign, assignment]
         (id,) = await bench.claim("once", retry=Retry(0))
         await until(lambda: "once" in bench.ran)
         await shop.ended(id)
-        learned = bench.floor._pace._mean
-        shop.engine.apply = stored  # type: ignore[method-assign]
+        learned = bench.slots._pace._mean
+        shop.engine.jobs.apply = stored  # type: ignore[method-assign]
         assert learned is not None
         assert learned - before * 0.9 >= 0.019, "a tenth of what the slot was taken for"
 
@@ -169,11 +169,11 @@ async def test_what_was_buffered_too_long_is_handed_back(shop: Shop) -> None:
     async with busy(shop) as bench:
         ids = await bench.claim("a", "b")
         bench.clock.time += timedelta(seconds=0.9)
-        bench.floor.tick()
-        assert bench.floor.waiting == 2, "a moment is nothing"
+        bench.slots.tick()
+        assert bench.slots.waiting == 2, "a moment is nothing"
         bench.clock.time += timedelta(seconds=0.2)
-        bench.floor.tick()
-        assert bench.floor.waiting == 0
+        bench.slots.tick()
+        assert bench.slots.waiting == 0
 
         async def given_back() -> bool:
             return {(job.status, job.attempt, job.worker) for job in await bench.jobs(ids)} == {

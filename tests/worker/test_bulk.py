@@ -22,9 +22,9 @@ from headrace.engine import Claimed, Dead, Engine, WorkerInfo
 from headrace.errors import ConfigError, InvalidPayload, NotSupported
 from headrace.middleware import CallNext
 from headrace.testing import harness
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 from tests.support.apps import ENGINES, url_of
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -291,22 +291,22 @@ async def test_jobs_that_find_no_slot_are_handed_back(shop: Shop) -> None:
     handler = shop.handlers["work"] = make_handler(work, (10, 0.01), name="work")
     id, now = await shop.submit("work", payload={"numbers": 1}), shop.host.clock.now()
     me = shop.host.dice.new_id(now)
-    await shop.engine.register(WorkerInfo(id=me, host="here", pid=1, started_at=now, concurrency=1), now)
-    profiles = frozenset(one.id for one in (await shop.engine.profiles()).profiles)
-    claimed = await shop.engine.claim(me, Ask(n=1, free=0, profiles=profiles), 1, now)
+    await shop.engine.workers.register(WorkerInfo(id=me, host="here", pid=1, started_at=now, concurrency=1), now)
+    profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
+    claimed = await shop.engine.jobs.claim(me, Ask(n=1, free=0, profiles=profiles), 1, now)
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: True, "hungry": lambda: None}
-    floor = Floor(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
-    (collector,) = floor.collectors
+    slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
+    (collector,) = slots.collectors
     assert collector.names == {handler.name}
-    floor.calls = 1  # the only slot is taken
+    slots.calls = 1  # the only slot is taken
     try:
         collector.take([replace(job, assigned_at=now - timedelta(seconds=5)) for job in claimed.jobs], {})
-        assert (floor.waiting, collector.room()) == (1, (0, 0))
-        floor.tick()
-        await until(lambda: floor.empty)
+        assert (slots.waiting, collector.room()) == (1, (0, 0))
+        slots.tick()
+        await until(lambda: slots.empty)
     finally:
-        floor.close()
+        slots.close()
     job = await shop.get(id)
     assert (job.status, job.charged, job.worker) == (Status.QUEUED, 0, None)
 
@@ -517,14 +517,15 @@ class _Counts:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.claims: Counter[int] = Counter()
+        self.jobs = Instead(engine.jobs, claim=self._claim)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+    async def _claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Count and pass on."""
         self.claims[len(ask.profiles)] += 1
-        return await self._engine.claim(worker, ask, request, now)
+        return await self._engine.jobs.claim(worker, ask, request, now)
 
 
 async def test_other_jobs_do_not_have_bulk_jobs_claimed(shop: Shop) -> None:

@@ -17,15 +17,15 @@ from headrace import App, Context, GiveUp, Job, JobCancelled, JobFailed, Retry, 
 from headrace.core.change import Change, Verdict, WasStale
 from headrace.core.claim import Ask
 from headrace.core.status import Verb
-from headrace.engine import TRANSACTION, Claimed, Engine, WorkerInfo
+from headrace.engine import Claimed, Engine, WorkerInfo
 from headrace.errors import ConfigError
 from headrace.runtime.lanes import Lanes
 from headrace.testing import harness
 from headrace.worker.callbacks import MOMENTS
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, url_of
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -38,7 +38,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> App:
     return App(url_of(request.param, tmp_path), defaults={"retry": AT_ONCE})
 
 
-class Told:
+class Processed:
     """What callbacks were given, in order."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Told:
 
 
 async def test_each_end_of_an_attempt_has_its_callback(app: App) -> None:
-    told = Told()
+    told = Processed()
     told.listen(app)
     running = asyncio.Event()
     tries: dict[str, int] = {}
@@ -144,7 +144,7 @@ async def test_the_apps_come_first_plain_ones_in_threads_async_ones_on_the_loop(
 
 
 async def test_an_error_in_one_is_logged_and_harms_nothing(app: App, caplog: pytest.LogCaptureFixture) -> None:
-    told = Told()
+    told = Processed()
 
     def stop(job: Job) -> None:
         raise StopIteration
@@ -169,7 +169,7 @@ async def test_an_error_in_one_is_logged_and_harms_nothing(app: App, caplog: pyt
 
 
 async def test_a_graceful_stop_waits_for_them_within_its_grace(app: App) -> None:
-    begun, gate, told = asyncio.Event(), asyncio.Event(), Told()
+    begun, gate, told = asyncio.Event(), asyncio.Event(), Processed()
 
     @app.on_success
     async def slow(job: Job) -> None:
@@ -214,7 +214,7 @@ async def test_one_that_hangs_is_left_behind_when_the_grace_is_over(app: App, ca
 
 
 async def test_a_job_cancelled_in_the_buffer_is_told_by_the_worker_that_held_it(shop: Shop) -> None:
-    told, now = Told(), shop.host.clock.now()
+    told, now = Processed(), shop.host.clock.now()
 
     async def never() -> None: ...
 
@@ -224,24 +224,24 @@ async def test_a_job_cancelled_in_the_buffer_is_told_by_the_worker_that_held_it(
     await shop.cancel(unclaimed)  # ended where it was cancelled: no worker had it
     id = await shop.submit("never")
     me = shop.host.dice.new_id(now)
-    await shop.engine.register(WorkerInfo(id=me, host="here", pid=1, started_at=now, concurrency=1), now)
-    profiles = frozenset(one.id for one in (await shop.engine.profiles()).profiles)
-    claimed = await shop.engine.claim(me, Ask(n=1, free=1, profiles=profiles), 1, shop.host.clock.now())
+    await shop.engine.workers.register(WorkerInfo(id=me, host="here", pid=1, started_at=now, concurrency=1), now)
+    profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
+    claimed = await shop.engine.jobs.claim(me, Ask(n=1, free=1, profiles=profiles), 1, shop.host.clock.now())
     assert isinstance(claimed, Claimed)
     options: dict[str, Any] = {"may_start": lambda: False, "hungry": lambda: None}
-    floor = Floor(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
+    slots = Slots(shop.handlers, shop.lanes, shop.host, concurrency=1, **options)
     try:
-        floor.take(claimed.jobs, {})
+        slots.take(claimed.jobs, {})
         await shop.cancel(id)
-        floor.cancel(id)
-        await until(lambda: floor.empty)
+        slots.cancel(id)
+        await until(lambda: slots.empty)
     finally:
-        floor.close()
+        slots.close()
     assert [(name, job.id) for name, job in told.jobs] == [("cancelled", id)]
 
 
 async def test_a_repeated_write_tells_once(shop: Shop) -> None:
-    told = Told()
+    told = Processed()
 
     async def fine() -> None: ...
 
@@ -262,18 +262,20 @@ class _Usurped:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
+        self.jobs = Instead(engine.jobs, apply=self._apply)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+    async def _apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """Stale, as the store says of an owner that was replaced."""
         if any(change.verb is Verb.COMPLETE for change in changes):
             return [WasStale(None) for _ in changes]
-        return await self._engine.apply(changes, now)
+        return await self._engine.jobs.apply(changes, now)
 
 
 async def test_a_stale_end_is_told_to_nobody(shop: Shop) -> None:
-    told = Told()
+    told = Processed()
 
     async def fine() -> None: ...
 
@@ -288,7 +290,7 @@ async def test_a_stale_end_is_told_to_nobody(shop: Shop) -> None:
 
 
 async def test_a_harness_calls_them_before_it_goes_on() -> None:
-    app, told = App("memory://", defaults={"retry": Retry(1)}), Told()
+    app, told = App("memory://", defaults={"retry": Retry(1)}), Processed()
     told.listen(app)
 
     @app.task
@@ -338,7 +340,7 @@ async def test_no_more_jobs_are_told_of_at_once_than_run_at_once(app: App) -> No
 
 
 async def test_a_job_completed_in_its_handlers_transaction_is_told_once(app: App) -> None:
-    told = Told()
+    told = Processed()
     told.listen(app)
 
     @app.task
@@ -348,7 +350,7 @@ async def test_a_job_completed_in_its_handlers_transaction_is_told_once(app: App
         raise ValueError("too late to matter")
 
     async with app, app.worker():
-        if TRANSACTION not in app.engine.capabilities:
+        if app.engine.transactions is None:
             with pytest.raises(JobFailed, match="no transactions"):
                 await pays.options(retry=Retry(0)).run()
             await until(lambda: told.names == ["on_failed"])

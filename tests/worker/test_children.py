@@ -16,7 +16,7 @@ from headrace.core.lifecycle import submit
 from headrace.core.outcome import Ending, Released
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
-from headrace.worker import floor
+from headrace.worker import slots
 from headrace.worker.children import Children
 from headrace.worker.context import Context
 from tests.support import process_families
@@ -146,7 +146,7 @@ async def test_a_child_that_submits_has_its_start_recorded_at_once(
 ) -> None:
     url = url_of("sqlite", tmp_path)
     monkeypatch.setenv("HEADRACE_URL", url)
-    monkeypatch.setattr(floor, "START_WITHIN", 3600.0)  # so that nobody else sees to it
+    monkeypatch.setattr(slots, "START_WITHIN", 3600.0)  # so that nobody else sees to it
     app, gate = process_families.app, tmp_path / "gate"
 
     async def begun() -> bool:
@@ -176,7 +176,7 @@ async def test_an_idle_child_that_died_is_replaced(forge: Shop) -> None:
     async with forge.worker(concurrency=1) as worker:
         first = await forge.ended(await forge.submit("square", payload={"n": 7}))
         await until(lambda: worker.stats.busy == 0)
-        (child,) = worker._floor.children._idle
+        (child,) = worker._slots.children._idle
         os.kill(first.result["pid"], signal.SIGKILL)
         await until(lambda: not child.process.is_alive())
         second = await forge.ended(await forge.submit("square", payload={"n": 8}, retry=ONCE))

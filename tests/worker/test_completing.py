@@ -22,13 +22,14 @@ from headrace.core import acts
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
+from headrace.core.outcome import TimedOut
 from headrace.core.retry import Retry
 from headrace.core.rules import Rules
 from headrace.core.status import Outcome, Reason, Status, Verb
 from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unavailable
 from headrace.worker import completing
 from headrace.worker.context import Context
-from tests.support.faults import LosesReplies
+from tests.support.faults import Instead, LosesReplies
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of
 from tests.support.shop import Shop, open_shop
@@ -262,7 +263,7 @@ async def test_a_job_that_was_taken_away_takes_the_writes_with_it(shop: Shop, ti
     async def pay(ctx: Context) -> str:
         if raised:
             return "by another"
-        (job,) = await shop.engine.get([ctx.job_id])
+        (job,) = await shop.engine.jobs.get([ctx.job_id])
         assert job is not None
         await shop.lanes.apply(release(job, shop.host.clock.now()))
         try:
@@ -291,7 +292,7 @@ async def test_a_cancel_that_comes_meanwhile_is_too_late(kind: str, tmp_path: Pa
         async def pay(ctx: Context) -> str:
             asked = acts.cancel(await shop.get(ctx.job_id), shop.host.clock.now(), shop.engine.rules)
             assert asked is not None
-            await shop.engine.apply([replace(asked, id=1)], shop.host.clock.now())
+            await shop.engine.jobs.apply([replace(asked, id=1)], shop.host.clock.now())
             async with ctx.transaction() as tx:
                 await till.write(tx.connection, ctx)
                 tx.complete("paid")
@@ -320,11 +321,35 @@ async def test_a_cancelled_handler_takes_its_writes_back(shop: Shop, till: Till)
     id = await shop.submit("pay", timeout=600, retry=ONCE)
     async with shop.worker() as worker:
         await inside.wait()
-        (run,) = worker._floor.runs.values()
+        (run,) = worker._slots.runs.values()
         run.stop("timed_out")  # as when its time is up
         done = await shop.ended(id)
     assert (done.status, done.reason) == (Status.FAILED, Reason.TIMEOUT)
     assert till.rows() == []
+
+
+async def test_what_was_committed_counts_although_its_handler_had_to_be_left_behind(shop: Shop, till: Till) -> None:
+    committed, gate = asyncio.Event(), asyncio.Event()
+
+    async def pay(ctx: Context) -> Any:
+        async with ctx.transaction() as tx:
+            await till.write(tx.connection, ctx)
+            tx.complete("paid")
+        committed.set()
+        await gate.wait()
+
+    shop.task(pay)
+    id = await shop.submit("pay", timeout=600, retry=ONCE)
+    async with shop.worker() as worker:
+        await committed.wait()
+        (run,) = worker._slots.runs.values()
+        run.abandon(TimedOut())  # as when it does not stop after its time is up
+        assert (worker.stats.done, worker.stats.failed, worker.stats.stale) == (1, 0, 0)
+        gate.set()
+        await until(lambda: worker.stats.busy == 0)
+        assert (worker.stats.done, worker.stats.failed, worker.stats.stale) == (1, 0, 0)
+        done = await shop.ended(id)
+    assert (done.status, done.result) == (Status.COMPLETED, "paid")
 
 
 async def test_many_at_once(shop: Shop, till: Till) -> None:
@@ -463,7 +488,7 @@ class Slow(LosesReplies):
         if any(one.verb is Verb.START for one in changes):
             self.waiting = True
             await self.gate.wait()
-        return await self._engine.apply(changes, now)
+        return await self._engine.jobs.apply(changes, now)
 
 
 async def test_a_start_that_is_on_its_way(shop: Shop, till: Till) -> None:
@@ -592,20 +617,21 @@ class Forgetful:
 
     def __init__(self, engine: Any, *, committed: bool) -> None:
         self._engine, self._committed = engine, committed
+        self.transactions = Instead(engine.transactions, transaction=self._transaction)
         self.lost = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Any]:
+    async def _transaction(self) -> AsyncIterator[Any]:
         if self.lost:
-            async with self._engine.transaction() as connection:
+            async with self._engine.transactions.transaction() as connection:
                 yield connection
             return
         self.lost += 1
         try:
-            async with self._engine.transaction() as connection:
+            async with self._engine.transactions.transaction() as connection:
                 yield connection
                 if not self._committed:
                     raise Unavailable("the connection broke before the commit arrived", outcome="unknown")

@@ -17,6 +17,7 @@ from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
+from tests.support.faults import Instead
 from tests.support.shop import Shop
 from tests.support.until import until
 
@@ -31,7 +32,7 @@ class Elsewhere:
         self.worker: Worker | None = None
 
     async def _main(self) -> None:
-        engine = self._shop.engine.twin()
+        engine = self._shop.engine.another_session()
         await engine.open()
         lanes = Lanes(engine, self._shop.host)
         self.worker = Worker(engine, self._shop.handlers, host=self._shop.host, lanes=lanes, grace=0.1, **self._options)
@@ -63,7 +64,7 @@ async def test_a_worker_whose_loop_is_blocked_beats_on_and_says_so(shop: Shop) -
         id = await shop.submit("blocks")
 
         async def state(name: str) -> bool:
-            return [row.beat.state for row in await shop.engine.workers() if row.alive] == [name]
+            return [row.beat.state for row in await shop.engine.workers.list() if row.alive] == [name]
 
         await shop.reaches(id, Status.RUNNING)  # the start was written by the heartbeat
         await until(lambda: state("blocked"))
@@ -92,7 +93,7 @@ async def test_a_blocked_worker_gives_its_buffer_back(shop: Shop) -> None:
         await shop.lanes.insert_many([first, *rest])
 
         async def given_back() -> bool:
-            jobs = await shop.engine.get([job.id for job in rest])
+            jobs = await shop.engine.jobs.get([job.id for job in rest])
             return all(job is not None and job.status is Status.QUEUED for job in jobs)
 
         await shop.reaches(first.id, Status.RUNNING)
@@ -143,21 +144,22 @@ class Deaf:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self.healed = engine, False
+        self.workers = Instead(engine.workers, beat=self._beat)
 
-    def twin(self) -> Any:
+    def another_session(self) -> Any:
         """The heartbeat's own session."""
-        twin = Deaf(self._engine.twin())
+        twin = Deaf(self._engine.another_session())
         twin.__dict__["owner"] = self
         return twin
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
 
-    async def beat(self, *args: Any) -> Any:
+    async def _beat(self, *args: Any) -> Any:
         """Nothing is heard."""
         if not self.owner.healed:
             raise Unavailable("hears nothing")
-        return await self._engine.beat(*args)
+        return await self._engine.workers.beat(*args)
 
 
 async def test_a_worker_that_is_not_heard_starts_nothing_new(shop: Shop) -> None:

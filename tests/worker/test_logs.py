@@ -14,10 +14,9 @@ import pytest
 from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
-from headrace.engine import TRANSACTION
 from headrace.worker.context import Context
+from headrace.worker.entry_writer import MOST_LINES
 from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
-from headrace.worker.scribe import MOST_LINES
 from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -37,7 +36,7 @@ def _talkative() -> Iterator[None]:
 async def lines(shop: Shop, id: UUID) -> list[LogLine]:
     """The log of a job."""
     found, after = list[LogLine](), (0, -1)
-    while page := await shop.engine.tail(id, Kind.LOG, after):
+    while page := await shop.engine.entries.tail(id, Kind.LOG, after):
         found += [LogLine.of(entry) for entry in page]
         after = page[-1].cursor
     return found
@@ -145,7 +144,7 @@ async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(sho
         async with shop.worker(grace=0.1) as worker:
             id = await shop.submit("floods", retry=Retry(0))
             await until(flooded.is_set)
-            (run,) = worker._floor.runs.values()
+            (run,) = worker._slots.runs.values()
             run.stop("timed_out")  # as when its time is up
             assert (await shop.ended(id)).reason is Reason.TIMEOUT
             said = await lines(shop, id)
@@ -253,7 +252,7 @@ def test_a_line_whose_arguments_do_not_fit_is_kept_raw_and_half_characters_are_r
 
 
 async def test_what_is_said_before_a_transaction_that_completes_the_job_is_kept(shop: Shop) -> None:
-    if TRANSACTION not in shop.engine.capabilities:
+    if shop.engine.transactions is None:
         return
 
     async def sell(ctx: Context) -> str:

@@ -208,7 +208,7 @@ def test_errors_that_end_whoever_shows_them_are_kept_without_their_words(loop: s
                 job = await shop.ended(await shop.submit(name, retry=Retry(0)))
                 assert job.error is not None
                 assert job.error.type == kind
-        (first,) = [one for one in (await shop.engine.get([job.id])) if one is not None]
+        (first,) = [one for one in (await shop.engine.jobs.get([job.id])) if one is not None]
         assert first.error is not None
 
     on_own_loop(loop, tmp_path, story)
@@ -373,7 +373,7 @@ async def test_what_was_said_before_an_exit_closed_the_handler_is_kept(shop: Sho
         job = await shop.ended(await shop.submit("talks", retry=Retry(0)))
     assert job.error is not None
     assert (job.status, job.error.type) == (Status.FAILED, "GeneratorExit")
-    assert len(await shop.engine.tail(job.id, Kind.LOG)) == 1
+    assert len(await shop.engine.entries.tail(job.id, Kind.LOG)) == 1
 
 
 async def test_a_resource_that_exits_is_one_that_cannot_be_opened(shop: Shop) -> None:

@@ -164,7 +164,7 @@ async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: 
     async with shop.worker(grace=0.5) as worker:
         await asyncio.to_thread(begun.wait, 20)
         if how == "a time-out":
-            (run,) = worker._floor.runs.values()
+            (run,) = worker._slots.runs.values()
             run.stop("timed_out")  # as when its time is up
             await shop.ended(id)
     async with shop.worker():
@@ -253,7 +253,7 @@ async def test_a_step_of_a_worker_that_lost_the_job_is_refused(shop: Shop) -> No
         go_on.set()
         assert isinstance(await asyncio.wait_for(told, 20), Stopped | asyncio.CancelledError)
     assert (await shop.get(id)).result in (1, 2)
-    kept = await shop.engine.tail(id, Kind.STEP)
+    kept = await shop.engine.entries.tail(id, Kind.STEP)
     assert [(entry.attempt, entry.name) for entry in kept] == [(2, "charge")]
 
 

@@ -14,8 +14,8 @@ from headrace.core.status import Cause, Status
 from headrace.errors import Unstorable
 from headrace.runtime.lanes import Lanes
 from headrace.worker.context import Context
+from headrace.worker.entry_writer import MOST_ENTRIES
 from headrace.worker.run import Run
-from headrace.worker.scribe import MOST_ENTRIES
 from headrace.worker.worker import Worker
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
@@ -25,7 +25,7 @@ from tests.support.until import until
 async def items(shop: Shop, id: object) -> list[tuple[int, int, str]]:
     """What was kept: attempt, number, value."""
     found, after = list[Entry](), (0, -1)
-    while page := await shop.engine.tail(id, Kind.ITEM, after):  # type: ignore[arg-type]
+    while page := await shop.engine.entries.tail(id, Kind.ITEM, after):  # type: ignore[arg-type]
         found += page
         after = page[-1].cursor
     return [(entry.attempt, entry.number, entry.data) for entry in found]
@@ -57,7 +57,7 @@ async def test_a_stream_whose_worker_died_is_resumed_by_another(shop: Shop) -> N
                 await go_on.wait()  # and then goes on as if nothing had happened
 
     shop.task(count)
-    twin = shop.engine.twin()
+    twin = shop.engine.another_session()
     await twin.open()
     dead = shop.worker(engine=twin)
     await dead.start()
@@ -252,8 +252,8 @@ async def test_a_run_that_adds_nothing_has_no_scribe(shop: Shop) -> None:
     seen: list[object] = []
 
     async def plain(ctx: Context) -> None:
-        assert isinstance(ctx.voice, Run)
-        seen.append(ctx.voice._scribe)
+        assert isinstance(ctx.caller, Run)
+        seen.append(ctx.caller._entry_writer)
 
     shop.task(plain)
     calls = LosesReplies(shop.engine, {"append": 10**9, "apply": 10**9, "tail": 10**9})

@@ -96,7 +96,7 @@ async def test_what_a_dead_worker_held_is_told_by_whoever_takes_it_back(
         await gate.wait()
 
     shop.task(slow)
-    twin = shop.engine.twin()
+    twin = shop.engine.another_session()
     await twin.open()
     dead = shop.worker(engine=twin)
     await dead.start()
@@ -152,7 +152,7 @@ async def test_healthy_jobs_cost_the_log_nothing_when_nobody_listens(
     shop.task(fine)
     ids = await shop.submit_many("fine", 500)
     async with shop.worker() as worker:
-        monkeypatch.setattr(worker._floor.tally, "look", lambda: None)  # what the tick does, four times a second
+        monkeypatch.setattr(worker._slots.tally, "look", lambda: None)  # what the tick does, four times a second
         asked.clear()
         await shop.all_ended(ids)
         assert asked == []

@@ -24,7 +24,7 @@ from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
 from headrace.errors import GiveUp, RetryLater, Snooze, Unavailable, Unstorable
 from headrace.host import Host
-from headrace.worker import fetcher, floor
+from headrace.worker import fetcher, slots
 from headrace.worker.context import Context
 from headrace.worker.worker import TICK
 from tests.support.faults import LosesReplies
@@ -174,7 +174,7 @@ async def test_a_handler_that_cancels_its_task_and_is_done_has_ended(shop: Shop)
     id = await shop.submit("odd")
     async with shop.worker():
         assert (await shop.ended(id)).result == "done"
-        assert len(await shop.engine.tail(id, Kind.LOG)) == 1
+        assert len(await shop.engine.entries.tail(id, Kind.LOG)) == 1
 
 
 def test_a_loop_that_is_torn_down_hands_back_what_runs(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ async def test_a_thread_that_outlives_its_attempt_keeps_its_slot_and_is_counted(
             assert worker.stats.busy == 1
 
             async def shown() -> bool:
-                return any(row.beat.stuck_threads == 1 for row in await shop.engine.workers())
+                return any(row.beat.stuck_threads == 1 for row in await shop.engine.workers.list())
 
             await until(shown)
             gate.set()
@@ -349,7 +349,7 @@ async def test_a_graceful_stop_lets_jobs_finish_and_hands_the_rest_back_uncharge
     left = await shop.get(b)
     assert (left.status, left.charged, left.worker) == (Status.QUEUED, 0, None)
     assert await shop.outcomes(b) == ["released"]
-    assert await shop.engine.workers() == []
+    assert await shop.engine.workers.list() == []
 
 
 async def test_a_second_request_stops_at_once(shop: Shop) -> None:
@@ -408,7 +408,7 @@ async def test_nothing_is_hoarded_when_jobs_are_slow(shop: Shop) -> None:
         await until(lambda: worker.stats.busy == 2)
 
         async def others_left() -> bool:
-            jobs = await shop.engine.get(ids)
+            jobs = await shop.engine.jobs.get(ids)
             return sum(job is not None and job.status is Status.QUEUED for job in jobs) == 18
 
         await until(others_left)
@@ -530,7 +530,7 @@ async def test_a_buried_worker_stops_its_handlers_and_registers_anew(shop: Shop)
         await shop.bury(before)
         await until(lambda: worker.id != before and why)
         assert why == ["lost"]
-        alive = [one.info.id for one in await shop.engine.workers() if one.alive]
+        alive = [one.info.id for one in await shop.engine.workers.list() if one.alive]
         assert alive == [worker.id]
         assert (await shop.get(id)).ended is False
 
@@ -550,7 +550,7 @@ async def test_a_job_is_not_handed_back_that_a_repeated_claim_brings(
 
         async def claim(self, *args: Any) -> Any:
             self.calls["claim"] += 1
-            answer = await shop.engine.claim(*args)
+            answer = await shop.engine.jobs.claim(*args)
             if self.calls["claim"] == 1:
                 raise Unavailable("the reply was lost", outcome="unknown")
             if self.calls["claim"] == 2:
@@ -595,7 +595,7 @@ async def test_replies_that_get_lost_neither_double_nor_lose_nor_charge(shop: Sh
     assert all(lossy.dropped[verb] for verb in ("insert", "claim", "apply"))
     assert sorted(ran) == list(range(400))
     assert {(job.status, job.charged, job.attempt) for job in jobs} == {(Status.COMPLETED, 1, 1)}
-    ledger = await shop.engine.ledger()
+    ledger = await shop.engine.records.ledger()
     assert (ledger.accepted, ledger.ended, ledger.unaccounted) == (400, 400, 0)
 
 
@@ -611,7 +611,7 @@ async def test_one_result_that_cannot_be_stored_fails_alone(shop: Shop) -> None:
         async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
             if any(one.job.result_text == '"result 37"' for one in changes):
                 raise Unstorable("this row is not for me")
-            return await shop.engine.apply(changes, now)
+            return await shop.engine.jobs.apply(changes, now)
 
     store = Shop(cast(Engine, Picky(shop.engine, {})), shop.host)
     store.handlers = shop.handlers
@@ -631,9 +631,9 @@ async def test_jobs_given_to_this_worker_that_never_arrived_are_handed_back(shop
         await until(lambda: worker.stats.state == "running")
         # Claimed in the worker's name behind its back, as if the reply had been lost for good.
         id = await shop.submit("noop", queue="elsewhere", delay=0)
-        known = await shop.engine.profiles()
+        known = await shop.engine.documents.profiles()
         ask = Ask(n=1, free=1, profiles=frozenset(one.id for one in known.profiles), queues=("elsewhere",))
-        await shop.engine.claim(worker.id, ask, 12345, shop.host.clock.now())
+        await shop.engine.jobs.claim(worker.id, ask, 12345, shop.host.clock.now())
         job = await shop.ended(id)
     assert job.status is Status.COMPLETED
 
@@ -655,7 +655,7 @@ async def test_a_stop_asked_for_before_the_start_is_not_forgotten(shop: Shop) ->
     worker = shop.worker()
     worker.request_stop()
     await asyncio.wait_for(worker.run(), 20)
-    assert await shop.engine.workers() == []
+    assert await shop.engine.workers.list() == []
 
 
 async def test_a_worker_stops_although_the_store_does_not_hear_what_it_can_do(shop: Shop) -> None:
@@ -664,9 +664,9 @@ async def test_a_worker_stops_although_the_store_does_not_hear_what_it_can_do(sh
 
     worker = shop.worker(announce=announce)
     await worker.start()
-    await until(shop.engine.workers)
+    await until(shop.engine.workers.list)
     await asyncio.wait_for(worker.stop(), 20)
-    assert await shop.engine.workers() == []
+    assert await shop.engine.workers.list() == []
 
 
 async def test_a_worker_that_cannot_say_what_it_can_do_leaves_nothing_behind(shop: Shop) -> None:
@@ -675,7 +675,7 @@ async def test_a_worker_that_cannot_say_what_it_can_do_leaves_nothing_behind(sho
 
     with pytest.raises(ZeroDivisionError):
         await shop.worker(announce=announce).run()
-    assert await shop.engine.workers() == []
+    assert await shop.engine.workers.list() == []
 
 
 async def test_a_caller_of_run_that_is_cancelled_stops_the_worker(shop: Shop) -> None:
@@ -686,7 +686,7 @@ async def test_a_caller_of_run_that_is_cancelled_stops_the_worker(shop: Shop) ->
     with pytest.raises(asyncio.CancelledError):
         await running
     assert worker.stats.state == "stopped"
-    assert await shop.engine.workers() == []
+    assert await shop.engine.workers.list() == []
 
 
 async def test_a_worker_buried_twice_at_once_is_reborn_once(shop: Shop) -> None:
@@ -695,16 +695,16 @@ async def test_a_worker_buried_twice_at_once_is_reborn_once(shop: Shop) -> None:
         before = worker.id
         await shop.bury(before)
         await asyncio.gather(*(worker._died(before) for _ in range(3)))
-        assert [one.info.id for one in await shop.engine.workers() if one.alive] == [worker.id]
+        assert [one.info.id for one in await shop.engine.workers.list() if one.alive] == [worker.id]
         assert worker.id != before
 
 
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(floor, "START_WITHIN", 600.0)  # not by the tick that looks for late ones
+    monkeypatch.setattr(slots, "START_WITHIN", 600.0)  # not by the tick that looks for late ones
     gate, acted = asyncio.Event(), asyncio.Event()
 
     async def acts(ctx: Context) -> None:
-        ctx.voice.acted()  # as submitting a job does
+        ctx.caller.acted()  # as submitting a job does
         acted.set()
         await gate.wait()
 
@@ -723,7 +723,7 @@ async def test_what_arrives_after_a_stop_was_asked_for_is_not_begun(shop: Shop) 
 
     class Slow(LosesReplies):
         async def claim(self, *args: Any) -> Claimed | Dead:
-            answer = await shop.engine.claim(*args)
+            answer = await shop.engine.jobs.claim(*args)
             claiming.set()
             await gate.wait()
             return answer
@@ -743,7 +743,7 @@ async def test_what_arrives_after_a_stop_was_asked_for_is_not_begun(shop: Shop) 
     await asyncio.wait_for(worker.done(), 20)
     await store.lanes.close()
     assert ran == []
-    assert {(job.status, job.attempt) for job in await shop.engine.get(ids) if job} == {(Status.QUEUED, 0)}
+    assert {(job.status, job.attempt) for job in await shop.engine.jobs.get(ids) if job} == {(Status.QUEUED, 0)}
 
 
 async def test_a_report_of_any_text_can_be_stored_and_is_kept_short(shop: Shop) -> None:
@@ -778,7 +778,7 @@ async def test_a_cancel_the_worker_never_heard_of_is_learned_from_the_store(shop
         # Written past the lanes, which would have sent a hint.
         change = acts.cancel(await shop.get(id), shop.host.clock.now(), shop.engine.rules)
         assert change is not None
-        await shop.engine.apply([change], shop.host.clock.now())
+        await shop.engine.jobs.apply([change], shop.host.clock.now())
         job = await shop.ended(id)
         assert stopped.is_set()
     assert (job.status, job.reason) == (Status.CANCELLED, Reason.USER)

@@ -46,9 +46,9 @@ class Relatives(NamedTuple):
 async def relatives(app: App, job: Job) -> Relatives:
     """Ask the store who is around a job."""
     now = app.host.clock.now()
-    after = [one and as_seen(one, now) for one in await app.engine.get(job.after)] if job.after else []
+    after = [one and as_seen(one, now) for one in await app.engine.jobs.get(job.after)] if job.after else []
     page = await app.jobs(root=job.root or job.id, limit=MEMBERS)
-    root = (await app.engine.get([job.root]))[0] if job.root else None
+    root = (await app.engine.jobs.get([job.root]))[0] if job.root else None
     return Relatives(after, root and as_seen(root, now), page.items[::-1], page.cursor is not None)
 
 

@@ -103,7 +103,7 @@ async def resolve_batch(app: App, text: str) -> UUID:
         id = await resolve(app, text)
     except NoSuchJob:
         raise NoSuchBatch(text) from None
-    [batch] = await app.engine.batches([id])
+    [batch] = await app.engine.families.batches([id])
     if batch is not None:
         return id
     try:
@@ -127,7 +127,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     if "batch" in found:
         found["batch"] = await resolve_batch(app, found["batch"])
     if "root" in found:
-        [job] = await app.engine.get([found["root"]])
+        [job] = await app.engine.jobs.get([found["root"]])
         if job is not None and job.root is not None:
             # Its root in its stead would be the kind of help that cancels more than was meant.
             raise click.UsageError(

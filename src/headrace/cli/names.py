@@ -62,6 +62,6 @@ async def note_unreadable(app: App, prefix: str) -> None:
     """Say which settings of these only another version can read."""
     from headrace.core.rule import limits_of, told_unreadable
 
-    limits = limits_of((one.key, one.value) for one in await app.engine.settings(prefix))
+    limits = limits_of((one.key, one.value) for one in await app.engine.documents.settings(prefix))
     for key, why in limits.unreadable.items():
         warn(": ".join(told_unreadable(key, why)))

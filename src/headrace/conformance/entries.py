@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.conformance.records import STRANGE
 from headrace.core import lifecycle
 from headrace.core.entry import Append, Entry, Kept, Kind
 from headrace.core.job import Job
@@ -39,12 +39,12 @@ def of(job: Job, *entries: Entry, worker: UUID | None = None, epoch: int | None 
 
 async def keep(lab: Lab, *appends: Append) -> list[Kept]:
     """The answers to one call."""
-    return await lab.engine.append(appends, lab.now)
+    return await lab.engine.entries.append(appends, lab.now)
 
 
 async def read(lab: Lab, job: Job, kind: Kind = Kind.ITEM) -> list[Entry]:
     """Everything of one kind."""
-    return await lab.engine.tail(job.id, kind)
+    return await lab.engine.entries.tail(job.id, kind)
 
 
 class Entries(Part):
@@ -92,7 +92,7 @@ class Entries(Part):
         assert await keep(lab) == []
         job = await lab.running(await lab.worker())
         assert await keep(lab, of(job)) == ["kept"]
-        assert await lab.engine.tail(lab.new_id(), Kind.ITEM) == []
+        assert await lab.engine.entries.tail(lab.new_id(), Kind.ITEM) == []
 
     # -- who may
 
@@ -150,7 +150,7 @@ class Entries(Part):
     async def test_reading_goes_on_behind_a_cursor(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         await keep(lab, of(job, *items(lab, *range(1, 8)), *items(lab, 0, 1, attempt=2)))
-        tail, seen, cursor = lab.engine.tail, list[tuple[int, int]](), (0, -1)
+        tail, seen, cursor = lab.engine.entries.tail, list[tuple[int, int]](), (0, -1)
         while found := await tail(job.id, Kind.ITEM, cursor, 2):
             assert len(found) <= 2
             seen += [entry.cursor for entry in found]
@@ -164,7 +164,7 @@ class Entries(Part):
         await keep(lab, of(job, *items(lab, 1, 2, 3), *items(lab, 1, attempt=2)))
 
         async def newest(after: tuple[int, int], limit: int) -> list[tuple[int, int]]:
-            found = await lab.engine.tail(job.id, Kind.ITEM, after, limit, newest=True)
+            found = await lab.engine.entries.tail(job.id, Kind.ITEM, after, limit, newest=True)
             return [entry.cursor for entry in found]
 
         assert await newest((0, -1), 2) == [(1, 3), (2, 1)]
@@ -198,7 +198,7 @@ class Entries(Part):
             nonlocal cursor
             while True:
                 last = over.is_set()
-                found = await lab.engine.tail(job.id, Kind.ITEM, cursor, 3)
+                found = await lab.engine.entries.tail(job.id, Kind.ITEM, cursor, 3)
                 seen.extend(entry.cursor for entry in found)
                 if len(seen) > 3:
                     enough.set()
@@ -226,6 +226,6 @@ class Entries(Part):
         gone, stays = await lab.running(worker, "gone"), await lab.running(worker, "stays")
         await keep(lab, of(gone, *items(lab, 1)), of(stays, *items(lab, 1)))
         await lab.finish(gone)
-        assert await lab.engine.delete({Status.COMPLETED: lab.now}) == 1
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
         assert await read(lab, gone) == []
         assert await read(lab, stays) == list(items(lab, 1))

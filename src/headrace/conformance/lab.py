@@ -21,7 +21,7 @@ from headrace.core.outcome import Completed, Ending, Failed
 from headrace.core.rules import Rules
 from headrace.core.status import Reason, Status
 from headrace.core.sweep import sweep
-from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, WorkerInfo
+from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, Transactions, WorkerInfo
 from headrace.host import Host
 
 __all__ = ["BEGIN", "OOPS", "Choices", "Lab", "Part"]
@@ -60,6 +60,12 @@ class Lab:
         """An id nobody has."""
         return self.host.dice.new_id(self.now)
 
+    @property
+    def transactions(self) -> Transactions:
+        """The role of an engine that has it."""
+        assert self.engine.transactions is not None
+        return self.engine.transactions
+
     # -- into the store
 
     def job(
@@ -87,7 +93,7 @@ class Lab:
 
     async def insert(self, *jobs: Job) -> list[InsertAnswer]:
         """Insert in one call."""
-        return await self.engine.insert(jobs, self.now)
+        return await self.engine.jobs.insert(jobs, self.now)
 
     async def put(self, task: str = "work", **options: Any) -> Job:
         """A job that is in the store; options as of ``job``."""
@@ -107,7 +113,7 @@ class Lab:
         """A registered worker."""
         id = self.new_id()
         fields: dict[str, Any] = {"id": id, "host": "lab", "pid": 1, "started_at": self.now, "concurrency": 8}
-        await self.engine.register(WorkerInfo(**fields | info), self.now)
+        await self.engine.workers.register(WorkerInfo(**fields | info), self.now)
         return id
 
     async def ask(
@@ -125,10 +131,10 @@ class Lab:
         if request is None:
             self._requests += 1
             request = self._requests
-        known = (await self.engine.profiles()).profiles
+        known = (await self.engine.documents.profiles()).profiles
         profiles = frozenset(profile.id for profile in known if tasks is None or profile.task in tasks)
         wish = Ask(n=n, free=n if free is None else free, profiles=profiles, queues=queues, accept=accept)
-        return await self.engine.claim(worker, wish, request, self.now)
+        return await self.engine.jobs.claim(worker, wish, request, self.now)
 
     async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:
         """The jobs a living worker is given."""
@@ -151,7 +157,7 @@ class Lab:
 
     async def apply(self, *changes: Change) -> list[Verdict]:
         """Apply in one call, each under a change id of its own."""
-        return await self.engine.apply([self.stamp(change) for change in changes], self.now)
+        return await self.engine.jobs.apply([self.stamp(change) for change in changes], self.now)
 
     def stamp(self, change: Change) -> Change:
         """The change with an id, as every writer must give it one."""
@@ -214,35 +220,35 @@ class Lab:
             sweep(found.job, self.now, 0.5, self.rules, alive=alive, unnamed=unnamed, heard_at=heard_at)
         )
 
-    async def tell(self, limit: int = 1000) -> list[Change]:
-        """Tell until there is nothing more to tell; what came of it."""
+    async def process_notes(self, limit: int = 1000) -> list[Change]:
+        """Process notes until there are none left; what came of it."""
         changes = list[Change]()
         for _ in range(100):
-            told = await self.engine.tell(self.now, limit)
-            changes += told.changes
-            if not told.more:
+            processed = await self.engine.families.process_notes(self.now, limit)
+            changes += processed.changes
+            if not processed.more:
                 return changes
-        raise AssertionError("there is always more to tell")
+        raise AssertionError("there are always more notes")
 
     # -- looking
 
     async def get(self, job: Job | UUID) -> Job:
         """A job that must be here."""
-        [found] = await self.engine.get([job.id if isinstance(job, Job) else job])
+        [found] = await self.engine.jobs.get([job.id if isinstance(job, Job) else job])
         assert found is not None
         return found
 
     async def gone(self, job: Job) -> bool:
         """Whether the job is not here."""
-        return await self.engine.get([job.id]) == [None]
+        return await self.engine.jobs.get([job.id]) == [None]
 
     async def attempts(self, job: Job) -> list[Attempt]:
         """The attempts on record."""
-        return list((await self.engine.history(job.id)).attempts)
+        return list((await self.engine.records.history(job.id)).attempts)
 
     async def overdue(self) -> list[Job]:
         """The jobs a sweeper would look at now."""
-        return [found.job for found in await self.engine.overdue(self.now)]
+        return [found.job for found in await self.engine.jobs.overdue(self.now)]
 
 
 class Choices:

@@ -1,4 +1,4 @@
-"""Sessions: opening and closing, twins on other threads, many at once, and hints."""
+"""Sessions: opening and closing, other sessions on other threads, many at once, and hints."""
 
 from __future__ import annotations
 
@@ -8,16 +8,13 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 from uuid import UUID
 
-import pytest
-
-from headrace.bus import Hint, Topic
 from headrace.conformance.lab import Lab, Part
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.query import Filter
-from headrace.engine import TRANSACTION, Claimed, Engine, Inserted
-from headrace.errors import NotSupported
+from headrace.engine import Claimed, Engine, Inserted
+from headrace.engine.bus import Hint, Topic
 
 __all__ = ["Sessions"]
 
@@ -39,16 +36,16 @@ async def on_a_thread(engine: Engine, work: Callable[[Engine], Coroutine[Any, An
 
 async def drain(lab: Lab, engine: Engine, worker: UUID, size: int) -> list[UUID]:
     """Claim and complete until nothing is left; what was claimed."""
-    profiles = frozenset(profile.id for profile in (await engine.profiles()).profiles)
+    profiles = frozenset(profile.id for profile in (await engine.documents.profiles()).profiles)
     seen: list[UUID] = []
     for request in range(1, 10_000):
-        claimed = await engine.claim(worker, Ask(n=size, free=size, profiles=profiles), request, lab.now)
+        claimed = await engine.jobs.claim(worker, Ask(n=size, free=size, profiles=profiles), request, lab.now)
         assert isinstance(claimed, Claimed)
         if not claimed.jobs:
             break
         seen += (job.id for job in claimed.jobs)
         changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in claimed.jobs]
-        await engine.apply(changes, lab.now)
+        await engine.jobs.apply(changes, lab.now)
     return seen
 
 
@@ -58,19 +55,7 @@ class Sessions(Part):
     async def test_an_engine_says_what_it_is(self, lab: Lab) -> None:
         assert lab.engine.name
         assert lab.engine.rules == lab.rules
-        assert isinstance(lab.engine.capabilities, frozenset)
-        assert lab.engine.twin().name == lab.engine.name
-
-    async def test_what_it_cannot_do_is_refused_by_type(self, lab: Lab) -> None:
-        if TRANSACTION not in lab.engine.capabilities:
-            with pytest.raises(NotSupported):
-                lab.engine.enlist(object())
-            with pytest.raises(NotSupported):
-                await lab.engine.inserting([lab.job()], lab.now)
-            with pytest.raises(NotSupported):
-                await lab.engine.applying(lab.end(await lab.running(await lab.worker()), Completed("1")), lab.now)
-            with pytest.raises(NotSupported):
-                lab.engine.transaction()
+        assert lab.engine.another_session().name == lab.engine.name
 
     async def test_a_fresh_store_is_healthy_and_up_to_date(self, lab: Lab) -> None:
         assert [check for check in await lab.engine.check(lab.now) if check.level == "fail"] == []
@@ -86,7 +71,7 @@ class Sessions(Part):
             await lab.engine.close()
             await lab.engine.open()
             assert await lab.get(job) == job
-        assert (await lab.engine.ledger()).live == 2
+        assert (await lab.engine.records.ledger()).live == 2
         await lab.finish(job)
         lab.later(5)
         assert [taken.id for taken in await lab.claim(worker)] == [waiting.id]
@@ -98,48 +83,48 @@ class Sessions(Part):
         await lab.engine.close()
         lab.engine = lab.make()
         await lab.engine.open()
-        assert await lab.engine.get([job.id]) == [job if self.durable else None]
+        assert await lab.engine.jobs.get([job.id]) == [job if self.durable else None]
 
-    # -- twins
+    # -- other sessions
 
-    async def test_a_twin_sees_everything(self, lab: Lab) -> None:
+    async def test_another_session_sees_everything(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker)
-        setting = await lab.engine.put_setting("queue:a", "{}", 0)
-        token = await lab.engine.lease("d", worker, 60, lab.now)
+        setting = await lab.engine.documents.put_setting("queue:a", "{}", 0)
+        token = await lab.engine.documents.lease("d", worker, 60, lab.now)
 
-        async def look(twin: Engine) -> None:
-            assert await twin.get([job.id]) == [job]
-            assert await twin.settings() == [setting]
-            assert await twin.lease("d", worker, 60, lab.now) == token
-            assert [row.info.id for row in await twin.workers()] == [worker]
-            assert (await twin.find(Filter(), lab.now)).items == (job,)
+        async def look(other: Engine) -> None:
+            assert await other.jobs.get([job.id]) == [job]
+            assert await other.documents.settings() == [setting]
+            assert await other.documents.lease("d", worker, 60, lab.now) == token
+            assert [row.info.id for row in await other.workers.list()] == [worker]
+            assert (await other.records.find(Filter(), lab.now)).items == (job,)
 
-        await on_a_thread(lab.engine.twin(), look)
+        await on_a_thread(lab.engine.another_session(), look)
 
-    async def test_what_a_twin_does_is_seen_at_once(self, lab: Lab) -> None:
+    async def test_what_another_session_does_is_seen_at_once(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         done = lab.end(job, Completed("1"))
         fresh = lab.job()
 
-        async def work(twin: Engine) -> Job:
-            await twin.apply([lab.stamp(done)], lab.now)
-            [answer] = await twin.insert([fresh], lab.now)
+        async def work(other: Engine) -> Job:
+            await other.jobs.apply([lab.stamp(done)], lab.now)
+            [answer] = await other.jobs.insert([fresh], lab.now)
             assert isinstance(answer, Inserted)
             return answer.job
 
-        stored = await on_a_thread(lab.engine.twin(), work)
+        stored = await on_a_thread(lab.engine.another_session(), work)
         assert await lab.get(job) == done.job
         assert await lab.get(fresh) == stored
         assert [taken.id for taken in await lab.claim(await lab.worker())] == [fresh.id]
 
-    async def test_closing_a_twin_leaves_the_other_open(self, lab: Lab) -> None:
+    async def test_closing_another_session_leaves_this_one_open(self, lab: Lab) -> None:
         async def nothing(_: Engine) -> None: ...
 
-        twin = lab.engine.twin()
-        await on_a_thread(twin, nothing)
+        other = lab.engine.another_session()
+        await on_a_thread(other, nothing)
         job = await lab.put()
-        await on_a_thread(twin, nothing)
+        await on_a_thread(other, nothing)
         assert await lab.get(job) == job
 
     # -- many at once
@@ -149,42 +134,42 @@ class Sessions(Part):
         workers = [await lab.worker() for _ in range(6)]
         seen = await asyncio.gather(*(drain(lab, lab.engine, worker, 7) for worker in workers))
         assert sorted(id for part in seen for id in part) == [job.id for job in jobs]
-        assert (await lab.engine.ledger()).ended == len(jobs)
+        assert (await lab.engine.records.ledger()).ended == len(jobs)
 
-    async def test_claims_of_twins_on_threads_give_each_job_once(self, lab: Lab) -> None:
+    async def test_claims_of_sessions_on_threads_give_each_job_once(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(lab.job() for _ in range(300)))
         workers = [await lab.worker() for _ in range(3)]
         together = threading.Barrier(len(workers))
 
-        async def work(twin: Engine, worker: UUID) -> list[UUID]:
+        async def work(other: Engine, worker: UUID) -> list[UUID]:
             together.wait(30)  # nothing else runs on this loop yet
-            return await drain(lab, twin, worker, 7)
+            return await drain(lab, other, worker, 7)
 
-        def on_twin(worker: UUID) -> Coroutine[Any, Any, list[UUID]]:
-            return on_a_thread(lab.engine.twin(), lambda twin: work(twin, worker))
+        def on_other(worker: UUID) -> Coroutine[Any, Any, list[UUID]]:
+            return on_a_thread(lab.engine.another_session(), lambda other: work(other, worker))
 
-        seen = await asyncio.gather(*(on_twin(worker) for worker in workers))
+        seen = await asyncio.gather(*(on_other(worker) for worker in workers))
         assert sorted(id for part in seen for id in part) == [job.id for job in jobs]
-        assert (await lab.engine.ledger()).ended == len(jobs)
+        assert (await lab.engine.records.ledger()).ended == len(jobs)
 
-    async def test_submits_of_twins_on_threads_lose_nothing(self, lab: Lab) -> None:
+    async def test_submits_of_sessions_on_threads_lose_nothing(self, lab: Lab) -> None:
         batches = [[lab.job(payload=f'{{"n":{n}}}') for n in range(20)] for _ in range(12)]
 
         def part(mine: list[list[Job]]) -> Callable[[Engine], Coroutine[Any, Any, None]]:
-            async def work(twin: Engine) -> None:
+            async def work(other: Engine) -> None:
                 for batch in mine:
-                    await twin.insert(batch, lab.now)
+                    await other.jobs.insert(batch, lab.now)
 
             return work
 
-        await asyncio.gather(*(on_a_thread(lab.engine.twin(), part(batches[n::3])) for n in range(3)))
-        assert (await lab.engine.ledger()).accepted == 240
-        stored = await lab.engine.get([job.id for batch in batches for job in batch])
+        await asyncio.gather(*(on_a_thread(lab.engine.another_session(), part(batches[n::3])) for n in range(3)))
+        assert (await lab.engine.records.ledger()).accepted == 240
+        stored = await lab.engine.jobs.get([job.id for batch in batches for job in batch])
         assert len({job.seq for job in stored if job is not None}) == 240
 
     # -- hints
 
-    async def test_hints_reach_this_session_and_its_twin_on_their_own_threads(self, lab: Lab) -> None:
+    async def test_hints_reach_this_session_and_another_on_their_own_threads(self, lab: Lab) -> None:
         heard: list[tuple[str, Hint, int]] = []
         hint = Hint(Topic.READY, ("a", "ü"))
 
@@ -196,19 +181,19 @@ class Sessions(Part):
         ended = lab.engine.bus.listen(frozenset({Topic.READY}), note("no longer"))
         ended()
 
-        async def work(twin: Engine) -> int:
-            twin.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("twin"))
+        async def work(other: Engine) -> int:
+            other.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("other"))
             # A hint may be lost, so it is sent until both have heard one.
             async with asyncio.timeout(20):
-                while {name for name, _, _ in heard} < {"here", "twin"}:
-                    twin.bus.send(hint)
+                while {name for name, _, _ in heard} < {"here", "other"}:
+                    other.bus.send(hint)
                     await asyncio.sleep(0.01)
             return threading.get_ident()
 
-        there = await on_a_thread(lab.engine.twin(), work)
+        there = await on_a_thread(lab.engine.another_session(), work)
         wrong()
-        assert {name for name, _, _ in heard} == {"here", "twin"}
+        assert {name for name, _, _ in heard} == {"here", "other"}
         # Without names, where a bus cannot tell whether it missed some: all may look.
         assert {got for _, got, _ in heard} - {Hint(Topic.READY)} == {hint}
         threads = {name: thread for name, _, thread in heard}
-        assert threads == {"here": threading.get_ident(), "twin": there}
+        assert threads == {"here": threading.get_ident(), "other": there}

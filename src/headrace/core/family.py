@@ -1,8 +1,8 @@
 """Families of jobs: who waits for whom, whose cancel reaches whom, and what is noted so that it follows for certain.
 
 What a change means for other jobs is not part of its write: a job that a thousand others wait for would make its finish
-a thousand writes. The write leaves a note instead, in the same commit, and ``Engine.tell`` works the notes off, at once
-and, should nobody be left to do so, by the sweeper. Working a note off twice changes nothing.
+a thousand writes. The write leaves a note instead, in the same commit, and ``Families.process_notes`` does what
+they say: at once and, should nobody be left to do so, by the sweeper. To process a note twice changes nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from headrace.errors import ConfigError, HeadraceError, JobNotFound, TransitionR
 __all__ = [
     "MAX_AFTER",
     "Note",
+    "cancel_child",
     "child_id",
-    "doom",
     "follow",
     "in_order",
     "may_be_looked_for",
@@ -109,7 +109,7 @@ def may_be_looked_for(parent: Status | None) -> bool:
     return parent is not None and parent is not Status.COMPLETED
 
 
-def doom(child: Job, now: datetime, rules: Rules) -> Change | None:
+def cancel_child(child: Job, now: datetime, rules: Rules) -> Change | None:
     """A child's parent was cancelled; None: it ended before, or is being stopped already."""
     if child.ended:
         return None
@@ -122,15 +122,16 @@ def follow(
     now: datetime,
     rules: Rules,
     *,
-    doomed: bool = False,
+    parent_cancelled: bool = False,
     batch: Batch | None = None,
 ) -> Change | None:
     """What becomes of a job by the notes that reached it together; None: nothing.
 
-    ``doomed``: its parent was cancelled. ``batch``: its batch, if that was cancelled and is still there. A cancel goes
-    first; where there is none to follow, what it waits for may have ended, and no other note will say so again.
+    ``parent_cancelled``: its parent was cancelled. ``batch``: its batch, if that was cancelled and is still there. A
+    cancel goes first; where there is none to follow, what it waits for may have ended, and no other note will say so
+    again.
     """
-    change = doom(job, now, rules) if doomed else None
+    change = cancel_child(job, now, rules) if parent_cancelled else None
     if change is None and batch is not None:
         change = stop(job, batch, now, rules)
     return release(job, parents, now) if change is None else change

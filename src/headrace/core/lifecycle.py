@@ -42,10 +42,10 @@ __all__ = [
     "admit",
     "finish",
     "lose",
-    "may_ride",
     "progress",
     "release",
     "start",
+    "start_may_wait",
     "submit",
     "unblock",
 ]
@@ -139,7 +139,7 @@ def start(job: Job, now: datetime, rules: Rules) -> Change:
     return change(job, Verb.START, now, fields, owner=True)
 
 
-def may_ride(job: Job) -> bool:
+def start_may_wait(job: Job) -> bool:
     """Whether the start may be written together with the finish; else it must be durable before the call.
 
     Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.

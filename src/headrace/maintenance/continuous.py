@@ -10,7 +10,6 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core import acts
 from headrace.core.change import Change
 from headrace.core.instances import Instance, instance_key, instance_of, resumes_at
@@ -20,6 +19,7 @@ from headrace.core.query import Filter
 from headrace.core.schedule import Continuous, ScheduleDoc
 from headrace.core.status import LIVE
 from headrace.engine import MAX_BATCH, Engine, Setting
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, TransitionRefused, UnknownSchedule
 from headrace.host import Host
 from headrace.maintenance.schedules import PREFIX, find_schedule
@@ -58,7 +58,7 @@ async def hush(
     def decide(job: Job, now: datetime) -> Change | None:
         return None if job.ended or (job.held and not running) else acts.cancel(job, now, rules, by="schedule")
 
-    page = await engine.find(Filter(schedule=name, status=LIVE), host.clock.now(), MAX_BATCH)
+    page = await engine.records.find(Filter(schedule=name, status=LIVE), host.clock.now(), MAX_BATCH)
     for job in page.items:
         instance = instance_of(job)
         if instance is None or instance.number < instances:
@@ -107,7 +107,7 @@ class Tender:
         found: dict[int, Job | None] = {}
         known = {number: self._runs.get(Instance(name, number)) for number in range(instances)}
         ids = [id for id in known.values() if id is not None]
-        jobs = {job.id: job for job in await self.engine.get(ids) if job is not None} if ids else {}
+        jobs = {job.id: job for job in await self.engine.jobs.get(ids) if job is not None} if ids else {}
         for number, id in known.items():
             job = None if id is None else jobs.get(id)
             if job is None or job.ended:

@@ -40,7 +40,7 @@ class Elector:
         asked = self.host.clock.monotonic()
         if asked < self._ask_at:
             return self.token is not None
-        token = await self.engine.lease(self.duty, self.holder, self.seconds, self.host.clock.now())
+        token = await self.engine.documents.lease(self.duty, self.holder, self.seconds, self.host.clock.now())
         if token != self.token:
             _log.debug("%s: %s", self.duty, "taken over" if token is not None else "left to another")
         self.token = token
@@ -60,7 +60,7 @@ class Elector:
         if token is None:
             return
         try:
-            await self.engine.unlease(self.duty, self.holder)
+            await self.engine.documents.unlease(self.duty, self.holder)
         except EngineError as error:
             _log.debug("%s was not given back: %s", self.duty, error)
 

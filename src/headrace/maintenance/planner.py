@@ -6,11 +6,11 @@ import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.rules import Retention
 from headrace.core.schedule import CATCH_UP_CAP, SKIP_GRACE, Continuous, ScheduleDoc, due_fires, fired, latest_fires
 from headrace.core.schedule_changes import fire
 from headrace.engine import Engine, Inserted, Setting
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Overloaded, Unavailable
 from headrace.host import Host
 from headrace.maintenance.continuous import Tender
@@ -81,7 +81,7 @@ class Planner(Duty):
         total, upcoming = 0, list[datetime | None]()
         self._waiting, self._tasks = False, None
         before, self._settled = self._settled, {}
-        for setting in await self.engine.settings(PREFIX):
+        for setting in await self.engine.documents.settings(PREFIX):
             known = before.get(setting.key)
             if known is not None and known[0] == setting.rev and not self._is_due(known[1]):
                 self._settled[setting.key] = known
@@ -126,7 +126,7 @@ class Planner(Duty):
 
     async def _served(self) -> frozenset[str]:
         if self._tasks is None:
-            rows = await self.engine.workers()
+            rows = await self.engine.workers.list()
             self._tasks = frozenset(task for row in rows if row.alive for task in row.info.tasks)
         return self._tasks
 
@@ -143,7 +143,7 @@ class Planner(Duty):
         moved = fired(doc, newest[-1] if newest else doc.cursor, made, held)
         if moved.skipped > doc.skipped or (moved.waiting is not None and moved.waiting != doc.waiting):
             _log.info("schedule %s: a job of an earlier fire is still live", doc.name)
-        if moved != doc and await self.engine.put_setting(setting.key, moved.to_text(), setting.rev) is None:
+        if moved != doc and await self.engine.documents.put_setting(setting.key, moved.to_text(), setting.rev) is None:
             # Another planner was here, or somebody changed the schedule: look again at what it is now.
             self.nudge()
         return len(made), moved

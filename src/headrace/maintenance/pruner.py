@@ -51,7 +51,7 @@ class Pruner(Duty):
         before = self.retention.cutoffs(self.host.clock.now())
         total = 0
         while True:
-            removed = await self.engine.delete(before, self._limit)
+            removed = await self.engine.jobs.delete(before, self._limit)
             total += removed
             self.pruned += removed
             if removed < self._limit or self.stopping.is_set():

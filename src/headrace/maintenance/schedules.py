@@ -10,11 +10,11 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.job import Job
 from headrace.core.schedule import ScheduleDoc
 from headrace.core.schedule_changes import check_removable, paused, replaced, resumed, retired, revised, trigger
 from headrace.engine import Engine, Setting
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
@@ -89,7 +89,7 @@ async def delete_schedule(engine: Engine, name: str) -> None:
             raise UnknownSchedule(name)
         if (doc := _readable_doc(setting)) is not None:
             check_removable(doc)
-        if await engine.put_setting(setting.key, None, setting.rev) is not None:
+        if await engine.documents.put_setting(setting.key, None, setting.rev) is not None:
             _tell(engine, name)
             return
     raise _contended(name)
@@ -146,7 +146,7 @@ def _known(doc: ScheduleDoc | None, name: str) -> ScheduleDoc:
 async def _readable(engine: Engine, tell: Callable[[str, ConfigError], object] = _log.debug) -> list[ScheduleDoc]:
     """The schedules this version can read; those of a newer one are not ours to judge."""
     docs = []
-    for setting in await engine.settings(PREFIX):
+    for setting in await engine.documents.settings(PREFIX):
         try:
             docs.append(read(setting))
         except ConfigError as error:
@@ -156,7 +156,7 @@ async def _readable(engine: Engine, tell: Callable[[str, ConfigError], object] =
 
 async def _setting(engine: Engine, name: str) -> Setting | None:
     key = PREFIX + name
-    return next((setting for setting in await engine.settings(key) if setting.key == key), None)
+    return next((setting for setting in await engine.documents.settings(key) if setting.key == key), None)
 
 
 async def _edit(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], ScheduleDoc]) -> ScheduleDoc:
@@ -168,7 +168,7 @@ async def _edit(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], 
         if new == old:
             return new
         rev = 0 if setting is None else setting.rev
-        if await engine.put_setting(PREFIX + name, new.to_text(), rev) is not None:
+        if await engine.documents.put_setting(PREFIX + name, new.to_text(), rev) is not None:
             _tell(engine, name)
             return new
     raise _contended(name)

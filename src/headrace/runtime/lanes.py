@@ -9,18 +9,18 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, Note, Verdict
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, Inserted
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import Duplicate, JobNotFound, Unavailable
 from headrace.host import Host
 from headrace.runtime.batcher import Batcher, Ticket
+from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits
-from headrace.runtime.tails import Tails
 from headrace.runtime.teller import Teller
 
 __all__ = ["Lanes"]
@@ -55,7 +55,7 @@ class Lanes:
     def __init__(self, engine: Engine, host: Host, *, patience: float = 30.0) -> None:
         self.engine, self.host = engine, host
         self.followers: list[Callable[[Job], None]] = []
-        """Told of every job of a schedule that was ended here, when that is stored."""
+        """Processed of every job of a schedule that was ended here, when that is stored."""
 
         def changes(name: str, patience: float | None, flights: int = 1) -> Batcher[Change, Verdict]:
             return Batcher(
@@ -71,12 +71,12 @@ class Lanes:
 
         self._patience = patience
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
-        # job, a Hold writes one at a time; those of different jobs may be written in any order.
+        # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
         self._finishes, self._acts = changes("finishes", None, flights=2), changes("changes", patience)
         self._appends: Batcher[Append, Kept] = Batcher(
             self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id
         )
-        self.tails = Tails(engine, host)
+        self.entry_reader = EntryReader(engine, host)
         """How what runs added is read again."""
         self.teller = Teller(engine, host, changed=self._tell_of, insert=self.insert)
         """How what follows from changes is done."""
@@ -101,7 +101,7 @@ class Lanes:
 
     async def cancel_batch(self, id: UUID, by: str | None) -> Batch | None:
         """Let a batch take no more jobs, and stop those it has; how it stood then, None if there is no such batch."""
-        found = await self.submits.surely(lambda: self.engine.cancel_batch(id, self.host.clock.now(), by))
+        found = await self.submits.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
         if found is not None:
             await self.teller.at_once()  # whoever cancels may rely on it that none goes on unasked
         return found
@@ -123,7 +123,7 @@ class Lanes:
         :raises Duplicate: the dedup key it needs again is held by another job.
         :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
         """
-        job = (await self.engine.get([id]))[0]
+        job = (await self.engine.jobs.get([id]))[0]
         moves, pause, until = 0, FIRST_PAUSE, self.host.clock.monotonic() + self._patience
         while moves < _TRIES:
             if job is None:
@@ -163,7 +163,7 @@ class Lanes:
         return kept == "kept"
 
     async def _append(self, appends: list[Append]) -> list[Kept]:
-        answers = await self.engine.append(appends, self.host.clock.now())
+        answers = await self.engine.entries.append(appends, self.host.clock.now())
         if self.engine.bus.wanted(Topic.ENTRIES):
             kept = (str(one.job) for one, answer in zip(appends, answers, strict=True) if answer == "kept")
             if names := tuple(kept):
@@ -181,7 +181,7 @@ class Lanes:
         return change if change.id else replace(change, id=self.host.dice.token())
 
     async def _apply(self, changes: list[Change]) -> list[Verdict]:
-        verdicts = await self.engine.apply(changes, self.host.clock.now())
+        verdicts = await self.engine.jobs.apply(changes, self.host.clock.now())
         applied, follows = list[Change](), False
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied):

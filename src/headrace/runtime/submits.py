@@ -8,10 +8,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.batcher import MAX_ROWS, Batcher
@@ -125,7 +125,7 @@ class Submits:
         accepted = await self._whole(replace(batch, sealed=not rest), first)
         if rest:
             accepted += await self.insert_many(rest)
-            await self.surely(lambda: self.engine.seal(batch.id, self.host.clock.now()))
+            await self.surely(lambda: self.engine.families.seal(batch.id, self.host.clock.now()))
         self._follow()  # it may have no jobs, or all may have ended
         return accepted
 
@@ -163,7 +163,9 @@ class Submits:
             pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _insert_lots(self, lots: list[_Lot]) -> list[list[InsertAnswer]]:
-        answers = [await self.engine.insert(jobs, self.host.clock.now(), batch, whole=True) for batch, jobs in lots]
+        answers = [
+            await self.engine.jobs.insert(jobs, self.host.clock.now(), batch, whole=True) for batch, jobs in lots
+        ]
         self._tell_ready(job for _, jobs in lots for job in jobs)
         return answers
 
@@ -185,7 +187,7 @@ class Submits:
         return answer
 
     async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
-        answers = await self.engine.insert(jobs, self.host.clock.now())
+        answers = await self.engine.jobs.insert(jobs, self.host.clock.now())
         self._tell_ready(jobs)
         return answers
 

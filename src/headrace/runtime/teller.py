@@ -9,12 +9,12 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch, calls_of
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.lifecycle import submit
 from headrace.engine import MAX_BATCH, Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.host import Host
 
@@ -97,7 +97,7 @@ class Teller:
     async def _tell(self) -> int:
         total = 0
         while True:
-            told = await self._engine.tell(self._host.clock.now(), MAX_BATCH)
+            told = await self._engine.families.process_notes(self._host.clock.now(), MAX_BATCH)
             self._changed(told.changes)
             total += len(told.changes)
             for batch in told.over:
@@ -117,7 +117,7 @@ class Teller:
         for call in calls_of(batch):
             spec, due = replace(call.spec, created_at=now), now + timedelta(seconds=call.delay)
             await self._insert(submit(call.id, spec, call.payload_text, now, available_at=due))
-        await self._engine.settle(batch.id)
+        await self._engine.families.settle(batch.id)
         self._engine.bus.send(Hint(Topic.ENDED, (str(batch.id),)))
 
     async def close(self) -> None:

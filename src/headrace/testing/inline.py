@@ -22,12 +22,12 @@ from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.sync import refuse_in_loop, run_on
 from headrace.worker.callbacks import tell
-from headrace.worker.context import Context, Voice
+from headrace.worker.context import Caller, Context
+from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.logs import caught_logs
 from headrace.worker.pools import ThreadPool
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.runner import call
-from headrace.worker.scribe import Scribe
 
 __all__ = ["Inline"]
 
@@ -39,12 +39,12 @@ _PATIENCE = 0.02
 """Seconds a handler may take before the next job is begun beside it: it may be waiting for that one's result."""
 
 
-class _Reports(Voice):
+class _Reports(Caller):
     """Keeps the newest report until the run is over."""
 
     def __init__(self, resources: Resources) -> None:
         self.last: Progress | None = None
-        self.writer: Scribe | None = None
+        self.writer: EntryWriter | None = None
         """Of what the run adds to its job."""
         self._resources = resources
 
@@ -55,7 +55,7 @@ class _Reports(Voice):
         if self.writer is not None:
             self.writer.log(data)
 
-    def scribe(self) -> Scribe | None:
+    def entry_writer(self) -> EntryWriter | None:
         return self.writer
 
     def resource(self, resource: Resource[T]) -> T:
@@ -118,7 +118,7 @@ class Inline:
             concurrency=1,
             tasks=tuple(sorted(self.handlers())),
         )
-        await self.engine.register(info, self.host.clock.now())
+        await self.engine.workers.register(info, self.host.clock.now())
 
     async def drain(self) -> int:
         """Run everything that is due, and whatever that submits; how many runs."""
@@ -148,10 +148,10 @@ class Inline:
     async def _claim(self) -> Job | None:
         await self.lanes.teller.tell()
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
-        profiles = (await self.engine.profiles()).profiles
+        profiles = (await self.engine.documents.profiles()).profiles
         # Whatever a job requires of a worker, a test is it.
         ask = Ask(n=1, free=1, profiles=frozenset(profile.id for profile in profiles if profile.task in tasks))
-        answer = await self.engine.claim(self.id, ask, self.host.dice.token(), now)
+        answer = await self.engine.jobs.claim(self.id, ask, self.host.dice.token(), now)
         if not isinstance(answer, Claimed):
             raise NotOpen("the harness was taken for dead by a sweeper: do not run workers beside it")
         self.next_due = answer.next_due
@@ -159,17 +159,17 @@ class Inline:
 
     async def run(self, job: Job) -> None:
         """Run one job that was claimed, and write what came of it."""
-        rules, voice = self.engine.rules, _Reports(self.resources)
+        rules, caller = self.engine.rules, _Reports(self.resources)
         try:
             job = await self.lanes.decide(job.id, lambda job, now: start(job, now, rules))
         except TransitionRefused:
             return  # cancelled between claim and start
-        ctx = Context(job, job.attempt, job.started_at or job.updated_at, voice)
-        voice.writer = Scribe(self.lanes, job.attempt, lambda: _now(job), asyncio.get_running_loop())
+        ctx = Context(job, job.attempt, job.started_at or job.updated_at, caller)
+        caller.writer = EntryWriter(self.lanes, job.attempt, lambda: _now(job), asyncio.get_running_loop())
         with caught_logs():
             ending = await self._call(ctx, job)
-        await voice.writer.finish()
-        last = voice.last
+        await caller.writer.finish()
+        last = caller.last
         if last is not None:
             await self._write(job, lambda job, now: progress(job, now, last))
         done = await self._write(job, lambda job, now: finish(job, ending, now, self.host.dice.chance(), rules))

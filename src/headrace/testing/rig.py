@@ -79,7 +79,7 @@ class Harness:
         jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
         """
         engine, lanes = self.app.engine, self.app.lanes
-        insert = engine.insert
+        insert = engine.jobs.insert
 
         async def recorded(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
             answers = await insert(jobs, *args, **kwargs)
@@ -88,7 +88,7 @@ class Harness:
                     self._submitted.setdefault(answer.job.id, answer.job)
             return answers
 
-        vars(engine).update(insert=recorded)
+        vars(engine.jobs).update(insert=recorded)
         if self._inline:
             doors = {name: self._drained(getattr(lanes, name)) for name in ("insert", "insert_many", "insert_batch")}
             vars(lanes).update(doors)
@@ -120,7 +120,7 @@ class Harness:
         :raises JobNotFound:
         """
         id = job if isinstance(job, UUID) else job.id
-        (found,) = await self.app.engine.get([id])
+        (found,) = await self.app.engine.jobs.get([id])
         if found is None:
             raise JobNotFound(id)
         return found

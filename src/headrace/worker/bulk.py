@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.core.job import Progress
 from headrace.errors import HeadraceError, InvalidResult, NotSupported
-from headrace.worker.context import Completer, Context, Voice
-from headrace.worker.hold import Hold
-from headrace.worker.lending import Loan
+from headrace.worker.context import Caller, Completer, Context
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.resources import Resource
 from headrace.worker.run import STOP_PATIENCE, Run
+from headrace.worker.slot_yielding import RunSlot
 
 if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
-    from headrace.worker.floor import Floor
-    from headrace.worker.scribe import Scribe
-    from headrace.worker.speaking import Speaking
+    from headrace.worker.entry_writer import EntryWriter
+    from headrace.worker.slots import Slots
 
 __all__ = ["Call", "check_outcomes"]
 
@@ -73,50 +72,46 @@ class Call:
     """One call of a bulk handler. Each job has a run of its own, with its attempt, its fence and its end; all of them
     wait here for what the call makes of them."""
 
-    def __init__(self, collector: Collector, floor: Floor, holds: Sequence[Hold]) -> None:
-        self.host, self.threads, self.children = floor.host, floor.threads, floor.children
-        self.cancel_grace, self.resources, self.keeper = floor.cancel_grace, floor.resources, floor.keeper
-        self._collector, self._floor = collector, floor
+    def __init__(self, collector: Collector, slots: Slots, owned_jobs: Sequence[OwnedJob]) -> None:
+        self._collector, self._slots = collector, slots
         self._live: set[Run] = set()
         """Runs that are not over."""
         self._seats: dict[Run, _Seat] = {}
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
-        self._loan = Loan(
-            floor.lending, asyncio.get_running_loop(), ("async", collector.handler.name), self._nobody_stays
-        )
-        self._began = floor.host.clock.monotonic()
+        name, loop = collector.handler.name, asyncio.get_running_loop()
+        self.own_slot = RunSlot(slots.yielded, loop, "async", name, self._nobody_stays)
+        """The one slot of all."""
+        self._began = slots.host.clock.monotonic()
         # To each run the handler looks like any other: one that is called with one item and comes back with its result.
         handler = copy.copy(collector.handler)
         handler.fn, handler.takes_context = self._outcome, True
-        now = floor.host.clock.now()
-        floor.calls += 1
-        for hold in holds:
-            hold.handler = handler
-            self._live.add(self._launch(hold, now))
+        now = slots.host.clock.now()
+        slots.calls += 1
+        for owned in owned_jobs:
+            owned.handler = handler
+            self._live.add(self._launch(owned, now))
 
     # -- the runs
 
-    def _launch(self, hold: Hold, now: datetime) -> Run:
+    def _launch(self, owned: OwnedJob, now: datetime) -> Run:
         """Run a job in a task of its own, and in no slot: the call has one for all."""
 
         async def go() -> None:
             await run.go()
 
-        floor = self._floor
-        task = asyncio.create_task(go(), name="headrace-job", context=floor.variables.copy())
-        run = floor.runs[hold] = Run(hold, self, task, now, self._began)
-        floor.members += 1
-        if floor.tally.talks:
-            floor.tally.begins(run)
+        slots = self._slots
+        task = asyncio.create_task(go(), name="headrace-job", context=slots.variables.copy())
+        run = slots.new_run(owned, task, now, self._began, self)
+        slots.members += 1
         return run
 
     async def _outcome(self, ctx: Context, **arguments: Any) -> Any:
-        """What stands for the function in each run."""
+        """What the call makes of the job of one run, which calls this in place of the function."""
         if self._task is not None:
             raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
-        run, (item,) = cast("Run", ctx.voice), arguments.values()
+        run, (item,) = cast("Run", ctx.caller), arguments.values()
         seat = self._seats[run] = _Seat(ctx, item)
         self._call_when_all_are_here()
         try:
@@ -130,7 +125,7 @@ class Call:
         # Some must have their start stored first, or are held up by a middleware; some never come.
         if self._task is None and self._seats and len(self._seats) == len(self._live):
             self._task = asyncio.create_task(
-                self._perform(list(self._seats.values())), name="headrace-bulk", context=self._floor.variables.copy()
+                self._perform(list(self._seats.values())), name="headrace-bulk", context=self._slots.variables.copy()
             )
             self._task.add_done_callback(lambda task: self._end())
 
@@ -145,7 +140,7 @@ class Call:
         if not self._stopped:
             self._stopped, self._ctx.stopping = True, ctx.stopping
             self._task.cancel()
-        patience = self.cancel_grace if ctx.stopping == "cancelled" else STOP_PATIENCE
+        patience = self._slots.cancel_grace if ctx.stopping == "cancelled" else STOP_PATIENCE
         done, _ = await asyncio.wait([self._task], timeout=patience)
         if not done:
             _log.warning("bulk handler %s goes on although its jobs were stopped", self._collector.handler.name)
@@ -158,7 +153,7 @@ class Call:
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
         first, items = seats[0].ctx, [seat.item for seat in seats]
-        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _Chorus(seats, self._loan))
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.own_slot))
         entered = ctx.entered()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
@@ -177,7 +172,7 @@ class Call:
                 seat.outcome.set_result(outcome)
 
     def abandon(self) -> None:
-        """The worker leaves."""
+        """Cancel the call: the worker leaves."""
         if self._task is not None:
             self._task.cancel()
 
@@ -185,74 +180,51 @@ class Call:
         """Free the slot, once the handler is done and every job has left."""
         if not self._live and (self._task is None or self._task.done()) and not self._over:
             self._over, self._ctx = True, None
-            self._loan.close()
+            self.own_slot.close()
             self._seats.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
-            self._floor.called(self.host.clock.monotonic() - self._began)
-
-    # -- as the place of its runs
-
-    def concluded(self, run: Run) -> None:
-        """The end of an attempt is on its way to the store."""
-        self._floor.concluded(run)
-
-    def settled(self, run: Run, stored: bool) -> None:
-        """The end of an attempt is stored, or never will be."""
-        self._floor.settled(run, stored)
-
-    def stored(self, hold: Hold) -> None:
-        """What this worker said last of a job may be worth telling."""
-        self._floor.stored(hold)
-
-    def loan(self, run: Speaking | None = None) -> Loan:
-        """What lends the one slot of all."""
-        return self._loan
+            self._slots.called(self._slots.host.clock.monotonic() - self._began)
 
     def left(self, run: Run) -> None:
-        """A job has left the call."""
+        """Take out a run that is over, and make the call if all the others wait for it."""
         self._live.discard(run)
         if self._task is None:
             self._seats.pop(run, None)
-        floor, hold = self._floor, run.hold
-        floor.members -= 1
-        del floor.runs[hold]
-        if hold.over:
-            floor.forget(hold)
         self._call_when_all_are_here()
         self._end()
 
 
-class _Chorus(Voice):
-    """Speaks for all jobs of a call."""
+class _AllJobs(Caller):
+    """The caller of a bulk handler: does for all jobs of the call what its Context asks for."""
 
     of_one = False
 
-    def __init__(self, seats: Sequence[_Seat], loan: Loan) -> None:
-        self._voices, self._loan = [seat.ctx.voice for seat in seats], loan
+    def __init__(self, seats: Sequence[_Seat], slot: RunSlot) -> None:
+        self._callers, self._slot = [seat.ctx.caller for seat in seats], slot
 
-    def slot(self) -> Loan:
-        return self._loan
+    def slot(self) -> RunSlot:
+        return self._slot
 
     def report(self, report: Progress) -> None:
-        for voice in self._voices:
-            voice.report(report)
+        for caller in self._callers:
+            caller.report(report)
 
     async def flush(self) -> None:
-        await asyncio.gather(*(voice.flush() for voice in self._voices))
+        await asyncio.gather(*(caller.flush() for caller in self._callers))
 
     def acted(self) -> None:
-        for voice in self._voices:
-            voice.acted()
+        for caller in self._callers:
+            caller.acted()
 
     def log(self, data: str) -> None:
-        for voice in self._voices:
-            voice.log(data)
+        for caller in self._callers:
+            caller.log(data)
 
-    def scribe(self) -> Scribe | None:
+    def entry_writer(self) -> EntryWriter | None:
         raise NotSupported("a bulk handler runs many jobs at once: durable steps and streams belong to one")
 
     def completer(self) -> Completer:
         raise NotSupported("a bulk handler runs many jobs at once: only one can be completed in a transaction")
 
     def resource(self, resource: Resource[T]) -> T:
-        return self._voices[0].resource(resource)
+        return self._callers[0].resource(resource)

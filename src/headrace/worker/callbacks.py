@@ -63,7 +63,7 @@ class Reactions:
         return len(self._tasks)
 
     def to(self, job: Job, callbacks: Callbacks) -> None:
-        """Tell those who want to know that this was stored."""
+        """Call, beside the jobs, whoever wants to know that this was stored."""
         if job.status in callbacks:
             telling = self._tell(job, callbacks)
             task = asyncio.create_task(telling, name="headrace-callbacks", context=self._variables.copy())
@@ -81,7 +81,7 @@ class Reactions:
         self._changed()
 
     def cancel(self) -> None:
-        """Nobody waits for them any longer."""
+        """Cancel those that are under way: nobody waits for them any longer."""
         for task in list(self._tasks):
             task.cancel()
 

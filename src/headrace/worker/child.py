@@ -23,23 +23,23 @@ from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed
 from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
-from headrace.worker.context import Context, Stopping, Voice
+from headrace.worker.context import Caller, Context, Stopping
+from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.logs import caught_logs
 from headrace.worker.perform import perform
 from headrace.worker.raising import message_of
 from headrace.worker.resources import Resource
-from headrace.worker.scribe import Scribe
 
 __all__ = [
     "Act",
     "Back",
     "End",
     "Go",
-    "Lend",
     "Log",
     "Report",
     "Request",
     "Stop",
+    "Yield",
     "encode",
     "serve",
     "to_child",
@@ -71,7 +71,7 @@ class Go(msgspec.Struct, tag="go"):
     number: int
 
 
-class Lend(msgspec.Struct, tag="lend"):
+class Yield(msgspec.Struct, tag="yield"):
     """The job waits for another: its slot is free meanwhile."""
 
 
@@ -105,8 +105,8 @@ class End(msgspec.Struct, tag="end"):
 
 encode = msgspec.json.encode
 to_child = msgspec.json.Decoder(Request | Stop | Go)
-to_parent = msgspec.json.Decoder(Act | Report | Log | Lend | Back | End)
-_Message = Act | Report | Log | Lend | Back | End
+to_parent = msgspec.json.Decoder(Act | Report | Log | Yield | Back | End)
+_Message = Act | Report | Log | Yield | Back | End
 
 
 def serve(pipe: Connection) -> None:
@@ -173,7 +173,7 @@ class _Line:
             self._send(End(ending))
 
 
-class _Piped(Voice):
+class _Piped(Caller):
     """Heard by the parent."""
 
     def __init__(self, send: Callable[[_Message], None], slot: _Slot) -> None:
@@ -194,7 +194,7 @@ class _Piped(Voice):
     def log(self, data: str) -> None:
         self._send(Log(data))
 
-    def scribe(self) -> Scribe | None:
+    def entry_writer(self) -> EntryWriter | None:
         raise NotSupported(
             "steps are written by the worker, and this handler runs in a child of it"
             ' (run_in="process"): leave run_in out'
@@ -208,7 +208,7 @@ class _Piped(Voice):
 
 
 class _Slot:
-    """The slot of the run, as the child sees it: lent and given back by the worker, which is asked."""
+    """The slot of the run, as the child sees it: yielded and given back by the worker, which is asked."""
 
     stopping = False
     """The worker knows, and lets a handler that is to stop go on at once."""
@@ -220,12 +220,12 @@ class _Slot:
         self._over = False
         self._back: Future[None] | None = None
 
-    def lend(self) -> None:
+    def yield_slot(self) -> None:
         with self._lock:
             self._waits += 1
             if self._waits == 1 and not self._over:
                 self._settle()
-                self._send(Lend())
+                self._send(Yield())
 
     def take_back(self) -> Future[None] | None:
         with self._lock:

@@ -11,8 +11,8 @@ import threading
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
 from headrace.handler import Handler
-from headrace.lending import Slot
-from headrace.worker.child import Act, Back, End, Go, Lend, Log, Report, Request, Stop, encode, serve, to_parent
+from headrace.runtime.waiting import Slot
+from headrace.worker.child import Act, Back, End, Go, Log, Report, Request, Stop, Yield, encode, serve, to_parent
 from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
@@ -42,16 +42,16 @@ class _Child:
             while True:
                 match to_parent.decode(self._pipe.recv_bytes()):
                     case Act():
-                        ctx.voice.acted()
+                        ctx.caller.acted()
                     case Report(progress):
-                        ctx.voice.report(progress)
+                        ctx.caller.report(progress)
                     case Log(data):
-                        ctx.voice.log(data)
-                    case Lend():
-                        if (slot := ctx.voice.slot()) is not None:
-                            slot.lend()
+                        ctx.caller.log(data)
+                    case Yield():
+                        if (slot := ctx.caller.slot()) is not None:
+                            slot.yield_slot()
                     case Back(number):
-                        self._give_back(ctx.voice.slot(), number)
+                        self._give_back(ctx.caller.slot(), number)
                     case End(ending):
                         return ending
         except (EOFError, OSError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from headrace.core.claim import order
@@ -12,52 +12,39 @@ from headrace.core.job import Job
 from headrace.handler import Bulk, Handler
 from headrace.worker.buffer import Buffer
 from headrace.worker.bulk import Call
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 
 if TYPE_CHECKING:
-    from headrace.worker.floor import Floor
+    from headrace.worker.slots import Slots
+    from headrace.worker.worker import Worker
 
-__all__ = ["Collector", "Owner", "begin_calls"]
+__all__ = ["Collector", "begin_calls"]
 
 WAITED_TOO_LONG = 1.0
 
 
-def begin_calls(floor: Floor) -> None:
+def begin_calls(slots: Slots) -> None:
     """Make the calls that are ready, as long as there are slots for them."""
-    for collector in floor.collectors:
-        while collector.ready and floor.has_slot and floor.may_begin():
-            floor.called_last = True
+    for collector in slots.collectors:
+        while collector.ready and slots.has_slot and slots.may_begin():
+            slots.called_last = True
             collector.begin()
         collector.call_back()
-
-
-class Owner(Protocol):
-    """What a collector needs of its worker."""
-
-    id: UUID
-
-    def idle(self, fetcher: object = None) -> None:
-        """There was nothing to claim."""
-        ...
-
-    def taken(self) -> None:
-        """There was."""
-        ...
 
 
 class Collector:
     """Collects the jobs of one bulk handler; has a fetcher of its own, which it tells how many to claim."""
 
-    def __init__(self, handler: Handler, bulk: Bulk, floor: Floor) -> None:
+    def __init__(self, handler: Handler, bulk: Bulk, slots: Slots) -> None:
         self.handler, self.bulk = handler, bulk
         self.waiting = Buffer()
         """Claimed, and in no call yet."""
-        self.owner: Owner | None = None
+        self.worker: Worker | None = None
         self.wake: Callable[[], None] = lambda: None
         """Has its fetcher look again."""
         self._turned_away = False
         """Its fetcher asked when there was no slot to be hoped for."""
-        self._floor = floor
+        self._slots = slots
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
         self.calls: set[Call] = set()
@@ -72,8 +59,8 @@ class Collector:
     @property
     def id(self) -> UUID:
         """In whose name to claim."""
-        assert self.owner is not None, "a collector that fetches has a worker"
-        return self.owner.id
+        assert self.worker is not None, "a collector that fetches has a worker"
+        return self.worker.id
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""
@@ -81,33 +68,33 @@ class Collector:
         if self._turned_away:
             return 0, 0
         wanted = max(0, self.bulk.size - len(self.waiting))
-        return wanted, wanted if self._floor.has_slot else 0
+        return wanted, wanted if self._slots.has_slot else 0
 
     @property
     def _hopeful(self) -> bool:
-        floor = self._floor
-        return floor.may_begin() and (floor.has_slot or floor.turns_over)
+        slots = self._slots
+        return slots.may_begin() and (slots.has_slot or slots.turns_over)
 
     def call_back(self) -> None:
-        """Slots may have come free: wake the fetcher if that is news to it. Not whenever any job ends: others' jobs
+        """Wake the fetcher if slots have come free since it was turned away. Not whenever any job ends: others' jobs
         are none of its business."""
         if self._turned_away and self._hopeful:
             self._turned_away = False
             self.wake()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Here they are."""
-        if self.owner is not None:
-            self.owner.taken()
-        holds = self._floor.hold(jobs)
-        self.waiting.add(holds, lambda hold: order(hold.job, queue_priorities.get(hold.job.spec.queue, 0)))
+        """Keep what was claimed until there is enough for a call."""
+        if self.worker is not None:
+            self.worker.taken()
+        owned_jobs = self._slots.own(jobs)
+        self.waiting.add(owned_jobs, lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
         self._wait()
-        self._floor.dispatch()
+        self._slots.dispatch()
 
     def idle(self) -> None:
-        """There was nothing to claim."""
-        if self.owner is not None:
-            self.owner.idle(self)
+        """Tell the worker that there was nothing to claim."""
+        if self.worker is not None:
+            self.worker.idle(self)
 
     # -- collecting
 
@@ -119,7 +106,7 @@ class Collector:
         self._timer = None
         if len(self.waiting):
             self._due = True
-            self._floor.dispatch()
+            self._slots.dispatch()
 
     @property
     def ready(self) -> bool:
@@ -128,29 +115,29 @@ class Collector:
 
     def begin(self) -> None:
         """Make a call with what there is."""
-        holds: list[Hold] = []
-        while len(holds) < self.bulk.size and (hold := self.waiting.pop()) is not None:
-            holds.append(hold)
+        owned_jobs: list[OwnedJob] = []
+        while len(owned_jobs) < self.bulk.size and (owned := self.waiting.pop()) is not None:
+            owned_jobs.append(owned)
         self._due = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if len(self.waiting):
             self._wait()
-        if holds:
-            self.calls.add(Call(self, self._floor, holds))
+        if owned_jobs:
+            self.calls.add(Call(self, self._slots, owned_jobs))
             self.wake()
 
     def gives_up(self) -> bool:
         """Whether its jobs wait for a slot that does not come: others may have them."""
         oldest = self.waiting.oldest()
-        if oldest is None or self._floor.has_slot:
+        if oldest is None or self._slots.has_slot:
             return False
         since = oldest.job.assigned_at or oldest.job.updated_at
-        return (self._floor.host.clock.now() - since).total_seconds() > self.bulk.wait + WAITED_TOO_LONG
+        return (self._slots.host.clock.now() - since).total_seconds() > self.bulk.wait + WAITED_TOO_LONG
 
     def close(self) -> None:
-        """Let go of calls that do not end."""
+        """Cancel the calls that have not ended."""
         if self._timer is not None:
             self._timer.cancel()
         for call in list(self.calls):

@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish
 from headrace.core.outcome import Completed
 from headrace.core.status import Outcome
-from headrace.engine import TRANSACTION, Enlisted
+from headrace.engine import Enlisted, Transactions
+from headrace.engine.bus import Hint, Topic
+from headrace.engine.statements import walk, walk_async
 from headrace.errors import (
     ConfigError,
     HeadraceError,
@@ -27,9 +28,8 @@ from headrace.errors import (
     TransitionRefused,
     Unavailable,
 )
-from headrace.steps import walk, walk_async
 from headrace.worker.context import Context, Transaction
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["Completing"]
 
@@ -47,17 +47,17 @@ LEFT_OPEN = 5.0
 class Completing:
     """What became of the completion of one run. The store is the judge: a commit is known by what is there after it.
 
-    From the moment the change is within the user's transaction until that is over, the hold writes nothing of its own
-    about the job: it would wait for the user.
+    From the moment the change is within the user's transaction until that is over, the owned job writes nothing of its
+    own: it would wait for the user.
     """
 
     def __init__(
-        self, hold: Hold, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
+        self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """``flush`` has what the run added to its job written."""
-        self._hold, self._loop, self._flush = hold, loop, flush
-        self._lanes = hold.lanes
-        self._engine, self._host = hold.lanes.engine, hold.lanes.host
+        self._owned, self._loop, self._flush = owned, loop, flush
+        self._lanes = owned.lanes
+        self._engine, self._host = owned.lanes.engine, owned.lanes.host
         self._enlisted: Enlisted | None = None
         self._busy = 0
         """While this is not 0, the transaction is not over, whatever its connection says of itself."""
@@ -72,21 +72,21 @@ class Completing:
     async def complete(self, ctx: Context, result: Any, connection: Any) -> None:
         """Write the completion as part of the transaction that is open on the connection."""
         text = self._encoded(ctx, result)
-        await self._write(text, self._engine.enlist(connection))
+        await self._write(text, self._transactions.enlist(connection))
 
     def complete_blocking(self, ctx: Context, result: Any, connection: Any) -> None:
         """The same on the thread of a plain handler, to which its connection belongs."""
         text = self._encoded(ctx, result)
-        enlisted = self._engine.enlist(connection)
+        enlisted = self._transactions.enlist(connection)
         if not enlisted.blocking:
             raise ConfigError("ctx.complete_sync: the connection must be awaited, which a plain function cannot do")
         self._busy += 1
         try:
-            job = self._on_loop(self._lend(enlisted))
+            job = self._on_loop(self._enter(enlisted))
             self._change = walk(
                 self._decide(job, text),
                 lambda change: enlisted.run_blocking(
-                    self._on_loop(self._engine.applying(change, change.job.updated_at))
+                    self._on_loop(self._transactions.applying(change, change.job.updated_at))
                 ),
             )
         finally:
@@ -102,11 +102,11 @@ class Completing:
         committed = False
         self._busy += 1
         try:
-            async with self._engine.transaction() as connection:
+            async with self._transactions.transaction() as connection:
                 tx.connection = connection
                 yield tx
                 if tx.result_text is not None:
-                    await self._write(tx.result_text, self._engine.enlist(connection))
+                    await self._write(tx.result_text, self._transactions.enlist(connection))
             committed = True
         except Unavailable as error:
             # The reply to a commit was lost: whether it took place, only the store can say.
@@ -116,56 +116,61 @@ class Completing:
             self._busy -= 1
             if committed and tx.result_text is not None:
                 self._committed()
-            elif self._hold.lent and self._change is None:
+            elif self._owned.in_transaction and self._change is None:
                 self._given_up()
             # Else the commit failed: the next look says how it ended.
 
     # -- writing
 
-    def _check(self, ctx: Context) -> None:
-        if TRANSACTION not in self._engine.capabilities:
+    @property
+    def _transactions(self) -> Transactions:
+        if self._engine.transactions is None:
             raise NotSupported(f"the {self._engine.name} engine has no transactions to complete a job in")
-        if self._hold.over:
+        return self._engine.transactions
+
+    def _check(self, ctx: Context) -> None:
+        assert self._transactions, "or it is not supported"
+        if self._owned.over:
             raise Stopped(ctx.stopping or "lost")
 
     def _encoded(self, ctx: Context, result: Any) -> str:
         self._check(ctx)
-        return self._hold.handler.encode_result(result)
+        return self._owned.handler.encode_result(result)
 
     async def _write(self, text: str, enlisted: Enlisted) -> None:
         self._busy += 1
         try:
-            job = await self._lend(enlisted)
+            job = await self._enter(enlisted)
             self._change = await walk_async(self._decide(job, text), lambda change: self._apply(change, enlisted))
         finally:
             self._busy -= 1
 
     async def _apply(self, change: Change, enlisted: Enlisted) -> Verdict:
-        steps = await self._engine.applying(change, change.job.updated_at)
+        steps = await self._transactions.applying(change, change.job.updated_at)
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
-    async def _lend(self, enlisted: Enlisted) -> Job:
+    async def _enter(self, enlisted: Enlisted) -> Job:
         """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
         waited for, unless it waits for that very transaction."""
-        hold = self._hold
+        owned = self._owned
         if self._flush is not None and not enlisted.exclusive:
             await self._flush()  # nothing can be added to a job that is completed
         if self._settling is not None:  # of a transaction before this one
             await asyncio.shield(self._settling)
         self._enlisted, self._change = enlisted, None
-        hold.lent = True
+        owned.in_transaction = True
         if not enlisted.exclusive:
-            await hold.landed()
-        if not hold.kept:
-            raise Stale(hold.job)
-        return hold.job
+            await owned.landed()
+        if not owned.kept:
+            raise Stale(owned.job)
+        return owned.job
 
     def _decide(self, job: Job, text: str) -> Generator[Change, Verdict, Change]:
         """The completion, decided again whenever the job moved; :raises Stale: it is not ours any more"""
         for _ in range(_TRIES):
             now = self._host.clock.now()
             try:
-                change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._hold.started_at)
+                change = finish(job, Completed(text), now, 0.0, self._engine.rules, self._owned.started_at)
             except TransitionRefused:
                 raise Stale(job) from None
             change = replace(change, id=self._host.dice.token())
@@ -188,13 +193,19 @@ class Completing:
     # -- finding out what came of it
 
     def tick(self) -> None:
-        """A handler goes on after its transaction is over: find out how that ended, and hold the job again."""
-        if self._hold.lent and not self.done and not self._busy and self._settling is None and not self._open():
+        """A handler goes on after its transaction is over: find out how that ended, and have the job again."""
+        if (
+            self._owned.in_transaction
+            and not self.done
+            and not self._busy
+            and self._settling is None
+            and not self._open()
+        ):
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
 
     async def settle(self) -> bool:
         """The handler is done, or cannot know itself: whether the completion is committed."""
-        if self.done or not self._hold.lent:
+        if self.done or not self._owned.in_transaction:
             return self.done
         if self._settling is None:
             self._settling = self._loop.create_task(self._settle(), name="headrace-settle")
@@ -223,19 +234,19 @@ class Completing:
         while self._open() and self._host.clock.monotonic() < until:
             await self._host.sleep(0.02)
         if self._open():
-            _log.warning("job %s: the transaction it was completed in was left open", self._hold.job.id)
+            _log.warning("job %s: the transaction it was completed in was left open", self._owned.job.id)
 
     async def _is_in(self, change: Change) -> bool:
         """Whether the store has the change. One that is committed after this look does no harm: every later write of
         ours is fenced by the owner, whom a completion takes from the job."""
-        held = self._hold.job
+        held = self._owned.job
         for pause in _LOOKS:
             await self._host.sleep(pause)
             try:
-                (job,) = await self._engine.get([held.id])
+                (job,) = await self._engine.jobs.get([held.id])
                 if job is None or (job.worker, job.epoch) == (held.worker, held.epoch):
                     return job is None  # only what has ended is ever removed
-                attempts = (await self._engine.history(held.id)).attempts
+                attempts = (await self._engine.records.history(held.id)).attempts
                 return any(one.outcome is Outcome.COMPLETED and one.epoch == held.epoch for one in attempts)
             except HeadraceError as error:
                 _log.warning("job %s: whether it is completed cannot be seen yet: %s", held.id, error)
@@ -244,12 +255,12 @@ class Completing:
     def _committed(self) -> None:
         assert self._change is not None
         self.done = True
-        self._hold.completed(self._change.job)
+        self._owned.completed(self._change.job)
         if self._engine.bus.wanted(Topic.ENDED):
-            self._engine.bus.send(Hint(Topic.ENDED, (str(self._hold.job.id),)))
+            self._engine.bus.send(Hint(Topic.ENDED, (str(self._owned.job.id),)))
         self._lanes.teller.ask()  # others may wait for it
 
     def _given_up(self) -> None:
         """The transaction was rolled back: the attempt goes on."""
         self._change = None
-        self._hold.take_back()
+        self._owned.take_back()

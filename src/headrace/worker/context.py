@@ -1,4 +1,4 @@
-"""What a handler knows about its run, and how it speaks to its worker."""
+"""What a handler knows about its run, and how it reaches whoever called it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from uuid import UUID
 
-from headrace import lending
 from headrace.core.job import Job, Progress
 from headrace.errors import NoContext, NotOpen, NotSupported, Stopped
+from headrace.runtime import waiting
 from headrace.worker.resources import Resource
 from headrace.worker.steps import run_step, run_step_blocking
 
 if TYPE_CHECKING:
-    from headrace.worker.scribe import Scribe
+    from headrace.worker.entry_writer import EntryWriter
 
-__all__ = ["Completer", "Context", "Stopping", "Transaction", "Voice"]
+__all__ = ["Caller", "Completer", "Context", "Stopping", "Transaction"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Stopping = Literal["cancelled", "timed_out", "lost", "shutdown"]
 
 _counting = threading.Lock()
-_current = cast("ContextVar[Context | None]", lending.current)
+_current = cast("ContextVar[Context | None]", waiting.current)
 
 
 class Transaction:
@@ -72,41 +72,44 @@ class Awaited(Protocol[T]):
         ...
 
 
-class Voice:
-    """How a run speaks to whoever runs it; this one is heard by nobody."""
+class Caller:
+    """Whoever called a handler, as its Context reaches them: the run of a worker, a child process, a test harness.
+
+    This one is nobody: the function was called directly.
+    """
 
     __slots__ = ()
 
     of_one = True
-    """Whether the run is that of one job, whose children what it submits are."""
+    """Whether the handler is called for one job, whose children are the jobs that it submits."""
 
     def report(self, report: Progress) -> None:
-        """How far it is."""
+        """Keep how far the handler is."""
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
 
     def acted(self) -> None:
-        """The handler did what others can see: that it was started must then be on record, too."""
+        """Have the start recorded: the handler did what others can see."""
 
     def log(self, data: str) -> None:
-        """A line for the log of the job."""
+        """Add a line to the log of the job."""
 
-    def scribe(self) -> Scribe | None:
-        """What writes down what the run adds to its job; None: nothing does.
+    def entry_writer(self) -> EntryWriter | None:
+        """The writer of what the run adds to its job; None: nothing is kept.
 
         :raises NotSupported: it cannot be reached from here
         """
         return None
 
-    def slot(self) -> lending.Slot | None:
-        """What the run occupies in a worker, to be lent while it waits for other jobs; None: nothing."""
+    def slot(self) -> waiting.Slot | None:
+        """The slot that the run occupies, to be yielded while it waits for other jobs; None: it occupies none."""
         return None
 
     def completer(self) -> Completer:
-        """What ends the run within a transaction.
+        """What completes the job within a transaction.
 
-        :raises NotSupported: nothing can
+        :raises NotSupported: nothing can do that here
         """
         raise NotSupported(
             "only a worker's own threads can complete a job in a transaction: not a function that was called directly"
@@ -116,7 +119,7 @@ class Voice:
     def resource(self, resource: Resource[T]) -> T:
         """What the worker has open under this definition.
 
-        :raises NotOpen, NotSupported: nothing
+        :raises NotOpen, NotSupported: nothing is open here
         """
         raise NotOpen(
             f"resource {resource.name!r} is not open: this function was called directly; a worker and"
@@ -124,16 +127,16 @@ class Voice:
         )
 
 
-_SILENT = Voice()
+_NOBODY = Caller()
 
 
 class Context:
     """The current run of a job, for its handler: progress, steps, results, stop requests."""
 
     __headrace_context__ = True
-    __slots__ = ("_places", "attempt", "job", "started_at", "stopping", "voice")
+    __slots__ = ("_places", "attempt", "caller", "job", "started_at", "stopping")
 
-    def __init__(self, job: Job, attempt: int, started_at: datetime, voice: Voice = _SILENT) -> None:
+    def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _NOBODY) -> None:
         self.job = job
         """The stored record, as it was when the run began."""
         self.attempt = attempt
@@ -142,7 +145,7 @@ class Context:
         """Why the handler should stop, once it should."""
         self.started_at = started_at
         """When the handler was called."""
-        self.voice = voice
+        self.caller = caller  # not for handlers
         self._places: Counter[str] | None = None
 
     @classmethod
@@ -195,7 +198,7 @@ class Context:
         """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process."""
         if not 0 <= percent <= 100:  # also refuses NaN
             raise ValueError(f"progress must be from 0 to 100, not {percent!r}")
-        self.voice.report(Progress(float(percent), message, step).cut())
+        self.caller.report(Progress(float(percent), message, step).cut())
 
     def check(self) -> None:
         """Stop here if the run should stop: how a thread or process handler co-operates.
@@ -207,7 +210,7 @@ class Context:
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored."""
-        await self.voice.flush()
+        await self.caller.flush()
 
     @overload
     async def step(
@@ -258,17 +261,17 @@ class Context:
         and the steps it kept."""
         with _counting:
             self._places = Counter(places)
-        if (scribe := self.voice.scribe()) is not None:
-            scribe.stepped.clear()
+        if (writer := self.caller.entry_writer()) is not None:
+            writer.stepped.clear()
 
     @property
     def stream_position(self) -> int:
         """How many items of this job's stream earlier attempts have kept. A generator that asks for it, before its
         first item, says that it goes on behind them; one that does not begins the stream anew."""
-        if (scribe := self.voice.scribe()) is None:
+        if (writer := self.caller.entry_writer()) is None:
             return 0
-        scribe.resumes = True
-        return scribe.position
+        writer.resumes = True
+        return writer.position
 
     def resource(self, resource: Resource[T]) -> T:
         """What the resource yielded when the worker opened it: ``pool = ctx.resource(db)``; from any thread.
@@ -276,7 +279,7 @@ class Context:
         :raises NotOpen: outside a worker, or the resource is of another App
         :raises NotSupported: in a child process (``run_in="process"``)
         """
-        return self.voice.resource(resource)
+        return self.caller.resource(resource)
 
     async def complete(self, result: Any = None, *, connection: Any) -> None:
         """End the job with this result as part of the transaction that is open on the connection.
@@ -289,18 +292,18 @@ class Context:
         :raises NotSupported: the engine, or this kind of connection, or this kind of handler cannot do it
         :raises InvalidResult: the result is not what the handler promised
         """
-        await self.voice.completer().complete(self, result, connection)
+        await self.caller.completer().complete(self, result, connection)
 
     def complete_sync(self, result: Any = None, *, connection: Any) -> None:
         """``complete`` for plain handlers: the connection is used on this very thread; raises the same."""
-        self.voice.completer().complete_blocking(self, result, connection)
+        self.caller.completer().complete_blocking(self, result, connection)
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """A transaction on a connection of the engine's: ``async with ctx.transaction() as tx:``.
 
         Write through ``tx.connection``, and call ``tx.complete(result)`` to end the job with it.
         """
-        return self.voice.completer().transaction(self)
+        return self.caller.completer().transaction(self)
 
     def entered(self) -> Token[Context | None]:
         """Make this the current Context of the running task or thread, until ``left``."""

@@ -8,17 +8,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.match import serves
 from headrace.core.rule import limits_of
 from headrace.engine import Claimed, Dead, Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
 from headrace.host import Host
 from headrace.runtime.service import Service
 
-__all__ = ["Fetcher", "Kitchen"]
+__all__ = ["Fetcher", "JobTaker"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -27,8 +27,8 @@ _MOMENT = 0.02
 _MOST = 1000
 
 
-class Kitchen(Protocol):
-    """What the fetcher needs of its worker."""
+class JobTaker(Protocol):
+    """Whoever takes what is claimed: the worker, or the collector of a bulk handler."""
 
     @property
     def id(self) -> UUID:
@@ -40,20 +40,20 @@ class Kitchen(Protocol):
         ...
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Here they are."""
+        """Have what was claimed run."""
         ...
 
     def idle(self) -> None:
-        """There was nothing to claim."""
+        """Note that there was nothing to claim."""
         ...
 
 
 class Fetcher(Service):
-    """Keeps the worker supplied."""
+    """Claims jobs, as many as the taker has room for."""
 
     def __init__(
         self,
-        kitchen: Kitchen,
+        taker: JobTaker,
         engine: Engine,
         host: Host,
         *,
@@ -65,7 +65,7 @@ class Fetcher(Service):
     ) -> None:
         """``shunned``: tasks of which nothing is to be claimed for now."""
         super().__init__()
-        self._kitchen, self._engine, self._host, self._died = kitchen, engine, host, died
+        self._taker, self._engine, self._host, self._died = taker, engine, host, died
         self._tasks, self._queues, self._offers = tasks, queues, offers
         self._shunned = shunned
         self._served: frozenset[int] = frozenset()
@@ -80,7 +80,7 @@ class Fetcher(Service):
         """The claim that is under way: what it is given is here, or may be any moment."""
 
     def wake(self) -> None:
-        """There may be room, or work."""
+        """Look again: there may be room, or work."""
         self._wake.set()
 
     async def stop(self) -> None:
@@ -95,7 +95,7 @@ class Fetcher(Service):
         try:
             while not self.stopping.is_set():
                 self._wake.clear()
-                wanted, free = self._kitchen.room()
+                wanted, free = self._taker.room()
                 if wanted <= 0:
                     await self._host.wait(self._wake, POLL_LONGEST)
                     continue
@@ -104,18 +104,18 @@ class Fetcher(Service):
                     continue
                 if claimed.jobs:
                     self._poll = POLL_FIRST
-                    self._kitchen.take(claimed.jobs, self._priorities)
+                    self._taker.take(claimed.jobs, self._priorities)
                 fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
                     if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
-                        self._kitchen.idle()
+                        self._taker.idle()
                     await self._host.wait(self._wake, self._pause(claimed))
         finally:
             unlisten()
             self._heed(False)
 
     def _heed(self, full: bool) -> bool:
-        """Hear of freed slots while a limit keeps somebody waiting; whether one may just have been missed."""
+        """Listen for freed slots as long as a limit keeps jobs waiting; whether one may just have been missed."""
         if not full and self._unheed is not None:
             self._unheed()
             self._unheed = None
@@ -147,10 +147,10 @@ class Fetcher(Service):
             self.request = None
 
     async def _ask(self, ask: Ask, request: int) -> Claimed | None:
-        pause, worker = 0.05, self._kitchen.id
+        pause, worker = 0.05, self._taker.id
         while True:
             try:
-                answer = await self._engine.claim(worker, ask, request, self._host.clock.now())
+                answer = await self._engine.jobs.claim(worker, ask, request, self._host.clock.now())
             except StoreLost:
                 raise
             except EngineError as error:
@@ -176,7 +176,7 @@ class Fetcher(Service):
                 before = self._served
                 fresh = await self._know_profiles() and self._served != before
             if claimed.settings_rev != self._settings_rev:
-                limits = limits_of((doc.key, doc.value) for doc in await self._engine.settings("queue:"))
+                limits = limits_of((doc.key, doc.value) for doc in await self._engine.documents.settings("queue:"))
                 self._priorities = {name: rule.priority for name, rule in limits.queues.items()}
                 self._settings_rev = claimed.settings_rev
         except StoreLost:
@@ -187,7 +187,7 @@ class Fetcher(Service):
 
     async def _know_profiles(self) -> bool:
         try:
-            known = await self._engine.profiles()
+            known = await self._engine.documents.profiles()
         except StoreLost:
             raise
         except EngineError as error:

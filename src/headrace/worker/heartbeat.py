@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -23,12 +23,14 @@ from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Alive, Beat, Dead, Engine
+from headrace.engine import MAX_BATCH, Alive, Dead, Engine
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.host import Host
-from headrace.worker.hold import Hold
 
-__all__ = ["Heartbeat", "Pulse"]
+if TYPE_CHECKING:
+    from headrace.worker.worker import Worker
+
+__all__ = ["Heartbeat"]
 
 _log = logging.getLogger("headrace.heartbeat")
 
@@ -38,35 +40,11 @@ _TRIES = 5
 Decide = Callable[[Job], Change | None]
 
 
-class Pulse(Protocol):
-    """What the heartbeat needs of its worker; all of it is read from another thread."""
-
-    id: UUID
-    ticked_at: float
-    """When the loop last showed that it moves (monotonic)."""
-
-    def beat(self, blocked: bool) -> Beat:
-        """What to tell the store."""
-        ...
-
-    def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """What the store answered; called on the worker's loop."""
-        ...
-
-    def executing(self) -> Iterable[Hold]:
-        """The jobs whose handlers were called."""
-        ...
-
-    def drop_buffer(self) -> list[Hold]:
-        """Take everything out of the buffer."""
-        ...
-
-
 class Heartbeat:
-    """Beats for one worker until it is stopped."""
+    """Beats for one worker until it is stopped; all that it asks of the worker, it asks from a thread of its own."""
 
-    def __init__(self, pulse: Pulse, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
-        self._pulse, self._engine, self._host, self._loop = pulse, engine, host, loop
+    def __init__(self, worker: Worker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
         self._rules = engine.rules
         self._acked = (host.clock.monotonic(), host.clock.now())
         self._mute_from = self._look_from = 0.0
@@ -93,7 +71,7 @@ class Heartbeat:
             self._thread = None
 
     def acknowledged(self) -> None:
-        """The store just heard of the worker."""
+        """Note that the store has just heard of the worker."""
         self._acked = (self._host.clock.monotonic(), self._host.clock.now())
         self._mute_from = self._acked[0] + self._rules.silence
 
@@ -119,7 +97,7 @@ class Heartbeat:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
         self._ready.set()
-        session = self._engine.twin()
+        session = self._engine.another_session()
         opened = False
         next_beat = self._host.clock.monotonic() + self._rules.beat * (0.5 + self._host.dice.chance() / 2)
         try:
@@ -145,8 +123,8 @@ class Heartbeat:
                 await session.close()
 
     async def _beat(self, session: Engine) -> None:
-        worker = self._pulse.id
-        answer = await session.beat(worker, self._pulse.beat(self.blocked), self._host.clock.now())
+        worker = self._worker.id
+        answer = await session.workers.beat(worker, self._worker.beat(self.blocked), self._host.clock.now())
         if isinstance(answer, Alive):
             self.acknowledged()
         if self._outage:
@@ -156,13 +134,13 @@ class Heartbeat:
 
     def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._pulse.told, worker, answer)
+            self._loop.call_soon_threadsafe(self._worker.told, worker, answer)
         except RuntimeError:  # the worker's loop is closed
             _log.debug("the worker's loop is gone")
 
     async def _look(self, session: Engine) -> None:
-        """Does the worker's loop move? If not, do what cannot wait for it."""
-        stood = self._host.clock.monotonic() - self._pulse.ticked_at
+        """See whether the worker's loop moves; if it does not, do what cannot wait for it."""
+        stood = self._host.clock.monotonic() - self._worker.ticked_at
         blocked = stood > self._rules.beat / 2
         if blocked and not self.blocked:
             _log.error(
@@ -177,12 +155,12 @@ class Heartbeat:
     async def _stand_in(self, session: Engine) -> None:
         now, chance = self._host.clock.now(), self._host.dice.chance()
         todo: list[tuple[Job, Decide]] = [
-            (hold.job, lambda job: release(job, now)) for hold in self._pulse.drop_buffer()
+            (owned.job, lambda job: release(job, now)) for owned in self._worker.drop_buffer()
         ]
         todo += [
-            (hold.job, partial(self._overdue, started_at=hold.started_at, now=now, chance=chance))
-            for hold in self._pulse.executing()
-            if hold.started_at is not None and not hold.over
+            (owned.job, partial(self._overdue, started_at=owned.started_at, now=now, chance=chance))
+            for owned in self._worker.executing()
+            if owned.started_at is not None and not owned.over
         ]
         tries = _TRIES
         while todo and tries:
@@ -210,7 +188,7 @@ class Heartbeat:
         if not changes:
             return []
         # What was applied, the loop learns as a conflict or as stale.
-        verdicts = await session.apply(changes, now)
+        verdicts = await session.jobs.apply(changes, now)
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
                 _log.warning("%s", account(verdict.job, change.attempt.outcome, now))

@@ -52,7 +52,7 @@ class _Catcher:
         ctx = Context.current_or_none()
         if ctx is not None and self._workers and not _is_ours(record.name):
             with contextlib.suppress(Exception):  # never the user's trouble
-                ctx.voice.log(log_data(record.levelname, record.name, _text(record)))
+                ctx.caller.log(log_data(record.levelname, record.name, _text(record)))
         if (pass_on := self._pass_on) is not None:
             pass_on(logger, record)
 

@@ -14,9 +14,8 @@ from headrace.errors import ConfigError, HandlerFailed, Snooze, Stopped
 from headrace.handler import Handler
 from headrace.worker.children import Children
 from headrace.worker.context import Context
-from headrace.worker.perform import raised
+from headrace.worker.perform import ending_of
 from headrace.worker.pools import ThreadPool
-from headrace.worker.raising import is_passing
 from headrace.worker.streaming import invoke
 
 __all__ = ["CallNext", "Middleware", "call_wrapped", "check_middleware"]
@@ -78,17 +77,7 @@ async def call_wrapped(
     call: CallNext = innermost
     for one in reversed(handler.middleware):
         call = _around(one, ctx, call)
-    entered = ctx.entered()
-    try:
-        return Completed(handler.encode_result(await call()))
-    except HandlerFailed as error:
-        return error.ending  # as the child said it: its own traceback, its own names
-    except BaseException as error:  # a handler's SystemExit must not end the worker
-        if is_passing(error):
-            raise
-        return raised(error)
-    finally:
-        ctx.left(entered)
+    return await ending_of(handler, ctx, call())
 
 
 def _around(middleware: Callable[..., Awaitable[Any]], ctx: Context, call_next: CallNext) -> CallNext:

@@ -1,8 +1,9 @@
-"""Calling a plain handler on this very thread, and saying what a run came to."""
+"""Calling a handler right here, and saying what that came to."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Awaitable
 from typing import Any
 
 from headrace.core.job import ErrorInfo, Job
@@ -10,12 +11,12 @@ from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, 
 from headrace.core.retry import error_names
 from headrace.core.rules import Rules
 from headrace.core.status import Reason
-from headrace.errors import GiveUp, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
+from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
 from headrace.handler import Handler
 from headrace.worker.context import Context
-from headrace.worker.raising import message_of
+from headrace.worker.raising import is_passing, message_of
 
-__all__ = ["perform", "raised"]
+__all__ = ["ending_of", "perform", "raised"]
 
 
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
@@ -26,6 +27,21 @@ def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
         value: Any = handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)
         return Completed(handler.encode_result(value))
     except BaseException as error:  # a handler's SystemExit must not end the worker
+        return raised(error)
+    finally:
+        ctx.left(entered)
+
+
+async def ending_of(handler: Handler, ctx: Context, calling: Awaitable[Any]) -> Ending:
+    """What a call of the handler on this loop comes to; a cancellation passes through."""
+    entered = ctx.entered()
+    try:
+        return Completed(handler.encode_result(await calling))
+    except HandlerFailed as error:
+        return error.ending  # as the child said it: its own traceback, its own names
+    except BaseException as error:  # a handler's SystemExit must not end the worker
+        if is_passing(error):
+            raise
         return raised(error)
     finally:
         ctx.left(entered)

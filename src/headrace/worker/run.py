@@ -1,31 +1,43 @@
-"""One execution: the start if it must come first, the call, the end, and every way of being told to stop."""
+"""One run of an owned job: the start if it must come first, the call, the end, and every way of being told to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import threading
 from collections.abc import Callable
 from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
 
-from headrace.core.job import ErrorInfo
-from headrace.core.outcome import Completed, Ending, Failed, Released, TimedOut
+from headrace.core.job import ErrorInfo, Job, Progress
+from headrace.core.outcome import Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
 from headrace.worker.completing import Completing
-from headrace.worker.context import Context, Stopping
-from headrace.worker.hold import Hold
+from headrace.worker.context import Caller, Context, Stopping
+from headrace.worker.entry_writer import EntryWriter
+from headrace.worker.loops import on_loop
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.perform import raised
-from headrace.worker.place import Place
+from headrace.worker.progress import ProgressWriter
 from headrace.worker.raising import is_passing, message_of
+from headrace.worker.resources import Resource
 from headrace.worker.runner import call, call_async
-from headrace.worker.scribe import Scribe
-from headrace.worker.speaking import Speaking
+from headrace.worker.slot_yielding import RunSlot
+
+if TYPE_CHECKING:
+    from headrace.worker.bulk import Call
+    from headrace.worker.slots import Slots
 
 __all__ = ["Run"]
+
+T = TypeVar("T")
 
 _log = logging.getLogger("headrace.worker")
 
 _RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
+
+_making = threading.Lock()
 
 SHORT = 10.0
 """Seconds; a timer for each of many thousand jobs a second, nearly all of them cancelled, would be most of the cost."""
@@ -33,73 +45,102 @@ STOP_PATIENCE = 5.0
 """How long a cancelled coroutine may take to end after its time ran out, before its attempt ends without it."""
 
 
-class Run(Speaking):
-    """A job being executed. The attempt and the handler may end apart: a thread cannot be stopped."""
+class Run(Caller):
+    """The handler of an owned job being called. The attempt and the handler may end apart: a thread cannot be stopped.
 
-    __slots__ = ("_completing", "_leaving", "_time_up_at", "_timers", "began", "now", "since")
+    What its Context asks for, from whatever thread, it makes when it is asked first: most handlers ask for nothing.
+    """
 
-    def __init__(self, hold: Hold, place: Place, task: asyncio.Task[None], now: datetime, monotonic: float) -> None:
+    __slots__ = (
+        "_calling",
+        "_completing",
+        "_ctx",
+        "_entry_writer",
+        "_leaving",
+        "_now",
+        "_progress",
+        "_slots",
+        "_time_up_at",
+        "_timers",
+        "_why",
+        "began",
+        "bulk_call",
+        "own_slot",
+        "owned",
+        "since",
+        "task",
+    )
+
+    def __init__(
+        self,
+        owned: OwnedJob,
+        slots: Slots,
+        task: asyncio.Task[None],
+        now: datetime,
+        monotonic: float,
+        bulk_call: Call | None = None,
+    ) -> None:
         """``now`` and ``monotonic``: the time, which the caller has just asked for."""
-        self.hold, self.task = hold, task
-        self.now = now
-        """When the run last began or ended something."""
-        self.ending = None
+        self.owned, self.task, self.bulk_call = owned, task, bulk_call
         self.began = self.since = monotonic
         """When the handler was called, and since when it has its slot (monotonic)."""
-        self._place = place
-        self._ctx = None
-        self._why = None
+        self.own_slot: RunSlot | None = None
+        """Its slot, to be yielded; None as long as the handler has not waited for another job."""
+        self._slots, self._now = slots, now
+        self._ctx: Context | None = None
+        self._why: Stopping | None = None
         self._calling = False
         self._completing: Completing | None = None
         self._leaving: tuple[Ending, asyncio.Task[None]] | None = None
-        self._scribe = self._reporter = self.loan = None
+        self._entry_writer: EntryWriter | None = None
+        self._progress: ProgressWriter | None = None
         self._timers: list[asyncio.TimerHandle] | None = None
         self._time_up_at = float("inf")
 
     @property
-    def _timed_out(self) -> bool:
-        return self._why == "timed_out"
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return self.task.get_loop()
+
+    @property
+    def told_to_stop(self) -> bool:
+        """Whether the handler was asked to stop, and its task perhaps cancelled."""
+        return self._why is not None
 
     @property
     def stuck(self) -> bool:
         """Whether the handler goes on although its attempt is over."""
-        return self.ending is not None and self._calling
-
-    @property
-    def started_at(self) -> datetime | None:
-        """When the handler was called."""
-        return self.hold.started_at
+        return self.owned.ending is not None and self._calling
 
     async def go(self) -> None:
-        """Execute the job, in the task that is given, and write what came of it."""
-        hold, place = self.hold, self._place
+        """Execute the job, in the task that is given, and have written what came of it."""
+        owned, slots = self.owned, self._slots
         try:
-            if hold.must_start_first:
+            if owned.must_start_first:
                 if not await self._started_first():
                     return
-                self.began = place.host.clock.monotonic()
-            if self._why is not None:  # told to stop before it began
-                self.conclude(Released())
+                self.began = slots.host.clock.monotonic()
+            if self.told_to_stop:  # before it began
+                self.finish(Released())
                 return
-            if hold.started_at is None:
-                hold.started_at = self.now
-            job = hold.job
+            if owned.started_at is None:
+                owned.started_at = self._now
+            job = owned.job
             attempt = job.attempt if job.status is _RUNNING else job.attempt + 1
-            self._ctx = Context(job, attempt, hold.started_at, self)
+            self._ctx = Context(job, attempt, owned.started_at, self)
             self._set_time(job.spec.timeout)
             self._calling = True
             try:
-                if hold.handler.direct:
-                    ending = await call_async(hold.handler, self._ctx, job)
+                if owned.handler.direct:
+                    ending = await call_async(owned.handler, self._ctx, job)
                 else:
-                    ending = await call(hold.handler, self._ctx, job, place.threads, place.children)
-                if self._timed_out:
+                    ending = await call(owned.handler, self._ctx, job, slots.threads, slots.children)
+                if self._why == "timed_out":
                     ending = TimedOut()
             except asyncio.CancelledError:
                 ending = self._cancelled()
             self._calling = False
-            if self._completing is None and self._scribe is None:
-                self.conclude(ending)
+            if self._completing is None and self._entry_writer is None:
+                self.finish(ending)
             else:
                 await self._wind_up(ending)
         except BaseException as error:
@@ -111,10 +152,20 @@ class Run(Speaking):
                     timer.cancel()
             # Else every job would leave a circle of references for the garbage collector: context, run.
             self._ctx = self._timers = None
-            place.left(self)
+            slots.left(self)
+
+    def finish(self, ending: Ending) -> None:
+        """End the attempt, once: the owned job writes it, and tells the slots what the store said."""
+        owned, slots = self.owned, self._slots
+        if owned.ending is None:
+            if self._progress is not None and isinstance(ending, Failed | TimedOut):
+                self._progress.write()  # how far it came is worth keeping
+            slots.unacknowledged += 1
+            owned.finish(ending, slots.host.clock.now())
 
     def _break_down(self, error: BaseException) -> None:
-        """Something came past the handler. Unless the whole loop ends, it must not leave the job in our hands."""
+        """End the attempt by an error that came past the handler: unless the loop ends, the job must not stay in our
+        hands."""
         if is_passing(error):
             raise error
         if isinstance(error, GeneratorExit):
@@ -123,20 +174,19 @@ class Run(Speaking):
             ending = raised(error)
             self._leaving = ending, self._loop.create_task(self._wind_up(ending), name="headrace-leaving")
             raise error
-        _log.exception("job %s: the run broke down", self.hold.job.id)
-        self.conclude(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
+        _log.exception("job %s: the run broke down", self.owned.job.id)
+        self.finish(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
 
     async def _started_first(self) -> bool:
         """Make the start durable; False if the job turned out to be no longer ours to run."""
-        stored = await self.hold.recorded()
-        if self.ending is not None:
+        owned = self.owned
+        stored = await owned.recorded()
+        if owned.ending is not None:
             return False  # abandoned while the start was being written
-        if not stored or self.hold.job.status is not Status.RUNNING:
-            self.ending = Released()
-            self.hold.over = True
-            self._place.stored(self.hold)
+        if not stored or owned.job.status is not _RUNNING:
+            owned.settle(stored)
             return False
-        self.hold.started_at = self.hold.job.started_at
+        owned.started_at = owned.job.started_at
         return True
 
     async def _wind_up(self, ending: Ending) -> None:
@@ -145,24 +195,28 @@ class Run(Speaking):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)  # one that the handler asked for and did not wait for is not for what follows
         if self._completing is not None and await self._completing.settle():
-            self._completed(ending)
+            if isinstance(ending, Failed) and (error := ending.error) is not None:
+                id, trace = self.owned.job.id, f"\n{error.traceback}" if error.traceback else ""
+                message = "job %s was completed before its handler raised %s: %s%s"
+                _log.error(message, id, error.type, error.message, trace)
+            self.finish(ending)
             return
-        if self._scribe is not None:
-            await self._scribe.finish()
-        self.conclude(ending if self._leaving is None else self._leaving[0])
+        if self._entry_writer is not None:
+            await self._entry_writer.finish()
+        self.finish(ending if self._leaving is None else self._leaving[0])
 
     def _cancelled(self) -> Ending:
         if self._why is not None:
             self.task.uncancel()
             return TimedOut() if self._why == "timed_out" else Released()
-        keeper = self._place.keeper
+        keeper = self._slots.keeper
         if self.task.cancelling() and keeper is not None and keeper.cancelling():
             return Released()  # the loop is being torn down, and everything in it cancelled
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
         return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
 
     def _set_time(self, timeout: float | None) -> None:
-        """A short time-out gets a timer of its own; a long one, as most are, is looked at now and then."""
+        """Have the handler stopped when its time is up: by a timer if that is soon, else, as for most, by ``tick``."""
         if timeout is None:
             return
         if timeout <= SHORT:
@@ -170,10 +224,12 @@ class Run(Speaking):
         else:
             self._time_up_at = self.began + timeout
 
-    def check_time(self, monotonic: float) -> None:
-        """Stop the handler if its time is up."""
+    def tick(self, monotonic: float) -> None:
+        """Stop the handler if its time is up; look after a transaction that has its job."""
         if monotonic >= self._time_up_at:
             self.stop("timed_out")
+        if self._completing is not None:
+            self._completing.tick()
 
     # -- being stopped
 
@@ -186,76 +242,33 @@ class Run(Speaking):
             return  # not begun yet: it will not be
         self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
-        mode = self.hold.handler.mode
-        patience = self._place.cancel_grace if why == "cancelled" else STOP_PATIENCE
+        mode = self.owned.handler.mode
+        patience = self._slots.cancel_grace if why == "cancelled" else STOP_PATIENCE
         if mode == "async":
             self.task.cancel()
-            self._later(patience, lambda: self._abandon(over))
+            self._later(patience, lambda: self.abandon(over))
             return
-        if self.hold.handler.middleware:
+        if self.owned.handler.middleware:
             self.task.cancel()  # what is around the call; that itself is waited for
         if why in ("timed_out", "lost"):
-            self._abandon(over)
+            self.abandon(over)
         else:
-            self._place.children.stop(self._ctx, why)
-            self._later(patience, lambda: self._abandon(over))
+            self._slots.children.stop(self._ctx, why)
+            self._later(patience, lambda: self.abandon(over))
 
-    def abandon(self) -> None:
-        """The worker leaves: hand the job back whether or not its handler stops."""
-        self._abandon(Released())
-
-    def _abandon(self, ending: Ending) -> None:
+    def abandon(self, ending: Ending) -> None:
         """End the attempt although its handler goes on; not before what that has added is written, if it may be."""
-        if self._scribe is None or self.ending is not None or self._why == "lost":
-            self.conclude(ending)
+        if self._entry_writer is None or self.owned.ending is not None or self._why == "lost":
+            self.finish(ending)
         elif self._leaving is None:
-            self._leaving = ending, self._loop.create_task(self._leave(self._scribe, ending), name="headrace-leaving")
-        if self.hold.handler.mode == "process" and self._ctx is not None:
-            self._place.children.kill(self._ctx)
+            leaving = self._leave(self._entry_writer, ending)
+            self._leaving = ending, self._loop.create_task(leaving, name="headrace-leaving")
+        if self.owned.handler.mode == "process" and self._ctx is not None:
+            self._slots.children.kill(self._ctx)
 
-    async def _leave(self, scribe: Scribe, ending: Ending) -> None:
-        await scribe.finish()
-        self.conclude(ending)
-
-    def conclude(self, ending: Ending) -> None:
-        """End the attempt, once."""
-        if self.ending is None:
-            if self._reporter is not None:
-                if isinstance(ending, Failed | TimedOut):
-                    self._reporter.write()  # how far it came is worth keeping
-                self._reporter.over = True
-            self.ending = ending
-            self.now = self._place.host.clock.now()
-            self._place.concluded(self)
-            self.hold.write_finish(ending, self.now, self._settled)
-
-    def completer(self) -> Completing:
-        """What ends the job within a transaction of its handler's."""
-        if self._completing is None:
-            self._completing = Completing(self.hold, self._loop, self._written)
-        return self._completing
-
-    def check_transaction(self) -> None:
-        """Look after a job that was lent to a transaction of its handler's."""
-        if self._completing is not None:
-            self._completing.tick()
-
-    def _completed(self, ending: Ending) -> None:
-        """The end of the job is stored, by the handler's own commit: what it came to besides does not count."""
-        if isinstance(ending, Failed) and ending.error is not None:
-            error, id = ending.error, self.hold.job.id
-            trace = f"\n{error.traceback}" if error.traceback else ""
-            _log.error("job %s was completed before its handler raised %s: %s%s", id, error.type, error.message, trace)
-        if self.ending is None:
-            self.ending = Completed(self.hold.job.result_text or "null")
-            if self._reporter is not None:
-                self._reporter.over = True
-            self._place.concluded(self)
-            self._settled(True)
-
-    def _settled(self, stored: bool) -> None:
-        self.hold.over = True
-        self._place.settled(self, stored)
+    async def _leave(self, writer: EntryWriter, ending: Ending) -> None:
+        await writer.finish()
+        self.finish(ending)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
         timer = self._loop.call_later(seconds, act)
@@ -263,3 +276,88 @@ class Run(Speaking):
             self._timers = [timer]
         else:
             self._timers.append(timer)
+
+    # -- for its Context, on whatever thread
+
+    def resource(self, resource: Resource[T]) -> T:
+        """What the worker has open under this definition."""
+        return self._slots.resources.get(resource)
+
+    def entry_writer(self) -> EntryWriter:
+        """What writes down what the run adds to its job."""
+        if (writer := self._entry_writer) is None:
+            with _making:
+                if (writer := self._entry_writer) is None:
+                    attempt = 0 if self._ctx is None else self._ctx.attempt
+                    writer = EntryWriter(self.owned.lanes, attempt, self._on_record, self._loop)
+                    self._entry_writer = writer
+        return writer
+
+    async def _on_record(self) -> Job | None:
+        return self.owned.job if await self.owned.recorded() and self.owned.job.status is _RUNNING else None
+
+    def log(self, data: str) -> None:
+        """Have a line for the log of the job written, as long as the attempt lasts."""
+        if self._calling and self.owned.ending is None:
+            self.entry_writer().log(data)
+
+    def acted(self) -> None:
+        """Have the start recorded: the handler did what others can see."""
+        self._loop.call_soon_threadsafe(self._write_start)
+
+    def _write_start(self) -> None:
+        if self.owned.ending is None:
+            self.owned.write_start()
+
+    def report(self, report: Progress) -> None:
+        """Have written how far it is."""
+        if (progress := self._progress) is None:
+            with _making:
+                if (progress := self._progress) is None:
+                    progress = self._progress = ProgressWriter(self.owned, self._loop)
+        progress.report(report)
+
+    async def flush(self) -> None:
+        """Wait until everything reported so far is stored."""
+        await on_loop(self._loop, self._flush())
+
+    async def _flush(self) -> None:
+        if self._progress is not None:
+            self._progress.write()
+        # Behind the report in the job's own line of writes: when this is answered, the report is stored.
+        await self.owned.recorded()
+
+    def completer(self) -> Completing:
+        """What ends the job within a transaction of its handler's."""
+        if self._completing is None:
+            self._completing = Completing(self.owned, self._loop, self._written)
+        return self._completing
+
+    async def _written(self) -> None:
+        if self._entry_writer is not None:
+            await self._entry_writer.flush()
+
+    # -- waiting for other jobs
+
+    @property
+    def yielded(self) -> bool:
+        """Whether its slot is yielded."""
+        return self.own_slot is not None and self.own_slot.is_yielded
+
+    def _gone(self) -> bool:
+        """Whether the handler is done, or should be: it yields nothing and waits for no slot."""
+        return self._why is not None or not self._calling
+
+    def slot(self) -> RunSlot | None:
+        """Its slot, which all jobs of a bulk call share; None if the handler is done."""
+        if (slot := self.own_slot) is None and self._calling:
+            with _making:
+                if (slot := self.own_slot) is None:
+                    slot = self.own_slot = self._new_slot()
+        return slot
+
+    def _new_slot(self) -> RunSlot:
+        if self.bulk_call is not None:
+            return self.bulk_call.own_slot
+        handler = self.owned.handler
+        return RunSlot(self._slots.yielded, self._loop, handler.mode, self.owned.job.spec.task, self._gone)

@@ -8,10 +8,10 @@ from headrace.handler import Handler
 from headrace.worker.children import Children
 from headrace.worker.context import Context
 from headrace.worker.middleware import call_wrapped
-from headrace.worker.perform import perform, raised
+from headrace.worker.perform import ending_of, perform, raised
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
-from headrace.worker.streaming import call_flowing
+from headrace.worker.streaming import invoke
 
 __all__ = ["call", "call_async"]
 
@@ -27,7 +27,7 @@ async def call(
     if handler.middleware:
         return await call_wrapped(handler, ctx, job, threads, children)
     if handler.flows:
-        return await call_flowing(handler, ctx, job)
+        return await ending_of(handler, ctx, invoke(handler, ctx, job))
     if handler.mode == "async":
         return await call_async(handler, ctx, job)
     if threads is None:
@@ -38,7 +38,7 @@ async def call(
 
 
 async def call_async(handler: Handler, ctx: Context, job: Job) -> Ending:
-    """Run an async handler on this loop."""
+    """Run an async handler on this loop: ``ending_of`` without one more coroutine for each of many short jobs."""
     entered = ctx.entered()
     try:
         kwargs = handler.decode(job.payload_text)

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.record import Record
 from headrace.engine import Beat
-from headrace.worker.floor import Floor
+from headrace.worker.slots import Slots
 
 __all__ = ["WorkerStats"]
 
@@ -19,7 +19,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     state: str
     busy: int
-    """Handlers at work; those that have lent their slots are not."""
+    """Handlers at work; those that have yielded their slots are not."""
     buffered: int
     done: int
     """Attempts that completed or were snoozed."""
@@ -34,22 +34,22 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Seconds since the store last heard of it."""
 
     @classmethod
-    def of(cls, state: str, floor: Floor, silence: float) -> WorkerStats:
-        """As its floor is right now."""
+    def of(cls, state: str, slots: Slots, silence: float) -> WorkerStats:
+        """The stats of a worker with these slots, as they are right now."""
         return cls(
             state=state,
-            busy=max(0, len(floor.runs) - floor.lending.out),
-            buffered=floor.waiting,
-            done=floor.tally.done,
-            failed=floor.tally.failed,
-            released=floor.tally.released,
-            stale=floor.tally.stale,
-            stuck_threads=len(floor.stuck),
+            busy=max(0, len(slots.runs) - slots.yielded.count),
+            buffered=slots.waiting,
+            done=slots.tally.done,
+            failed=slots.tally.failed,
+            released=slots.tally.released,
+            stale=slots.tally.stale,
+            stuck_threads=len(slots.stuck),
             silence=silence,
         )
 
     def to_beat(self, held: Iterable[UUID], blocked: bool) -> Beat:
-        """What to tell the store of it."""
+        """What the store is told of the worker."""
         return Beat(
             held=tuple(held),
             state="blocked" if blocked else self.state,

@@ -19,7 +19,7 @@ from headrace.worker.loops import on_loop
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context
-    from headrace.worker.scribe import Scribe
+    from headrace.worker.entry_writer import EntryWriter
 
 __all__ = ["run_step", "run_step_blocking"]
 
@@ -28,20 +28,20 @@ async def run_step(
     ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
     """What the step came to, in this attempt or an earlier one."""
-    scribe = ctx.voice.scribe()
-    if scribe is None:
+    writer = ctx.caller.entry_writer()
+    if writer is None:
         return (await _call(ctx, fn, args, kwargs))[0]
     ctx.check()
-    text = await on_loop(scribe.loop, _begin(scribe, ctx, name))
+    text = await on_loop(writer.loop, _begin(writer, ctx, name))
     codec = _codec(fn)
     if text is None:
         try:
             value, stopped = await _call(ctx, fn, args, kwargs)
             text = encode_value(codec, value, f"step {name!r}")
         except BaseException:
-            scribe.stepped.discard(name)  # it may be tried again
+            writer.stepped.discard(name)  # it may be tried again
             raise
-        await on_loop(scribe.loop, _keep(scribe, name, text))
+        await on_loop(writer.loop, _keep(writer, name, text))
         if stopped:
             raise asyncio.CancelledError
     # Also the first time as it will be later: what it is must not depend on the attempt.
@@ -52,8 +52,8 @@ def run_step_blocking(
     ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
     """The same on the thread of a plain handler, where the function is called."""
-    scribe = ctx.voice.scribe()
-    if scribe is None:
+    writer = ctx.caller.entry_writer()
+    if writer is None:
         return fn(*args, **kwargs)
     try:
         asyncio.get_running_loop()
@@ -62,34 +62,34 @@ def run_step_blocking(
     else:
         raise SyncInAsync("this thread has a running event loop: use `await ctx.step(...)`")
     ctx.check()
-    text: str | None = asyncio.run_coroutine_threadsafe(_begin(scribe, ctx, name), scribe.loop).result()
+    text: str | None = asyncio.run_coroutine_threadsafe(_begin(writer, ctx, name), writer.loop).result()
     codec = _codec(fn)
     if text is None:
         try:
             text = encode_value(codec, fn(*args, **kwargs), f"step {name!r}")
         except BaseException:
-            scribe.stepped.discard(name)
+            writer.stepped.discard(name)
             raise
-        asyncio.run_coroutine_threadsafe(_keep(scribe, name, text), scribe.loop).result()
+        asyncio.run_coroutine_threadsafe(_keep(writer, name, text), writer.loop).result()
     return decode_value(codec, text, f"step {name!r}")
 
 
-async def _begin(scribe: Scribe, ctx: Context, name: str) -> str | None:
+async def _begin(writer: EntryWriter, ctx: Context, name: str) -> str | None:
     """What the step came to in an earlier attempt, if it did."""
     checked_name(name, "a step's name, the same in every attempt,", KEY)  # before anything is done that cannot be kept
-    if name in scribe.stepped:
+    if name in writer.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
-    scribe.stepped.add(name)
-    if scribe.steps is None:
-        found = await _earlier(scribe, ctx) if ctx.attempt > 1 else {}
-        scribe.steps = found if scribe.steps is None else scribe.steps  # a step beside this one may have asked, too
-    return scribe.steps.get(name)
+    writer.stepped.add(name)
+    if writer.steps is None:
+        found = await _earlier(writer, ctx) if ctx.attempt > 1 else {}
+        writer.steps = found if writer.steps is None else writer.steps  # a step beside this one may have asked, too
+    return writer.steps.get(name)
 
 
-async def _earlier(scribe: Scribe, ctx: Context) -> dict[str, str]:
+async def _earlier(writer: EntryWriter, ctx: Context) -> dict[str, str]:
     steps: dict[str, str] = {}
     after = BEGIN
-    while found := await scribe.lanes.engine.tail(ctx.job_id, Kind.STEP, after):
+    while found := await writer.lanes.engine.entries.tail(ctx.job_id, Kind.STEP, after):
         steps |= {entry.name: entry.data for entry in found if entry.name is not None}
         after = found[-1].cursor
         if len(found) < MAX_BATCH:
@@ -97,11 +97,11 @@ async def _earlier(scribe: Scribe, ctx: Context) -> dict[str, str]:
     return steps
 
 
-async def _keep(scribe: Scribe, name: str, text: str) -> None:
-    scribe.add(Kind.STEP, text, name)
-    await scribe.flush()
-    if scribe.steps is not None:
-        scribe.steps[name] = text
+async def _keep(writer: EntryWriter, name: str, text: str) -> None:
+    writer.add(Kind.STEP, text, name)
+    await writer.flush()
+    if writer.steps is not None:
+        writer.steps[name] = text
 
 
 async def _call(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.worker.hold import Hold
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.run import Run
 
 __all__ = ["Stuck"]
@@ -13,7 +13,7 @@ __all__ = ["Stuck"]
 class Stuck:
     """The stuck ones among the runs of a worker."""
 
-    def __init__(self, runs: Mapping[Hold, Run], patience: float) -> None:
+    def __init__(self, runs: Mapping[OwnedJob, Run], patience: float) -> None:
         """``patience``: seconds a handler has to stop after its attempt is over."""
         self._runs, self._patience = runs, patience
         self._since: dict[Run, float] = {}
@@ -25,7 +25,7 @@ class Stuck:
     @property
     def hopeless(self) -> int:
         """How many had time enough to stop, did not, and hold a slot, as of the last look."""
-        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.lent)
+        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.yielded)
 
     def look(self, monotonic: float) -> None:
         """See who is stuck now."""

@@ -11,7 +11,7 @@ from headrace.core.outcome import Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome
 
 if TYPE_CHECKING:
-    from headrace.worker.run import Run
+    from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["Tally"]
 
@@ -29,41 +29,41 @@ class Tally:
         self.look()
 
     def look(self) -> None:
-        """See who listens."""
+        """See whether anybody listens to starts and ends."""
         self.talks = _log.isEnabledFor(logging.DEBUG)
 
-    def begins(self, run: Run) -> None:
-        """An attempt begins, and somebody wants to know."""
-        job = run.hold.job
+    def begins(self, owned: OwnedJob) -> None:
+        """Say that an attempt begins, if anybody listens."""
+        job = owned.job
         _log.debug("%s: attempt %d of %d starts", name_of(job), job.charged + 1, job.max_attempts)
 
-    def ended(self, run: Run, *, stored: bool) -> None:
-        """The end of an attempt is stored, or never will be."""
-        ending = run.ending
+    def ended(self, owned: OwnedJob, *, stored: bool) -> None:
+        """Count an attempt whose end is stored or never will be, and say how it ended."""
+        ending = owned.ending
         if not stored:
             self.stale += 1
         elif isinstance(ending, Failed | TimedOut):
             self.failed += 1
             if _log.isEnabledFor(logging.WARNING):
                 outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
-                _log.warning("%s", account(run.hold.job, outcome, self._clock.now()))
+                _log.warning("%s", account(owned.job, outcome, self._clock.now()))
             return
         elif isinstance(ending, Released):
             self.released += 1
         else:
             self.done += 1
         if self.talks:
-            self._say(run, stored)
+            self._say(owned, stored)
 
-    def _say(self, run: Run, stored: bool) -> None:
-        job, began = run.hold.job, run.started_at
+    def _say(self, owned: OwnedJob, stored: bool) -> None:
+        job, began, ended = owned.job, owned.started_at, owned.ended_at
         if not stored:
             what = "ended, which is not on record"
-        elif isinstance(run.ending, Released):
+        elif isinstance(owned.ending, Released):
             what = f"handed back, {job.status} now"
-        elif isinstance(run.ending, Snoozed):
-            what = f"snoozed for {run.ending.delay:g} s"
+        elif isinstance(owned.ending, Snoozed):
+            what = f"snoozed for {owned.ending.delay:g} s"
         else:
             what = "completed"
-        took = "" if began is None else f" after {max(0.0, (run.now - began).total_seconds()):.3f} s"
+        took = "" if began is None or ended is None else f" after {max(0.0, (ended - began).total_seconds()):.3f} s"
         _log.debug("%s: %s%s", name_of(job), what, took)

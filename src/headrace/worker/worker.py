@@ -8,25 +8,26 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from typing import Any
 from uuid import UUID
 
-from headrace.bus import Hint, Topic
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
+from headrace.core.outcome import Released
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
-from headrace.worker.fetcher import Fetcher, Kitchen
-from headrace.worker.floor import Floor
+from headrace.worker.fetcher import Fetcher, JobTaker
 from headrace.worker.heartbeat import Heartbeat
-from headrace.worker.hold import Hold
-from headrace.worker.joining import join
 from headrace.worker.logs import caught_logs
+from headrace.worker.owned_job import OwnedJob
 from headrace.worker.parts import why_ended
+from headrace.worker.register import register
 from headrace.worker.resources import Resource, Resources
 from headrace.worker.signals import Foreground
+from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
 
 __all__ = ["Worker", "WorkerStats"]
@@ -62,14 +63,14 @@ class Worker(Foreground):
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
         self.id = self._new_id()
-        self.ticked_at = host.clock.monotonic()
+        self.ticked_at = host.clock.monotonic()  # when the loop last showed that it moves
         self.exhausted = False
         """Whether it stopped because handlers that cannot be stopped hold half its slots."""
         self._queues = None if queues is None else tuple(queues)
         self._burst, self._offers, self._version = burst, dict(offers or {}), version
         self._make_services, self._announce = services, announce
         self._resources = Resources(resources)
-        self._floor = self._new_floor()
+        self._slots = self._new_slots()
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
@@ -79,9 +80,9 @@ class Worker(Foreground):
 
     @property
     def stats(self) -> WorkerStats:
-        """How it is right now."""
+        """How the worker is right now."""
         silence = self._heartbeat.silence if self._heartbeat is not None else 0.0
-        return WorkerStats.of(self._state, self._floor, silence)
+        return WorkerStats.of(self._state, self._slots, silence)
 
     @property
     def healthy(self) -> bool:
@@ -94,13 +95,13 @@ class Worker(Foreground):
         """Stop gracefully; called a second time, stop at once."""
         if self.stopping.is_set():
             self._hurry.set()
-            self._floor.freed.set()
+            self._slots.freed.set()
         self.stopping.set()
 
     async def start(self) -> None:
         """Start; a worker that has stopped may start again, under a new id."""
         if self._state == "stopped":
-            self.id, self._floor, self._hurry = self._new_id(), self._new_floor(), asyncio.Event()
+            self.id, self._slots, self._hurry = self._new_id(), self._new_slots(), asyncio.Event()
             self._state, self.exhausted = "starting", False
         await super().start()
         if self._resources and self._task is not None:
@@ -111,13 +112,13 @@ class Worker(Foreground):
     def _new_id(self) -> UUID:
         return self.host.dice.new_id(self.host.clock.now())
 
-    def _new_floor(self) -> Floor:
+    def _new_slots(self) -> Slots:
         means = self.handlers, self.lanes, self.host, self._resources
-        return Floor(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake)
+        return Slots(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake)
 
     async def main(self) -> None:
         """Open the resources, register, work until asked to stop, hand back what is left."""
-        self._floor.keeper = asyncio.current_task()
+        self._slots.keeper = asyncio.current_task()
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
                 return
@@ -135,8 +136,8 @@ class Worker(Foreground):
         self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
         self._fetchers, self._idle = [self._new_fetcher(self, plain)], set()
-        for collector in self._floor.collectors:
-            collector.owner = self
+        for collector in self._slots.collectors:
+            collector.worker = self
             self._fetchers.append(self._new_fetcher(collector, collector.names))
             collector.wake = self._fetchers[-1].wake
         services = [*self._make_services(self.id), *self._fetchers]
@@ -159,13 +160,13 @@ class Worker(Foreground):
                     await service.end()
                 ticker.cancel()
 
-    def _new_fetcher(self, kitchen: Kitchen, tasks: frozenset[str]) -> Fetcher:
-        means, offers, died = (kitchen, self.engine, self.host), self._offers, self._died
-        shunned = self._floor.lending.shunned
+    def _new_fetcher(self, taker: JobTaker, tasks: frozenset[str]) -> Fetcher:
+        means, offers, died = (taker, self.engine, self.host), self._offers, self._died
+        shunned = self._slots.yielded.shunned
         return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died, shunned=shunned)
 
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
-        """Until asked to stop, or until a part broke down: a worker that only looks alive helps nobody."""
+        """Wait until asked to stop; raises if a part breaks down: a worker that only looks alive helps nobody."""
         asked = asyncio.create_task(self.stopping.wait())
         parts = [asyncio.create_task(service.done()) for service in services]
         try:
@@ -189,32 +190,32 @@ class Worker(Foreground):
             offers=self._offers,
             version=self._version,
         )
-        await join(self.engine, self.host, info, self.stopping)
+        await register(self.engine, self.host, info, self.stopping)
 
     async def _drain(self) -> None:
         """Give the buffer back, let the rest finish within the grace, then hand it back uncharged."""
-        self._floor.hand_back_buffer()
+        self._slots.release_buffer()
         if await self._quiet(self.grace):
             return
-        self._floor.reactions.cancel()
-        for run in list(self._floor.runs.values()):
+        self._slots.reactions.cancel()
+        for run in list(self._slots.runs.values()):
             run.stop("shutdown")
         self._hurry.clear()
         if not await self._quiet(min(1.0, self.grace)):
-            for run in list(self._floor.runs.values()):
-                run.abandon()
+            for run in list(self._slots.runs.values()):
+                run.abandon(Released())
             self._hurry.clear()
             await self._quiet(5.0)
 
     async def _quiet(self, seconds: float) -> bool:
         """Wait until no job is in our hands; False when time is up, or at once when in a hurry."""
-        floor, deadline = self._floor, self.host.clock.monotonic() + seconds
-        while not floor.empty:
+        slots, deadline = self._slots, self.host.clock.monotonic() + seconds
+        while not slots.empty:
             left = deadline - self.host.clock.monotonic()
             if left <= 0 or self._hurry.is_set():
                 return False
-            floor.freed.clear()
-            await self.host.wait(floor.freed, left)
+            slots.freed.clear()
+            await self.host.wait(slots.freed, left)
         return True
 
     async def _leave(self) -> None:
@@ -222,23 +223,23 @@ class Worker(Foreground):
             task.cancel()
         if self._heartbeat is not None:
             await self._heartbeat.stop()
-        self._floor.close()
+        self._slots.close()
         try:
-            await self.engine.retire(self.id)
+            await self.engine.workers.retire(self.id)
         except EngineError as error:
             level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
             _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
         self._state = "stopped"
 
     async def _died(self, worker: UUID) -> None:
-        """The store buried us: nothing we hold is ours any more; go on under a new name."""
+        """Go on under a new name: the store buried us, and nothing that we owned is ours any more."""
         # The fetcher and the heartbeat may both learn of it: whoever comes second waits for the new name.
         async with self._rebirth:
             if worker != self.id:
                 return
             _log.warning("worker %s was declared dead; its handlers are stopped and it registers anew", worker)
-            self._floor.drop_buffer()
-            for run in list(self._floor.runs.values()):
+            self._slots.drop_buffer()
+            for run in list(self._slots.runs.values()):
                 run.stop("lost")
             id = self._new_id()
             await self._register(id)
@@ -250,13 +251,13 @@ class Worker(Foreground):
         could = True
         while True:
             self.ticked_at = self.host.clock.monotonic()
-            self._floor.tick()
+            self._slots.tick()
             if self._heartbeat is not None and self._heartbeat.lost is not None:
                 raise self._heartbeat.lost
             if (can := self._may_start()) and not could:  # the store hears us again
                 self._wake()
             could = can
-            if self._floor.stuck.hopeless * 2 >= self.concurrency and not self.exhausted:
+            if self._slots.stuck.hopeless * 2 >= self.concurrency and not self.exhausted:
                 _log.error("half the slots are held by handlers that cannot be stopped: leaving")
                 self.exhausted = True
                 self.request_stop()
@@ -266,20 +267,20 @@ class Worker(Foreground):
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""
-        return self._floor.room()
+        return self._slots.room()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Here they are."""
+        """Put what was claimed into the slots."""
         self.taken()
-        self._floor.take(jobs, queue_priorities)
+        self._slots.take(jobs, queue_priorities)
 
     def taken(self) -> None:
-        """What was claimed may submit more: whoever found nothing has to look again."""
+        """Have those that found nothing look again before a burst ends: what was claimed may submit more."""
         self._idle.clear()
 
     def idle(self, fetcher: object = None) -> None:
-        """There was nothing to claim, for the fetcher of the bulk handler or for that of all others."""
-        if self._floor.empty:
+        """Note that a collector, or the fetcher of all other handlers, found nothing to claim: so a burst ends."""
+        if self._slots.empty:
             self._idle.add(fetcher)
             # What is being told may release jobs that waited for those that have just ended.
             if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.teller.quiet:
@@ -290,49 +291,49 @@ class Worker(Foreground):
 
     def _wake(self) -> None:
         # Those of bulk handlers know themselves when there is room; at the end of a burst all have to look once more.
-        for fetcher in self._fetchers[: None if self._burst and self._floor.empty else 1]:
+        for fetcher in self._fetchers[: None if self._burst and self._slots.empty else 1]:
             fetcher.wake()
 
     # -- for the heartbeat, on its thread
 
     def beat(self, blocked: bool) -> Beat:
-        """What to tell the store."""
-        return self.stats.to_beat([hold.job.id for hold in list(self._floor.holds.values())], blocked)
+        """What the store is told of the worker."""
+        return self.stats.to_beat([owned.job.id for owned in list(self._slots.owned.values())], blocked)
 
-    def executing(self) -> Iterable[Hold]:
+    def executing(self) -> Iterable[OwnedJob]:
         """The jobs whose handlers were called, but for those that a transaction of a handler's has."""
-        return [run.hold for run in list(self._floor.runs.values()) if not run.hold.lent]
+        return [owned for owned in list(self._slots.runs) if not owned.in_transaction]
 
-    def drop_buffer(self) -> list[Hold]:
+    def drop_buffer(self) -> list[OwnedJob]:
         """Take everything out of the buffer; the caller gives it back."""
-        return self._floor.drop_buffer()
+        return self._slots.drop_buffer()
 
     # -- what the store tells
 
     def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """The answer to a beat."""
+        """Go by the answer to a beat."""
         if isinstance(answer, Dead):
             self._aside(self._died(worker))
             return
         for id in answer.cancels:
-            self._floor.cancel(id)
+            self._slots.cancel(id)
         for job in answer.unknown:
             # One that runs in the store but not here ran: left unnamed, the sweeper takes it, and it is charged.
-            here = job.id.int in self._floor.holds or any(job.claim == one.request for one in self._fetchers)
+            here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self._fetchers)
             if not here and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))
-        self._floor.dispatch()
+        self._slots.dispatch()
 
     def _hinted(self, hint: Hint) -> None:
-        if ids := [id for id in map(UUID, hint.names) if id.int in self._floor.holds]:
+        if ids := [id for id in map(UUID, hint.names) if id.int in self._slots.owned]:
             self._aside(self._cancel_if_asked(ids))
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:
         """A hint proves nothing: only what the store says stops a handler."""
-        for job in await self.engine.get(ids):
+        for job in await self.engine.jobs.get(ids):
             if job is not None and job.cancel_requested_at is not None and job.worker == self.id:
-                self._floor.cancel(job.id)
+                self._slots.cancel(job.id)
 
     def _aside(self, work: Awaitable[object]) -> None:
         async def quietly() -> None:

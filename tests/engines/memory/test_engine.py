@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.bus import Hint, Topic
 from headrace.core.rules import Rules
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.memory import MemoryEngine
 from headrace.errors import NotOpen
 from headrace.host import Host
@@ -24,20 +24,20 @@ def engine() -> MemoryEngine:
 async def test_a_session_must_be_open() -> None:
     store = engine()
     with pytest.raises(NotOpen):
-        await store.ledger()
+        await store.records.ledger()
     await store.open()
-    await store.insert([submitted()], NOW)
+    await store.jobs.insert([submitted()], NOW)
     await store.close()
     with pytest.raises(NotOpen):
-        await store.insert([submitted()], NOW)
+        await store.jobs.insert([submitted()], NOW)
 
 
 async def test_every_engine_has_a_store_of_its_own() -> None:
     one, other = engine(), engine()
     await one.open()
     await other.open()
-    await one.insert([submitted()], NOW)
-    assert (await other.ledger()).accepted == 0
+    await one.jobs.insert([submitted()], NOW)
+    assert (await other.records.ledger()).accepted == 0
 
 
 async def test_a_check_says_that_jobs_end_with_the_process() -> None:
@@ -51,15 +51,15 @@ async def test_a_check_says_that_jobs_end_with_the_process() -> None:
 def test_a_hint_for_a_loop_that_is_gone_hurts_nobody() -> None:
     store = engine()
     asyncio.run(store.open())  # and never closed
-    twin = store.twin()
+    other = store.another_session()
 
     async def send() -> list[Hint]:
         heard: list[Hint] = []
-        await twin.open()
-        twin.bus.listen(frozenset({Topic.READY}), heard.append)
-        twin.bus.send(Hint(Topic.READY, ("q",)))
+        await other.open()
+        other.bus.listen(frozenset({Topic.READY}), heard.append)
+        other.bus.send(Hint(Topic.READY, ("q",)))
         await asyncio.sleep(0)
-        await twin.close()
+        await other.close()
         return heard
 
     assert asyncio.run(send()) == [Hint(Topic.READY, ("q",))]

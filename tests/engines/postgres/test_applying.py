@@ -28,7 +28,7 @@ async def surely(engine: Engine, changes: list[Change], lab: Lab) -> list[Verdic
     """Apply as a lane does: again, for as long as the store says that it cannot just now."""
     while True:
         try:
-            return await engine.apply(changes, lab.now)
+            return await engine.jobs.apply(changes, lab.now)
         except Unavailable:
             continue
 
@@ -42,8 +42,8 @@ async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> Non
     job = await lab.running(await lab.worker())
     done = lab.end(job, Completed())
     assert done.id == 0
-    assert await lab.engine.apply([done], lab.now) == [Applied(done.job)]
-    [verdict] = await lab.engine.apply([replace(done, worker=None)], lab.now)
+    assert await lab.engine.jobs.apply([done], lab.now) == [Applied(done.job)]
+    [verdict] = await lab.engine.jobs.apply([replace(done, worker=None)], lab.now)
     assert verdict == Conflict(done.job)
 
 
@@ -75,41 +75,41 @@ async def test_of_two_takers_in_one_batch_the_second_is_told_who_holds_it(lab: L
     verdicts = await lab.apply(acts.retry(one, lab.now), acts.retry(two, lab.now))
     assert isinstance(verdicts[0], Applied)
     assert verdicts[1] == Conflict(two, verdicts[0].job)
-    history = await lab.engine.history(two.id)
+    history = await lab.engine.records.history(two.id)
     assert [event.verb for event in history.events] == ["cancel"]
 
 
 async def test_two_sessions_that_want_one_key_at_once_get_it_once(lab: Lab) -> None:
-    twin = lab.engine.twin()
-    await twin.open()
+    other = lab.engine.another_session()
+    await other.open()
     for _ in range(20):
         one, two = [await lab.cancel(await lab.put(dedup="k")) for _ in range(2)]
         takers = [lab.stamp(acts.retry(job, lab.now)) for job in (one, two)]
         verdicts = await asyncio.gather(
-            lab.engine.apply([takers[0]], lab.now),
-            twin.apply([takers[1]], lab.now),
-            twin.insert([lab.job(dedup="k")], lab.now),
+            lab.engine.jobs.apply([takers[0]], lab.now),
+            other.jobs.apply([takers[1]], lab.now),
+            other.jobs.insert([lab.job(dedup="k")], lab.now),
         )
         holders = [job for job in await _live(lab) if job.spec.dedup == "k"]
         assert len(holders) == 1, verdicts
         await lab.cancel(holders[0])
-    await twin.close()
+    await other.close()
 
 
 async def _live(lab: Lab) -> list[Job]:
     from headrace.core.query import Filter
 
-    found = await lab.engine.find(Filter(status=frozenset({Status.QUEUED})), lab.now)
+    found = await lab.engine.records.find(Filter(status=frozenset({Status.QUEUED})), lab.now)
     return list(found.items)
 
 
 async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab: Lab) -> None:
     job = await lab.held(await lab.worker())
     start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
-    await lab.engine.apply([start], lab.now)
+    await lab.engine.jobs.apply([start], lab.now)
     report = lifecycle.progress(start.job, lab.at(1), Progress(percent=50))
     assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
-    assert [type(verdict) for verdict in await lab.engine.apply([start], lab.now)] == [Applied]
+    assert [type(verdict) for verdict in await lab.engine.jobs.apply([start], lab.now)] == [Applied]
     assert await lab.get(job) == report.job
 
 
@@ -127,13 +127,13 @@ async def test_one_job_in_an_open_transaction_does_not_hold_up_the_others(
     transaction = user.transaction()
     await transaction.start()
     await lock(user, schema, held[7])
-    verdicts = await lab.engine.apply(ends, lab.now)
+    verdicts = await lab.engine.jobs.apply(ends, lab.now)
     assert [at for at, verdict in enumerate(verdicts) if not isinstance(verdict, Applied)] == [7]
     assert verdicts[7] == Conflict(held[7])  # not lost: whoever asked decides again
     assert (await lab.get(held[6])).status is Status.COMPLETED
     assert (await lab.get(held[7])).status is Status.ACCEPTED
     await transaction.rollback()
-    assert [type(verdict) for verdict in await lab.engine.apply([ends[7]], lab.now)] == [Applied]
+    assert [type(verdict) for verdict in await lab.engine.jobs.apply([ends[7]], lab.now)] == [Applied]
     assert {job.status for job in await _all(lab, held)} == {Status.COMPLETED}
     await check_store(lab.engine)
 
@@ -151,7 +151,7 @@ async def test_a_report_about_a_job_in_an_open_transaction_does_not_hold_up_the_
     user = await connect()
     async with user.transaction():
         await lock(user, schema, slow)
-        verdicts = await lab.engine.apply(changes, lab.now)
+        verdicts = await lab.engine.jobs.apply(changes, lab.now)
     assert [type(verdict) for verdict in verdicts[1:]] == [Applied, Applied]
     assert (await lab.get(quick)).progress == Progress(percent=50)
 
@@ -165,14 +165,14 @@ async def test_a_repeat_after_the_commit_of_the_transaction_is_recognised(
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    enlisted = lab.engine.enlist(user)
-    assert await enlisted.run(await lab.engine.applying(done, lab.now)) == Applied(done.job)
+    enlisted = lab.transactions.enlist(user)
+    assert await enlisted.run(await lab.transactions.applying(done, lab.now)) == Applied(done.job)
     assert (await lab.get(job)).status is Status.RUNNING
     again = asyncio.create_task(surely(lab.engine, [done], lab))
     await transaction.commit()
     [verdict] = await again
     if isinstance(verdict, Conflict):  # it came while the transaction was open
-        [verdict] = await lab.engine.apply([done], lab.now)
+        [verdict] = await lab.engine.jobs.apply([done], lab.now)
     assert verdict == Applied(done.job)
     assert len(await lab.attempts(job)) == 1
 
@@ -184,8 +184,8 @@ async def test_a_key_in_an_open_transaction_does_not_hold_up_other_changes(lab: 
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    steps = await lab.engine.inserting([lab.job(dedup="k")], lab.now)
-    [taken] = await lab.engine.enlist(user).run(steps)
+    steps = await lab.transactions.inserting([lab.job(dedup="k")], lab.now)
+    [taken] = await lab.transactions.enlist(user).run(steps)
     blocked = asyncio.create_task(lanes.decide(ended.id, acts.retry))
     await until(lambda: bool(lanes._acts._pumps))
     for job in others:
@@ -206,7 +206,7 @@ async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab,
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job(dedup="k")], lab.now))
+    await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job(dedup="k")], lab.now))
     blocked = asyncio.create_task(lanes.decide(ended.id, acts.retry))
     await until(lambda: bool(lanes._acts._pumps))
     await transaction.rollback()
@@ -215,7 +215,7 @@ async def test_a_key_in_a_transaction_that_is_rolled_back_can_be_taken(lab: Lab,
 
 
 async def _all(lab: Lab, jobs: list[Job]) -> list[Job]:
-    return [job for job in await lab.engine.get([job.id for job in jobs]) if job is not None]
+    return [job for job in await lab.engine.jobs.get([job.id for job in jobs]) if job is not None]
 
 
 # Two sessions at once
@@ -238,7 +238,7 @@ async def test_jobs_are_locked_in_the_order_of_their_numbers_whatever_order_they
         transaction = user.transaction()
         await transaction.start()
         await lock(user, schema, middle)
-        applying = asyncio.create_task(lab.engine.apply([change(job) for job in (last, middle, first)], lab.now))
+        applying = asyncio.create_task(lab.engine.jobs.apply([change(job) for job in (last, middle, first)], lab.now))
         seen = False
         while not applying.done() and not seen:
             rows = await third.fetch(f"SELECT seq FROM {schema}.jobs FOR UPDATE SKIP LOCKED")
@@ -258,24 +258,24 @@ async def test_random_changes_from_two_sessions_never_get_in_each_others_way(lab
     worker = await lab.worker()
     await lab.put_all(*(lab.job() for _ in range(60)))
     jobs = {job.id: await lab.start(job) for job in await lab.claim(worker)}
-    twin = lab.engine.twin()
-    await twin.open()
+    other = lab.engine.another_session()
+    await other.open()
     tally, all_have_read = {"applied": 0, "else": 0}, asyncio.Barrier(3)
 
     async def session(engine: Engine, seed: int) -> None:
         dice = random.Random(seed)
         for turn in range(40):
             picked = dice.sample(sorted(jobs), 20)
-            known = [job for job in await engine.get(picked) if job is not None and not job.ended]
+            known = [job for job in await engine.jobs.get(picked) if job is not None and not job.ended]
             changes = [lab.stamp(change) for job in known if (change := _some(lab, job, dice, turn)) is not None]
             await all_have_read.wait()  # so that they do meet
             if changes:
                 dice.shuffle(changes)
-                for verdict in await engine.apply(changes, lab.now):
+                for verdict in await engine.jobs.apply(changes, lab.now):
                     tally["applied" if isinstance(verdict, Applied) else "else"] += 1
 
-    await asyncio.gather(session(lab.engine, 1), session(twin, 2), session(twin, 3))
-    await twin.close()
+    await asyncio.gather(session(lab.engine, 1), session(other, 2), session(other, 3))
+    await other.close()
     assert tally["applied"] >= 40
     assert tally["else"] > 0
     await check_store(lab.engine)

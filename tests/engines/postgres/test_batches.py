@@ -23,22 +23,22 @@ Connect = Callable[[], Awaitable[Connection]]
 async def filled(lab: Lab, n: int, *, sealed: bool = True) -> tuple[Batch, list[Job]]:
     """A batch of running jobs."""
     batch = Batch(id=lab.new_id(), created_at=lab.now, touched_at=lab.now, sealed=sealed)
-    answers = await lab.engine.insert([lab.job(batch=batch.id) for _ in range(n)], lab.now, batch)
+    answers = await lab.engine.jobs.insert([lab.job(batch=batch.id) for _ in range(n)], lab.now, batch)
     assert all(isinstance(answer, Inserted) for answer in answers)
     jobs = await lab.claim(await lab.worker())
     return batch, jobs
 
 
 async def tally(lab: Lab, batch: Batch) -> Tally:
-    [found] = await lab.engine.batches([batch.id])
+    [found] = await lab.engine.families.batches([batch.id])
     assert found is not None
     return found.tally
 
 
 async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(lab: Lab) -> None:
     batch, jobs = await filled(lab, 300)
-    finishing, telling = lab.make(), [lab.make(), lab.make()]
-    for session in (finishing, *telling):
+    finishing, processing = lab.make(), [lab.make(), lab.make()]
+    for session in (finishing, *processing):
         await session.open()
     done, over = 0, asyncio.Event()
 
@@ -46,13 +46,13 @@ async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(l
         nonlocal done
         for n in range(0, len(jobs), 5):
             changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs[n : n + 5]]
-            await finishing.apply(changes, lab.now)
+            await finishing.jobs.apply(changes, lab.now)
             done += 5
         over.set()
 
     async def fold(place: int) -> None:
         while not over.is_set():
-            await telling[place].tell(lab.now)
+            await processing[place].families.process_notes(lab.now)
 
     async def look() -> None:
         while not over.is_set():
@@ -64,10 +64,10 @@ async def test_whoever_looks_meanwhile_misses_nothing_and_counts_nothing_twice(l
     try:
         await asyncio.gather(finish(), fold(0), fold(1), look())
     finally:
-        for session in (finishing, *telling):
+        for session in (finishing, *processing):
             await session.close()
     assert await tally(lab, batch) == Tally(300, 300)
-    [ended] = (await lab.engine.tell(lab.now)).over
+    [ended] = (await lab.engine.families.process_notes(lab.now)).over
     assert (ended.id, ended.tally, ended.ended_at) == (batch.id, Tally(300, 300), lab.now)
 
 
@@ -78,7 +78,7 @@ async def test_deltas_are_added_up_and_those_of_no_batch_dropped(lab: Lab, schem
     looking = await connect()
     # One for each commit, however many jobs.
     assert await looking.fetchval(f"SELECT count(*) FROM {schema}.batch_counts") == 3
-    assert (await lab.engine.tell(lab.now)).over == ()
+    assert (await lab.engine.families.process_notes(lab.now)).over == ()
     assert await looking.fetchval(f"SELECT count(*) FROM {schema}.batch_counts") == 0
     assert await tally(lab, batch) == Tally(10, 4)
 
@@ -87,12 +87,12 @@ async def test_a_transaction_counts_with_its_commit(lab: Lab) -> None:
     batch, jobs = await filled(lab, 2)
     done = lab.end(jobs[0], Completed("1"), started_at=lab.now)
     with suppress(Undone):
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             assert isinstance(await apply(lab, connection, done), Applied)
             await insert(lab, connection, lab.job(batch=batch.id))
             raise Undone
     assert await tally(lab, batch) == Tally(2)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         assert isinstance(await apply(lab, connection, done), Applied)
         await insert(lab, connection, lab.job(batch=batch.id), lab.job(batch=batch.id))
         assert await tally(lab, batch) == Tally(2)
@@ -107,7 +107,7 @@ async def test_a_batch_made_twice_at_once_is_one(lab: Lab) -> None:
     try:
         for _ in range(10):
             jobs = [lab.job(batch=batch.id) for _ in range(3)]
-            await asyncio.gather(*(session.insert(jobs, lab.now, batch) for session in sessions))
+            await asyncio.gather(*(session.jobs.insert(jobs, lab.now, batch) for session in sessions))
     finally:
         for session in sessions:
             await session.close()
@@ -120,17 +120,17 @@ async def test_a_cancel_waits_for_a_job_that_is_being_added_and_reaches_it(
     watching = await connect()
     batch, _ = await filled(lab, 1, sealed=False)
     late = lab.job(batch=batch.id)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         await insert(lab, connection, late)
         # What was counted before is added up meanwhile.
-        assert (await lab.engine.tell(lab.now)).over == ()
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
         assert await watching.fetchval(f"SELECT total FROM {schema}.batches") == 1
-        cancelling = asyncio.create_task(lab.engine.cancel_batch(batch.id, lab.now))
+        cancelling = asyncio.create_task(lab.engine.families.cancel_batch(batch.id, lab.now))
         await waits_for(watching, connection)
     found = await cancelling
     assert found is not None
     assert found.tally == Tally(2)
-    await lab.tell()
+    await lab.process_notes()
     assert (await lab.get(late)).status is Status.CANCELLED
 
 

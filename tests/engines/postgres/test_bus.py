@@ -1,4 +1,4 @@
-"""Hints through PostgreSQL: who listens hears them, a dead ear is replaced, and nothing fails when they are lost."""
+"""Hints through PostgreSQL: who listens hears, a dead listener is replaced, and nothing fails when they are lost."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Self
 import asyncpg
 import pytest
 
-from headrace.bus import Hint, Topic
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.bus import NotifyBus
-from headrace.engines.postgres.notices import BURST, GAP, Channels, Throttle
+from headrace.engines.postgres.channels import BURST, GAP, Channels, Throttle
 from headrace.host import Host
 from tests.support.postgres import Server, shared
 from tests.support.proxy import Proxy
@@ -24,7 +24,7 @@ BEAT = 0.2
 CALM = 600.0
 """A beat with which no connection is taken for dead, however busy the machine: then hints would be missed."""
 ALL = frozenset(Topic)
-EARS = "headrace ear"
+LISTENERS = "headrace listener"
 TELL = "SELECT pg_notify(channel, payload) FROM unnest($1::text[], $2::text[]) AS t (channel, payload)"
 
 
@@ -57,7 +57,13 @@ class Session(NotifyBus):
 
     async def deaf_no_more(self) -> None:
         """Wait until the server carries hints to this session: it has heard itself, and been told to look before."""
-        await until(lambda: self._ear is not None and self._ear.hears and self._ear._heard_probe >= self._ear._first)
+        await until(
+            lambda: (
+                self._listener is not None
+                and self._listener.hears
+                and self._listener._heard_probe >= self._listener._first
+            )
+        )
 
     def names(self, topic: Topic) -> list[str]:
         return [name for hint in self.heard if hint.topic is topic for name in hint.names]
@@ -75,7 +81,7 @@ class Session(NotifyBus):
         self.sent += pairs
 
     async def _join(self) -> asyncpg.Connection[asyncpg.Record]:
-        self.line = await asyncpg.connect(self._listen_url, server_settings={"application_name": EARS})
+        self.line = await asyncpg.connect(self._listen_url, server_settings={"application_name": LISTENERS})
         self.joined += 1
         return self.line
 
@@ -100,7 +106,7 @@ async def witness(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]
 async def ears(witness: asyncpg.Connection[asyncpg.Record]) -> int:
     """How many sessions have a listening connection, as the server sees it."""
     where = "datname = current_database() AND application_name = $1"
-    return int(await witness.fetchval(f"SELECT count(*) FROM pg_stat_activity WHERE {where}", EARS))
+    return int(await witness.fetchval(f"SELECT count(*) FROM pg_stat_activity WHERE {where}", LISTENERS))
 
 
 # Telling and hearing
@@ -339,7 +345,7 @@ async def test_who_waits_already_is_known_to_a_worker_that_comes_later(url: str)
         client.hear(Topic.ENDED, Topic.PROGRESS)
         await client.deaf_no_more()
         worker.hear(Topic.READY)
-        await until(lambda: worker._ear is not None and worker._ear.wants(Topic.ENDED))
+        await until(lambda: worker._listener is not None and worker._listener.wants(Topic.ENDED))
         assert worker.wanted(Topic.PROGRESS)
 
 
@@ -430,7 +436,9 @@ async def test_a_connection_that_is_cut_is_replaced_and_everybody_told_to_look(
         two.hear(*ALL)
         await two.deaf_no_more()
         two.heard.clear()
-        await witness.fetch("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", EARS)
+        await witness.fetch(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", LISTENERS
+        )
         await until(lambda: len(two.heard) == 2)
         assert set(two.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS)}
         await heard_again(one, two)
@@ -473,7 +481,7 @@ async def test_a_server_that_goes_and_comes_back_is_found_again(
             two.hear(Topic.READY)
             await two.deaf_no_more()
             server.kill()
-            await until(lambda: two._ear is not None and not two._ear.hears)
+            await until(lambda: two._listener is not None and not two._listener.hears)
             one.send(Hint(Topic.READY, ("lost",)))
             await asyncio.sleep(BEAT)
             server.restart()

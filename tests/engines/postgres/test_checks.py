@@ -108,9 +108,9 @@ async def test_a_server_without_a_connection_left_is_refused_for_now_and_recover
     await engine.open()
     taken = [await asyncpg.connect(server.url(database)) for _ in range(12)]
     with pytest.raises(Unavailable, match=r"too many clients|for now|out of reach") as caught:
-        await engine.ledger()
+        await engine.records.ledger()
     assert caught.value.outcome == "refused"
     for connection in taken:
         await connection.close()
-    assert (await engine.ledger()).accepted == 0
+    assert (await engine.records.ledger()).accepted == 0
     await engine.close()

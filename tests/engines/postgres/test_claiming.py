@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from headrace.conformance.jobs.limiting import rule
 from headrace.conformance.lab import BEGIN, Lab
-from headrace.conformance.limiting import rule
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job
 from headrace.core.query import as_seen
@@ -75,7 +75,9 @@ class Interrupted(Held):
 
 async def everything(lab: Lab, n: int) -> Ask:
     """An ask of one who serves all profiles."""
-    return Ask(n=n, free=n, profiles=frozenset(profile.id for profile in (await lab.engine.profiles()).profiles))
+    return Ask(
+        n=n, free=n, profiles=frozenset(profile.id for profile in (await lab.engine.documents.profiles()).profiles)
+    )
 
 
 async def blocked_by(connection: Connection) -> bool:
@@ -132,20 +134,22 @@ async def test_a_burial_waits_for_a_claim_under_way_and_leaves_no_orphan(
     lab: Lab, schema: str, connect: Connect, kind: Kind
 ) -> None:
     worker, job = await lab.worker(), await kind(lab)
-    await lab.engine.claim(worker, replace(await everything(lab, 1), n=0), 0, lab.now)  # there are gates, if need be
+    await lab.engine.jobs.claim(
+        worker, replace(await everything(lab, 1), n=0), 0, lab.now
+    )  # there are gates, if need be
     slow = await connect()
     transaction = slow.transaction()
     await transaction.start()
     claimed = await Claiming(Held(slow), schema, lab.rules).claim(worker, await everything(lab, 1), 1, lab.now)
     assert isinstance(claimed, Claimed)
     assert [one.id for one in claimed.jobs] == [job.id]
-    burial = asyncio.create_task(lab.engine.bury(worker, 0))
+    burial = asyncio.create_task(lab.engine.workers.bury(worker, 0))
     await until(lambda: blocked_by(slow))
     assert not burial.done()
-    assert [row.alive for row in await lab.engine.workers()] == [True]
+    assert [row.alive for row in await lab.engine.workers.list()] == [True]
     await transaction.commit()  # the claim lands first, so whoever sweeps after the burial sees it
     assert await burial is True
-    [found] = await lab.engine.overdue(lab.now)
+    [found] = await lab.engine.jobs.overdue(lab.now)
     assert (found.job.id, found.alive) == (job.id, False)
     assert (await lab.sweep(found)).status is Status.QUEUED
 
@@ -155,7 +159,7 @@ async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(
     lab: Lab, schema: str, connect: Connect, kind: Kind
 ) -> None:
     worker, job = await lab.worker(), await kind(lab)
-    await lab.engine.claim(worker, replace(await everything(lab, 1), n=0), 1, lab.now)  # the lines are known
+    await lab.engine.jobs.claim(worker, replace(await everything(lab, 1), n=0), 1, lab.now)  # the lines are known
     digger = await connect()
     transaction = digger.transaction()
     await transaction.start()
@@ -165,7 +169,7 @@ async def test_a_claim_waits_for_a_burial_under_way_and_gets_nothing(
     await transaction.commit()
     assert await claim == Dead()
     assert (await lab.get(job)).status is Status.QUEUED
-    assert await lab.engine.overdue(lab.now) == []
+    assert await lab.engine.jobs.overdue(lab.now) == []
 
 
 async def test_a_claim_that_turns_to_keys_waits_for_a_burial_begun_meanwhile(
@@ -226,13 +230,13 @@ async def test_eight_at_once_are_given_every_job_and_none_twice(lab: Lab, lines:
     jobs = await lab.put_all(*(lab.job(f"task{at % lines}") for at in range(800)))
     ask = replace(await everything(lab, 7), free=7)
     taken: list[UUID] = []
-    sessions: list[Engine] = [lab.engine, *(lab.engine.twin() for _ in range(3))]
+    sessions: list[Engine] = [lab.engine, *(lab.engine.another_session() for _ in range(3))]
     for session in sessions[1:]:
         await session.open()
 
     async def claimer(session: Engine, worker: UUID) -> None:
         while len(taken) < len(jobs):
-            claimed = await session.claim(worker, ask, lab.host.dice.token(), lab.now)
+            claimed = await session.jobs.claim(worker, ask, lab.host.dice.token(), lab.now)
             assert isinstance(claimed, Claimed)
             taken.extend(job.id for job in claimed.jobs)
 
@@ -288,10 +292,10 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
     worker = await lab.worker()
     for queue, priority in PRIORITIES.items():
         rule = msgspec.json.encode({"priority": priority, "paused": queue == "d"}).decode()
-        await lab.engine.put_setting(f"queue:{queue}", rule, 0)
+        await lab.engine.documents.put_setting(f"queue:{queue}", rule, 0)
     jobs = await lab.put_all(*odd_jobs(lab, dice, 80, tasks))
     now = lab.later(60)
-    profiles = (await lab.engine.profiles()).profiles
+    profiles = (await lab.engine.documents.profiles()).profiles
     served = frozenset(profile.id for profile in profiles if dice.random() < 0.8)
     tasks_served = {profile.task for profile in profiles if profile.id in served}
     queues = dice.choice((None, ("a", "b", "d"), ("c",)))
@@ -299,7 +303,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
     for request in range(1, 8):
         n = dice.choice((0, 1, 5, 40))
         ask = Ask(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
-        stored = [as_seen(job, now) for job in await lab.engine.get(ids) if job is not None]
+        stored = [as_seen(job, now) for job in await lab.engine.jobs.get(ids) if job is not None]
         line = [
             job
             for job in stored
@@ -310,7 +314,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
         ]
         line.sort(key=lambda job: order(job, PRIORITIES[job.queue]))
         expected = [job.id for job in pick(line, ask, now, lab.rules)]
-        claimed = await lab.engine.claim(worker, ask, request, now)
+        claimed = await lab.engine.jobs.claim(worker, ask, request, now)
         assert isinstance(claimed, Claimed)
         assert [job.id for job in claimed.jobs] == expected
 
@@ -318,7 +322,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
 async def test_one_consumer_is_given_strictly_by_priority_then_in_order_of_arrival(lab: Lab) -> None:
     dice = random.Random(3)
     for queue, priority in PRIORITIES.items():
-        await lab.engine.put_setting(f"queue:{queue}", f'{{"priority": {priority}}}', 0)
+        await lab.engine.documents.put_setting(f"queue:{queue}", f'{{"priority": {priority}}}', 0)
     jobs = []
     for _ in range(30):
         batch = [
@@ -397,12 +401,12 @@ async def test_lines_made_by_another_session_are_served_at_once(lab: Lab) -> Non
     worker = await lab.worker()
     await lab.put("work", queue="here")
     assert len(await lab.claim(worker)) == 1
-    twin = lab.engine.twin()
-    await twin.open()
-    await twin.insert([lab.job("work", queue="there")], lab.now)
+    other = lab.engine.another_session()
+    await other.open()
+    await other.jobs.insert([lab.job("work", queue="there")], lab.now)
     # The same profile, so the ask is the same; only the line is new.
     assert [job.queue for job in await lab.claim(worker)] == ["there"]
-    await twin.close()
+    await other.close()
 
 
 async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
@@ -417,14 +421,14 @@ async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
 async def test_a_queue_that_is_paused_or_ranked_elsewhere_is_known_at_the_next_claim(lab: Lab) -> None:
     worker = await lab.worker()
     await lab.put_all(*(lab.job(queue=queue) for queue in "abab"))
-    twin = lab.engine.twin()
-    await twin.open()
-    rule = await twin.put_setting("queue:b", '{"priority": 3}', 0)
+    other = lab.engine.another_session()
+    await other.open()
+    rule = await other.documents.put_setting("queue:b", '{"priority": 3}', 0)
     assert rule is not None
     assert [job.queue for job in await lab.claim(worker, 1)] == ["b"]
-    await twin.put_setting("queue:b", '{"priority": 3, "paused": true}', rule.rev)
+    await other.documents.put_setting("queue:b", '{"priority": 3, "paused": true}', rule.rev)
     assert [job.queue for job in await lab.claim(worker)] == ["a", "a"]
-    await twin.close()
+    await other.close()
 
 
 async def test_jobs_that_others_hold_locked_are_passed_over(lab: Lab, schema: str, connect: Connect) -> None:

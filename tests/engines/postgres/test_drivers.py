@@ -1,4 +1,4 @@
-"""Steps are carried by every driver, in the transaction that is open on the user's connection."""
+"""Statements are carried by every driver, in the transaction that is open on the user's connection."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sqlalchemy import create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import Session
 
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.drivers import enlist
 from headrace.errors import ConfigError, NotSupported
-from headrace.steps import Statement, Steps
 from tests.support.doors import ASYNC, BLOCKING, database, django_proxy, dsn
 from tests.support.postgres import shared
 
@@ -38,7 +38,7 @@ def table() -> Iterator[str]:
     shared().execute(f"DROP TABLE {name}", database())
 
 
-def noting(table: str, *notes: str) -> Steps[list[str]]:
+def noting(table: str, *notes: str) -> Statements[list[str]]:
     """A write of several statements, each with everything in it that drivers stumble over."""
     answers = []
     for note in notes:
@@ -87,7 +87,7 @@ def test_steps_are_run_here_and_end_with_the_transaction(kind: str, table: str) 
 
 @pytest.mark.parametrize("kind", BLOCKING)
 def test_an_error_of_the_driver_passes_through(kind: str, table: str) -> None:
-    def wrong() -> Steps[None]:
+    def wrong() -> Statements[None]:
         yield Statement("SELECT $1 FROM there_is_no_such_table", "x")
 
     with pytest.raises(Exception, match="there_is_no_such_table"), BLOCKING[kind]() as connection:

@@ -23,13 +23,13 @@ async def test_a_job_in_an_open_transaction_keeps_nobody_waiting(lab: Lab, schem
     await transaction.start()
     await lock(mine, schema, held)
     appends = [of(held, *items(lab, 1)), of(free, *items(lab, 1))]
-    assert await lab.engine.append(appends, lab.now) == ["busy", "kept"]
-    assert await lab.engine.tail(held.id, Kind.ITEM) == []
+    assert await lab.engine.entries.append(appends, lab.now) == ["busy", "kept"]
+    assert await lab.engine.entries.tail(held.id, Kind.ITEM) == []
     waiting = asyncio.create_task(Lanes(lab.engine, lab.host).append(appends[0]))
     await asyncio.sleep(0)
     await transaction.rollback()
     assert await asyncio.wait_for(waiting, 20)
-    assert await lab.engine.tail(held.id, Kind.ITEM) == list(items(lab, 1))
+    assert await lab.engine.entries.tail(held.id, Kind.ITEM) == list(items(lab, 1))
 
 
 async def test_a_transaction_that_ends_the_job_leaves_what_comes_after_it_out(
@@ -41,9 +41,9 @@ async def test_a_transaction_that_ends_the_job_leaves_what_comes_after_it_out(
     await transaction.start()
     ended = f"UPDATE {schema}.jobs SET status = 'completed', stage = 4, epoch = epoch + 1 WHERE seq = $1"
     await mine.execute(ended, job.seq)
-    assert await lab.engine.append([of(job, *items(lab, 1))], lab.now) == ["busy"]
+    assert await lab.engine.entries.append([of(job, *items(lab, 1))], lab.now) == ["busy"]
     await transaction.commit()
-    assert await lab.engine.append([of(job, *items(lab, 1))], lab.now) == ["stale"]
+    assert await lab.engine.entries.append([of(job, *items(lab, 1))], lab.now) == ["stale"]
 
 
 async def test_who_takes_a_job_away_waits_for_an_append_under_way(lab: Lab, schema: str, connect: Connect) -> None:

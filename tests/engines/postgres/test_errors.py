@@ -90,7 +90,7 @@ async def test_a_user_without_rights_is_told_so_and_one_with_enough_may_work(lab
         server.execute(f'GRANT ALL ON ALL TABLES IN SCHEMA {schema} TO "{name}"')
         server.execute(f'GRANT ALL ON ALL SEQUENCES IN SCHEMA {schema} TO "{name}"')
         await guest.open()
-        [answer] = await guest.insert([lab.job()], lab.now)
+        [answer] = await guest.jobs.insert([lab.job()], lab.now)
         assert isinstance(answer, Inserted)
         await guest.close()
     finally:
@@ -108,9 +108,9 @@ async def test_a_schema_dropped_under_a_session_is_said(lab: Lab, schema: str) -
 async def test_a_session_that_is_closed_says_so(lab: Lab) -> None:
     await lab.engine.close()
     with pytest.raises(NotOpen):
-        await lab.engine.ledger()
+        await lab.engine.records.ledger()
     await lab.engine.open()
-    assert (await lab.engine.ledger()).accepted == 0
+    assert (await lab.engine.records.ledger()).accepted == 0
 
 
 @pytest.mark.parametrize("schema", ["a-b", 'x"; DROP', "pg_mine", "a" * 49, "", "1st"])
@@ -132,7 +132,7 @@ async def test_a_lock_that_is_not_to_be_had_is_refused_for_now(lab: Lab, schema:
         assert caught.value.outcome == "refused"
     await user.close()
     await lab.put()
-    assert (await lab.engine.ledger()).accepted == 2
+    assert (await lab.engine.records.ledger()).accepted == 2
 
 
 async def test_a_server_that_takes_no_writes_is_refused_for_now(lab: Lab) -> None:
@@ -142,7 +142,7 @@ async def test_a_server_that_takes_no_writes_is_refused_for_now(lab: Lab) -> Non
     async with engine._hot.connection() as connection:
         await connection.execute("SET default_transaction_read_only = on")
     with pytest.raises(Unavailable, match="read-only") as caught:
-        await engine.insert([lab.job()], lab.now)
+        await engine.jobs.insert([lab.job()], lab.now)
     assert caught.value.outcome == "refused"
     await engine.close()
     assert await lab.claim(worker) == []
@@ -170,7 +170,7 @@ async def test_text_that_cannot_be_stored_fails_alone(lab: Lab, bad: dict[str, A
     answers = await asyncio.gather(*(lanes.insert(job) for job in jobs), return_exceptions=True)
     await lanes.close()
     assert [type(answer) for answer in answers] == [Inserted, Unstorable, Inserted, Inserted]
-    assert (await lab.engine.ledger()).accepted == 3
+    assert (await lab.engine.records.ledger()).accepted == 3
     assert {job.id for job in await lab.claim(await lab.worker())} == {job.id for job in good}
 
 
@@ -208,7 +208,7 @@ async def test_keys_and_tags_of_any_length_work(lab: Lab, long: str) -> None:
     other = await lab.put(dedup=long + "x", tags=(long + "x",))
 
     async def found(**filter: Any) -> list[Job]:
-        return list((await lab.engine.find(Filter(**filter), lab.now)).items)
+        return list((await lab.engine.records.find(Filter(**filter), lab.now)).items)
 
     assert await found(tag=long) == [first]
     assert await found(tag=long + "x") == [other]

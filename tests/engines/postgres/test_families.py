@@ -37,11 +37,11 @@ def after(lab: Lab, *parents: Job, task: str = "child") -> Job:
 
 async def insert(lab: Lab, connection: Any, *jobs: Job) -> list[InsertAnswer]:
     """Store jobs in a transaction that is open on a connection."""
-    return await lab.engine.enlist(connection).run(await lab.engine.inserting(jobs, lab.now))
+    return await lab.transactions.enlist(connection).run(await lab.transactions.inserting(jobs, lab.now))
 
 
 async def apply(lab: Lab, connection: Any, change: Change) -> Any:
-    return await lab.engine.enlist(connection).run(await lab.engine.applying(lab.stamp(change), lab.now))
+    return await lab.transactions.enlist(connection).run(await lab.transactions.applying(lab.stamp(change), lab.now))
 
 
 async def waits_for(connection: Connection, other: Any) -> None:
@@ -62,7 +62,7 @@ async def test_a_finish_that_waited_for_the_first_child_is_noted(lab: Lab, conne
     watching = await connect()
     parent = await lab.running(await lab.worker(), "parent")
     child = after(lab, parent)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         [stored] = await insert(lab, connection, child)
         assert isinstance(stored, Inserted)
         done = asyncio.create_task(lab.apply(lab.end(parent, Completed("1"))))
@@ -72,14 +72,14 @@ async def test_a_finish_that_waited_for_the_first_child_is_noted(lab: Lab, conne
     assert verdict.noted
     assert (await lab.get(parent)).status is Status.COMPLETED
     # The note of the end, and that of the child itself.
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_child_of_an_end_that_is_not_committed_is_refused_for_now(lab: Lab) -> None:
     parent = await lab.running(await lab.worker(), "parent")
     child, other = after(lab, parent), lab.job("other")
     grandchild = after(lab, child, task="grandchild")
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         verdict = await apply(lab, connection, lab.end(parent, Completed("1")))
         assert isinstance(verdict, Applied)
         refused, fine, refused_too = await lab.insert(child, other, grandchild)
@@ -89,26 +89,26 @@ async def test_a_child_of_an_end_that_is_not_committed_is_refused_for_now(lab: L
             assert isinstance(answer.error, Unavailable)
             assert "transaction" in str(answer.error)
     await lab.put_all(child, grandchild)
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_cancel_waits_for_a_child_and_reaches_it(lab: Lab, connect: Connect) -> None:
     watching = await connect()
     parent = await lab.running(await lab.worker(), "parent")
     child = lab.job("child", parent=parent.id, root=parent.id)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         await insert(lab, connection, child)
         cancel = asyncio.create_task(lab.apply(*filter(None, [acts.cancel(parent, lab.now, lab.rules)])))
         await waits_for(watching, connection)
     assert isinstance((await cancel)[0], Applied)
-    await lab.tell()
+    await lab.process_notes()
     assert (await lab.get(child)).status is Status.CANCELLED
 
 
 async def test_a_child_in_the_transaction_that_cancels_its_parent_is_refused(lab: Lab) -> None:
     parent = await lab.running(await lab.worker(), "parent")
     child = lab.job("child", parent=parent.id, root=parent.id)
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         cancel = acts.cancel(parent, lab.now, lab.rules)
         assert cancel is not None
         await apply(lab, connection, cancel)
@@ -121,17 +121,17 @@ async def test_a_child_in_the_transaction_that_cancels_its_parent_is_refused(lab
 async def test_children_of_one_parent_do_not_wait_for_each_other(lab: Lab) -> None:
     parent = await lab.running(await lab.worker(), "parent")
     one, two, three = (lab.job("child", parent=parent.id, root=parent.id) for _ in range(3))
-    async with asyncio.timeout(20), lab.engine.transaction() as first, lab.engine.transaction() as second:
+    async with asyncio.timeout(20), lab.transactions.transaction() as first, lab.transactions.transaction() as second:
         await insert(lab, first, one)
         await insert(lab, second, two)
         assert isinstance((await lab.insert(three))[0], Inserted)
-    assert [isinstance(job, Job) for job in await lab.engine.get([one.id, two.id, three.id])] == [True] * 3
+    assert [isinstance(job, Job) for job in await lab.engine.jobs.get([one.id, two.id, three.id])] == [True] * 3
 
 
 async def test_what_was_rolled_back_leaves_nothing_to_tell(lab: Lab, schema: str, connect: Connect) -> None:
     parent = await lab.running(await lab.worker(), "parent")
     with suppress(Undone):
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             await insert(lab, connection, after(lab, parent))
             raise Undone
     [verdict] = await lab.apply(lab.end(parent, Completed("1")))
@@ -149,16 +149,16 @@ async def test_a_synchronous_connection_on_a_loop_does_not_wait_for_a_relative(l
 
     def submit(job: Job, steps: Any) -> Any:
         with psycopg.connect(shared().url()) as connection:
-            return lab.engine.enlist(connection).run_blocking(steps)
+            return lab.transactions.enlist(connection).run_blocking(steps)
 
-    async with lab.engine.transaction() as connection:
+    async with lab.transactions.transaction() as connection:
         await apply(lab, connection, lab.end(parent, Completed("1")))
         with pytest.raises(Unavailable, match="waits for"):
-            submit(child, await lab.engine.inserting([child], lab.now))
+            submit(child, await lab.transactions.inserting([child], lab.now))
     for job in (child, later):
-        [answer] = submit(job, await lab.engine.inserting([job], lab.now))
+        [answer] = submit(job, await lab.transactions.inserting([job], lab.now))
         assert isinstance(answer, Inserted)
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_job_that_begins_to_be_waited_for_is_not_pruned_meanwhile(lab: Lab) -> None:
@@ -167,15 +167,15 @@ async def test_a_job_that_begins_to_be_waited_for_is_not_pruned_meanwhile(lab: L
     before = dict.fromkeys(ENDED, lab.now)
     first, second = after(lab, parent), after(lab, parent)
     for child in (first, second):  # the second time it is known that it was waited for
-        async with lab.engine.transaction() as connection:
+        async with lab.transactions.transaction() as connection:
             await insert(lab, connection, child)
-            assert await lab.engine.delete(before) == 0
-        assert await lab.engine.delete(before) == 0
-        await lab.tell()
+            assert await lab.engine.jobs.delete(before) == 0
+        assert await lab.engine.jobs.delete(before) == 0
+        await lab.process_notes()
     await lab.cancel(await lab.get(first))
-    assert await lab.engine.delete(before) == 1
+    assert await lab.engine.jobs.delete(before) == 1
     await lab.cancel(await lab.get(second))
-    assert await lab.engine.delete(before) == 2
+    assert await lab.engine.jobs.delete(before) == 2
 
 
 async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_parent(
@@ -183,11 +183,11 @@ async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_par
 ) -> None:
     parent = await lab.stand(Status.COMPLETED, "parent")
     [early] = await lab.put_all(after(lab, parent, task="early"))
-    await lab.tell()
+    await lab.process_notes()
     await lab.cancel(await lab.get(early))
     late = after(lab, parent, task="late")
     assert isinstance(lab.engine, PostgresEngine)
-    hot = lab.engine._reading._hot
+    hot = lab.engine._hot
     begin, came = hot.transaction, list[InsertAnswer]()
 
     @asynccontextmanager
@@ -199,14 +199,16 @@ async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_par
             yield connection
 
     monkeypatch.setattr(hot, "transaction", transaction)
-    assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == 1
+    assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
     assert [type(answer) for answer in came] == [Inserted]
     assert await lab.gone(early)
     assert not await lab.gone(parent)
-    assert [change.job.status for change in await lab.tell()] == [Status.QUEUED], "it is told that its parent completed"
+    assert [change.job.status for change in await lab.process_notes()] == [Status.QUEUED], (
+        "it is told that its parent completed"
+    )
     await lab.cancel(await lab.get(late))
-    assert await lab.engine.delete(dict.fromkeys(ENDED, lab.now)) == 2
-    assert (await lab.engine.ledger()).unaccounted == 0
+    assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 2
+    assert (await lab.engine.records.ledger()).unaccounted == 0
 
 
 async def test_a_refused_job_takes_no_key_and_is_nobodys_kin(lab: Lab) -> None:
@@ -216,4 +218,4 @@ async def test_a_refused_job_takes_no_key_and_is_nobodys_kin(lab: Lab) -> None:
     follower = after(lab, stranger, task="follower")
     answers = await lab.insert(stranger, keyed, twin, follower)
     assert [type(answer).__name__ for answer in answers] == ["Refused", "Inserted", "Duplicated", "Refused"]
-    assert (await lab.engine.ledger()).accepted == 2
+    assert (await lab.engine.records.ledger()).accepted == 2

@@ -11,7 +11,6 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.conformance.lab import Lab
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
@@ -19,6 +18,7 @@ from headrace.core.query import Filter
 from headrace.core.rules import Retention
 from headrace.core.status import Status
 from headrace.engine import Duplicated, Engine, Inserted, Refused
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, lines
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime.lanes import Lanes
@@ -40,39 +40,39 @@ async def test_a_batch_with_an_id_that_is_here_stores_the_others_and_answers_it_
     assert [job.id for job in jobs] == [fresh[0].id, first.id, fresh[1].id, fresh[2].id]
     assert jobs[1] == await lab.get(first)
     assert jobs[1].status is Status.CANCELLED
-    assert (await lab.engine.ledger()).accepted == 4
+    assert (await lab.engine.records.ledger()).accepted == 4
     await check_store(lab.engine)
 
 
 async def test_the_same_jobs_inserted_by_several_sessions_at_once_are_stored_once(lab: Lab) -> None:
-    twins = [lab.engine.twin() for _ in range(3)]
-    for twin in twins:
-        await twin.open()
+    others = [lab.engine.another_session() for _ in range(3)]
+    for other in others:
+        await other.open()
     for dedup in (None, "k"):
         jobs = [lab.job(dedup=None if dedup is None else f"{dedup}{at}") for at in range(50)]
 
         async def insert(engine: Engine, jobs: list[Job] = jobs) -> list[UUID]:
             while True:
                 try:
-                    answers = await engine.insert(jobs, lab.now)
+                    answers = await engine.jobs.insert(jobs, lab.now)
                 except Unavailable:
                     continue
                 assert all(isinstance(answer, Inserted) for answer in answers)
                 return [answer.job.id for answer in answers if isinstance(answer, Inserted)]
 
-        told = await asyncio.gather(*(insert(engine) for engine in (lab.engine, *twins)))
+        told = await asyncio.gather(*(insert(engine) for engine in (lab.engine, *others)))
         assert told == [[job.id for job in jobs]] * 4
-    for twin in twins:
-        await twin.close()
-    assert (await lab.engine.ledger()).accepted == 100
+    for other in others:
+        await other.close()
+    assert (await lab.engine.records.ledger()).accepted == 100
     await check_store(lab.engine)
 
 
 async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab) -> None:
-    twins = [lab.engine.twin() for _ in range(3)]
-    for twin in twins:
-        await twin.open()
-    lanes = [Lanes(engine, lab.host) for engine in (lab.engine, *twins)]
+    others = [lab.engine.another_session() for _ in range(3)]
+    for other in others:
+        await other.open()
+    lanes = [Lanes(engine, lab.host) for engine in (lab.engine, *others)]
     for at in range(10):
         wishes = [(lane, lab.job(dedup=f"k{at}")) for lane in lanes for _ in range(5)]
         answers = await asyncio.gather(*(lane.insert(job) for lane, job in wishes))
@@ -82,8 +82,8 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
         assert sum(isinstance(answer, Duplicated) for answer in answers) == 19
     for lane in lanes:
         await lane.close()
-    for twin in twins:
-        await twin.close()
+    for other in others:
+        await other.close()
     await check_store(lab.engine)
 
 
@@ -97,7 +97,7 @@ async def test_submits_whose_replies_are_lost_are_repeated_and_stored_once(lab: 
     await lanes.close()
     assert faulty.dropped["insert"] >= 3
     assert [(type(answer), answer.job.id) for answer in answers] == [(Inserted, job.id) for job in jobs]
-    assert (await lab.engine.ledger()).accepted == 60
+    assert (await lab.engine.records.ledger()).accepted == 60
     await check_store(lab.engine)
 
 
@@ -117,8 +117,8 @@ async def empty(lab: Lab, engine: Engine) -> None:
     worker = await lab.worker()
     held = await lab.claim(worker)
     await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in held))
-    await engine.delete(Retention(completed=0.0, failed=0.0, cancelled=0.0).cutoffs(lab.now))
-    assert (await engine.find(Filter(), lab.now)).items == ()
+    await engine.jobs.delete(Retention(completed=0.0, failed=0.0, cancelled=0.0).cutoffs(lab.now))
+    assert (await engine.records.find(Filter(), lab.now)).items == ()
 
 
 @pytest.mark.parametrize("dedup", [None, "k"])
@@ -126,14 +126,15 @@ async def test_a_line_that_another_session_collected_is_made_again(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, dedup: str | None
 ) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 3)
-    other = lab.engine.twin()
+    other = lab.engine.another_session()
     await other.open()
     await lab.put("mine", dedup=dedup)
     await empty(lab, lab.engine)
-    before = (await lab.engine.profiles()).profiles
+    before = (await lab.engine.documents.profiles()).profiles
     # As many as there is room for: what no job needs any more is forgotten.
-    assert all(isinstance(answer, Inserted) for answer in await other.insert([lab.job(t) for t in "abc"], lab.now))
-    assert not {profile.id for profile in before} & {profile.id for profile in (await other.profiles()).profiles}
+    assert all(isinstance(answer, Inserted) for answer in await other.jobs.insert([lab.job(t) for t in "abc"], lab.now))
+    after = (await other.documents.profiles()).profiles
+    assert not {profile.id for profile in before} & {profile.id for profile in after}
     [refused] = await lab.insert(lab.job("mine", dedup=dedup))
     assert isinstance(refused, Refused)
     assert isinstance(refused.error, ConfigError)
@@ -148,18 +149,18 @@ async def test_steps_made_before_a_collection_do_not_store_into_lines_that_are_g
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 3)
-    other = lab.engine.twin()
+    other = lab.engine.another_session()
     await other.open()
-    steps = await lab.engine.inserting([lab.job("mine")], lab.now)
-    assert all(isinstance(answer, Inserted) for answer in await other.insert([lab.job(t) for t in "abc"], lab.now))
+    steps = await lab.transactions.inserting([lab.job("mine")], lab.now)
+    assert all(isinstance(answer, Inserted) for answer in await other.jobs.insert([lab.job(t) for t in "abc"], lab.now))
     await empty(lab, other)
     user = await connect()
     async with user.transaction():
         with pytest.raises(Unavailable, match="again"):
-            await lab.engine.enlist(user).run(steps)
+            await lab.transactions.enlist(user).run(steps)
         assert await user.fetchval("SELECT 1") == 1  # the user's transaction is as it was
     async with user.transaction():
-        [answer] = await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job("mine")], lab.now))
+        [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("mine")], lab.now))
     assert isinstance(answer, Inserted)
     assert [job.id for job in await lab.claim(await lab.worker())] == [answer.job.id]
     await other.close()
@@ -169,35 +170,35 @@ async def test_lines_are_not_collected_under_a_transaction_that_stores_into_them
     lab: Lab, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 3)
-    other = lab.engine.twin()
+    other = lab.engine.another_session()
     await other.open()
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    [answer] = await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job("mine")], lab.now))
+    [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("mine")], lab.now))
     assert isinstance(answer, Inserted)
-    told = await other.insert([lab.job(task) for task in "abc"], lab.now)
+    told = await other.jobs.insert([lab.job(task) for task in "abc"], lab.now)
     assert [type(one) for one in told] == [Inserted, Inserted, Refused]  # the third would need the place of "mine"
     await transaction.commit()
     assert answer.job.id in {job.id for job in await lab.claim(await lab.worker())}
     await other.close()
 
 
-# Told by the commit
+# Processed by the commit
 
 
 @pytest.fixture
 async def heard(lab: Lab) -> AsyncIterator[list[str]]:
     """The queues of which this session hears that there is something to claim."""
     assert isinstance(lab.engine, PostgresEngine)
-    ear, names = lab.engine._bus._ear, list[str]()
-    assert ear is not None
+    listener, names = lab.engine._bus._listener, list[str]()
+    assert listener is not None
 
     def hear(hint: Hint) -> None:
         names.extend(hint.names)
 
     unlisten = lab.engine.bus.listen(frozenset({Topic.READY}), hear)
-    await until(lambda: ear.hears and ear._missing is None)
+    await until(lambda: listener.hears and listener._missing is None)
     yield names
     unlisten()
 

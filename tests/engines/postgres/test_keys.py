@@ -26,7 +26,7 @@ from tests.support.until import until
 async def take(lab: Lab, user: Connection, key: str) -> None:
     """Submit within a transaction that stays open."""
     await user.execute("BEGIN")
-    [answer] = await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job(dedup=key)], lab.now))
+    [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job(dedup=key)], lab.now))
     assert isinstance(answer, Inserted)
 
 
@@ -78,28 +78,28 @@ async def test_a_key_that_is_held_for_a_moment_is_waited_for(
 
 async def test_a_synchronous_connection_does_not_wait_on_the_thread_of_the_loop(lab: Lab) -> None:
     with psycopg.connect(shared().url()) as first, psycopg.connect(shared().url()) as second:
-        one, two = lab.engine.enlist(first), lab.engine.enlist(second)
-        [answer] = await one.run(await lab.engine.inserting([lab.job(dedup="k")], lab.now))
+        one, two = lab.transactions.enlist(first), lab.transactions.enlist(second)
+        [answer] = await one.run(await lab.transactions.inserting([lab.job(dedup="k")], lab.now))
         assert isinstance(answer, Inserted)
         second.execute("CREATE TEMP TABLE mine AS SELECT 1 AS n")
         for _ in range(2):
-            steps = await lab.engine.inserting([lab.job(dedup="free"), lab.job(dedup="k")], lab.now)
+            steps = await lab.transactions.inserting([lab.job(dedup="free"), lab.job(dedup="k")], lab.now)
             with pytest.raises(Unavailable, match="event loop") as caught:
                 two.run_blocking(steps)
             assert caught.value.outcome == "refused"
         assert second.execute("SELECT n FROM mine").fetchone() == (1,)  # the transaction is as it was
         first.commit()
         [free, told] = two.run_blocking(
-            await lab.engine.inserting([lab.job(dedup="free"), lab.job(dedup="k")], lab.now)
+            await lab.transactions.inserting([lab.job(dedup="free"), lab.job(dedup="k")], lab.now)
         )
         assert isinstance(free, Inserted)
         assert told == Duplicated(answer.job)
         second.commit()
         # On a thread of its own it may wait as long as it takes.
-        third = lab.engine.enlist(first)
-        await third.run(await lab.engine.inserting([lab.job(dedup="z")], lab.now))
+        third = lab.transactions.enlist(first)
+        await third.run(await lab.transactions.inserting([lab.job(dedup="z")], lab.now))
         waiting = asyncio.create_task(
-            asyncio.to_thread(two.run_blocking, await lab.engine.inserting([lab.job(dedup="z")], lab.now))
+            asyncio.to_thread(two.run_blocking, await lab.transactions.inserting([lab.job(dedup="z")], lab.now))
         )
         pid = first.info.backend_pid
         await until(
@@ -132,7 +132,7 @@ async def test_a_key_that_came_between_without_a_lock_is_found_and_nothing_is_le
         f"SELECT count(*) FROM {schema}.bodies WHERE seq NOT IN (SELECT seq FROM {schema}.jobs)"
     )
     assert bare == 0
-    assert (await lab.engine.ledger()).unaccounted == 0
+    assert (await lab.engine.records.ledger()).unaccounted == 0
 
 
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
@@ -150,7 +150,7 @@ async def test_what_a_strict_transaction_cannot_see_fails_as_its_other_writes_wo
     if same == "key":
         job = lab.job(dedup="k")
     with pytest.raises(asyncpg.SerializationError):
-        await lab.engine.enlist(user).run(await lab.engine.inserting([job], lab.now))
+        await lab.transactions.enlist(user).run(await lab.transactions.inserting([job], lab.now))
     await transaction.rollback()
 
 

@@ -8,19 +8,19 @@ from pathlib import Path
 import pytest
 
 from headrace.clock import SystemDice
+from headrace.conformance.jobs.limiting import rate
 from headrace.conformance.lab import Lab
-from headrace.conformance.limiting import rate
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
-from headrace.engines.postgres import turns
+from headrace.engines.postgres import key_rotation
 from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.key_rotation import Window, arrive, read
 from headrace.engines.postgres.lines import Served
 from headrace.engines.postgres.pool import COLD, HOT, Pool
-from headrace.engines.postgres.turns import Window, arrive, read
 from headrace.engines.record import encode
 from headrace.errors import Unavailable
 from headrace.host import Host
@@ -38,7 +38,7 @@ async def play(engine: Engine, host: Host, rules: Rules, seed: int) -> list[list
     await lab.engine.open()
     for task, most in (("one", 1), ("two", 2)):  # and of "any", as many as there are
         rule = {"max_per_key": most, "max_concurrency": choose.choice([None, 2, 5])}
-        assert await lab.engine.put_setting(f"limit:{task}", encode(rule), 0) is not None
+        assert await lab.engine.documents.put_setting(f"limit:{task}", encode(rule), 0) is not None
     worker, number = await lab.worker(), 0
     held, given = list[Job](), list[list[str]]()
     few = choose.randrange(len(KEYS))
@@ -104,9 +104,9 @@ async def test_a_turn_is_that_of_one_task(lab: Lab) -> None:
 
 
 async def test_no_more_keys_are_read_than_may_be_given(lab: Lab, connect: Connect, schema: str) -> None:
-    assert await lab.engine.put_setting("limit:work", '{"max_per_key": 1}', 0) is not None
+    assert await lab.engine.documents.put_setting("limit:work", '{"max_per_key": 1}', 0) is not None
     await lab.put_all(*(lab.job("work", concurrency_key=f"k{number}") for number in range(500)))
-    profiles = frozenset(one.id for one in (await lab.engine.profiles()).profiles)
+    profiles = frozenset(one.id for one in (await lab.engine.documents.profiles()).profiles)
     connection, counts = await connect(), list[int]()
     pool = Pool(shared().url(), size=1, settings=HOT, pgbouncer=False)
     await pool.open()
@@ -123,7 +123,7 @@ async def test_a_job_that_somebody_held_while_it_was_its_turn_is_given_later(
     lab: Lab, connect: Connect, schema: str
 ) -> None:
     worker, connection = await lab.worker(), await connect()
-    assert await lab.engine.put_setting("limit:work", '{"max_per_key": 1}', 0) is not None
+    assert await lab.engine.documents.put_setting("limit:work", '{"max_per_key": 1}', 0) is not None
     first, other = await lab.put_all(*(lab.job("work", concurrency_key=key) for key in "ab"))
     transaction = connection.transaction()
     await transaction.start()
@@ -135,7 +135,7 @@ async def test_a_job_that_somebody_held_while_it_was_its_turn_is_given_later(
 
 async def test_what_is_not_read_while_all_is_full_is_found_when_it_is_not(lab: Lab) -> None:
     worker = await lab.worker()
-    assert await lab.engine.put_setting("limit:work", '{"max_concurrency": 1}', 0) is not None
+    assert await lab.engine.documents.put_setting("limit:work", '{"max_concurrency": 1}', 0) is not None
     jobs = await lab.put_all(*(lab.job("work", concurrency_key=key) for key in "abc"))
     for job in jobs:
         [taken] = await lab.claim(worker, 5)
@@ -151,7 +151,7 @@ async def test_jobs_that_others_hold_locked_are_passed_over(
 ) -> None:
     """However many of the first somebody holds; and they use up nothing."""
     await rate(lab, "api", 25, per=60, kind="fixed")
-    assert await lab.engine.put_setting("limit:work", encode(document), 0) is not None
+    assert await lab.engine.documents.put_setting("limit:work", encode(document), 0) is not None
     lab.now = lab.now.replace(second=1)
     key = [f"k{at % keys}" if keys else None for at in range(400)]
     jobs = await lab.put_all(*(lab.job("work", concurrency_key=one) for one in key))
@@ -197,9 +197,9 @@ async def test_who_stops_in_the_middle_of_a_claim_keeps_the_others_waiting_only_
 
 
 async def test_behind_more_keys_than_are_ever_read_others_are_found(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "FAR", 100)
+    monkeypatch.setattr(key_rotation, "FAR", 100)
     await rate(lab, "api", 1, per=3600, keyed=True)
-    assert await lab.engine.put_setting("limit:work", encode({"rates": ["api"]}), 0) is not None
+    assert await lab.engine.documents.put_setting("limit:work", encode({"rates": ["api"]}), 0) is not None
     worker = await lab.worker()
     await lab.put_all(*(lab.job("work", concurrency_key=f"k{at % 150}") for at in range(300)))
     given = 0

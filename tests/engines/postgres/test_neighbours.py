@@ -21,26 +21,28 @@ async def test_a_beat_does_not_wait_for_a_job_that_a_transaction_completes(lab: 
     worker = await lab.worker()
     held, other = await lab.running(worker, "a"), await lab.running(worker, "b")
     lab.later(30)
-    assert isinstance(await lab.engine.beat(worker, Beat(), lab.now), Alive)
+    assert isinstance(await lab.engine.workers.beat(worker, Beat(), lab.now), Alive)
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    await lab.engine.enlist(user).run(await lab.engine.applying(lab.stamp(lab.end(held, Completed())), lab.now))
-    told = await lab.engine.beat(worker, Beat(held=(held.id,)), lab.now)
+    await lab.transactions.enlist(user).run(
+        await lab.transactions.applying(lab.stamp(lab.end(held, Completed())), lab.now)
+    )
+    told = await lab.engine.workers.beat(worker, Beat(held=(held.id,)), lab.now)
     assert isinstance(told, Alive)
     assert [job.id for job in told.unknown] == [other.id]
     await transaction.rollback()
     # The other was counted, twice now.
-    assert [(one.job.id, one.unnamed) for one in await lab.engine.overdue(lab.now) if one.unnamed > 1] == [
+    assert [(one.job.id, one.unnamed) for one in await lab.engine.jobs.overdue(lab.now) if one.unnamed > 1] == [
         (other.id, 2)
     ]
-    assert isinstance(await lab.engine.beat(worker, Beat(held=(held.id, other.id)), lab.now), Alive)
-    assert not [one for one in await lab.engine.overdue(lab.now) if one.unnamed]
+    assert isinstance(await lab.engine.workers.beat(worker, Beat(held=(held.id, other.id)), lab.now), Alive)
+    assert not [one for one in await lab.engine.jobs.overdue(lab.now) if one.unnamed]
 
 
 @pytest.mark.parametrize("priority", [-(2**31), 2**31 - 1])
 async def test_a_queue_of_any_priority_is_claimed_from(lab: Lab, priority: int) -> None:
-    await lab.engine.put_setting("queue:far", f'{{"priority":{priority}}}', 0)
+    await lab.engine.documents.put_setting("queue:far", f'{{"priority":{priority}}}', 0)
     far, near = await lab.put(queue="far"), await lab.put(queue="near")
     order = [far.id, near.id] if priority > 0 else [near.id, far.id]
     assert [job.id for job in await lab.claim(await lab.worker())] == order

@@ -12,11 +12,11 @@ import asyncpg
 import pytest
 
 from headrace import App, Context, Status
-from headrace.bus import Hint, Topic
 from headrace.conformance.lab import Lab
 from headrace.core.batch import Batch, Tally
 from headrace.core.rules import Rules
 from headrace.engine import Inserted
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.pool import HOT
 from headrace.host import Host
@@ -119,16 +119,16 @@ async def test_families_and_batches_are_told_through_the_pooler(bouncer: PgBounc
     parent = await lab.running(await lab.worker(), "parent")
     related: dict[str, Any] = {"parent": parent.id, "root": parent.id, "batch": batch.id}
     waits = lab.job("waits", waits=1, after=(parent.id,))
-    answers = await lab.engine.insert([waits, *(lab.job("child", **related) for _ in range(20))], lab.now, batch)
+    answers = await lab.engine.jobs.insert([waits, *(lab.job("child", **related) for _ in range(20))], lab.now, batch)
     assert all(isinstance(answer, Inserted) for answer in answers)
     await lab.cancel(parent)
-    changes = await lab.tell()
+    changes = await lab.process_notes()
     assert {change.job.status for change in changes} == {Status.CANCELLED}
     assert len(changes) == 20
-    [over] = (await lab.engine.tell(lab.now)).over
+    [over] = (await lab.engine.families.process_notes(lab.now)).over
     assert over.tally == Tally(20, 0, 0, 20)
     await lab.finish(await lab.get(parent))
-    assert [change.job.id for change in await lab.tell()] == [waits.id]
+    assert [change.job.id for change in await lab.process_notes()] == [waits.id]
     await lab.engine.close()
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bus import Hint, Topic
 from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Inserted
+from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, pool
 from headrace.errors import ConfigError, Unavailable
 from headrace.host import Host
@@ -48,8 +48,8 @@ async def test_no_write_waits_for_a_silent_server_longer_than_the_others(
         lab.insert(lab.job(dedup="k")),
         lab.insert(lab.job("another")),
         lab.cancel(job),
-        lab.engine.put_setting("queue:a", "{}", 0),
-        lab.engine.retire(lab.new_id()),
+        lab.engine.documents.put_setting("queue:a", "{}", 0),
+        lab.engine.workers.retire(lab.new_id()),
     ):
         with pytest.raises(Unavailable):
             async with asyncio.timeout(20):
@@ -65,12 +65,12 @@ async def test_long_reads_keep_no_write_waiting(lab: Lab, schema: str, connect: 
     transaction = user.transaction()
     await transaction.start()
     await user.execute(f"LOCK TABLE {schema}.events")
-    reads = [asyncio.create_task(lab.engine.history(job.id)) for _ in range(4)]
+    reads = [asyncio.create_task(lab.engine.records.history(job.id)) for _ in range(4)]
     async with asyncio.timeout(20):
         assert isinstance((await lab.insert(lab.job(dedup="k")))[0], Inserted)
         assert isinstance((await lab.insert(lab.job("of a new profile")))[0], Inserted)
         await lab.finish(job)
-        assert len(await lab.engine.workers()) == 1
+        assert len(await lab.engine.workers.list()) == 1
     assert not any(read.done() for read in reads)
     await transaction.rollback()
     assert len({len((await read).attempts) for read in reads}) == 1
@@ -91,12 +91,12 @@ async def test_the_least_pool_is_enough_for_everything_at_once(lab: Lab, pgbounc
     jobs = [lab.job(f"t{at % 3}", dedup=str(at) if at % 2 else None) for at in range(60)]
     async with asyncio.timeout(30):
         await asyncio.gather(
-            *(engine.insert([job], lab.now) for job in jobs),
-            *(engine.count(lab.now) for _ in range(5)),
-            *(engine.workers() for _ in range(5)),
+            *(engine.jobs.insert([job], lab.now) for job in jobs),
+            *(engine.records.count(lab.now) for _ in range(5)),
+            *(engine.workers.list() for _ in range(5)),
         )
     await engine.close()
-    assert (await lab.engine.ledger()).live == 60
+    assert (await lab.engine.records.ledger()).live == 60
 
 
 async def test_a_pooler_in_session_mode_is_a_way_to_listen_too(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_pooler_in_session_mode_is_a_way_to_listen_too(tmp_path: Path) -
     host, rules = Host(dice=SystemDice(7)), Rules()
     lab = Lab(lambda: PostgresEngine(url, rules=rules, host=host, pgbouncer=True, listen_url=url), host, rules)
     await lab.engine.open()
-    other = lab.engine.twin()
+    other = lab.engine.another_session()
     await other.open()
     heard: list[Hint] = []
     other.bus.listen(frozenset({Topic.READY}), heard.append)
@@ -119,7 +119,7 @@ async def test_a_pooler_in_session_mode_is_a_way_to_listen_too(tmp_path: Path) -
     unsaid = PostgresEngine(url, rules=rules, host=host)
     await unsaid.open()
     with pytest.raises(ConfigError, match="pgbouncer=1"):
-        await unsaid.insert([lab.job()], lab.now)
+        await unsaid.jobs.insert([lab.job()], lab.now)
     await unsaid.close()
     bouncer.stop()
 
@@ -133,7 +133,7 @@ async def test_other_defaults_of_the_database_change_nothing(level: str, pgbounc
     host, rules = Host(dice=SystemDice(7)), Rules()
     lab = Lab(lambda: PostgresEngine(shared().url(database), rules=rules, host=host, pgbouncer=pgbouncer), host, rules)
     await lab.engine.open()
-    others = [lab.engine.twin() for _ in range(3)]
+    others = [lab.engine.another_session() for _ in range(3)]
     for other in others:
         await other.open()
     worker = await lab.worker()
@@ -141,7 +141,7 @@ async def test_other_defaults_of_the_database_change_nothing(level: str, pgbounc
     async def busy(at: int) -> None:
         engine = others[at % 3]
         for n in range(10):
-            told = await engine.insert([lab.job(), lab.job(dedup=f"{at}:{n}")], lab.now)
+            told = await engine.jobs.insert([lab.job(), lab.job(dedup=f"{at}:{n}")], lab.now)
             assert all(isinstance(answer, Inserted) for answer in told)
             await lab.apply(*(lab.end(job, Completed(), started_at=lab.now) for job in await lab.claim(worker, 2)))
 

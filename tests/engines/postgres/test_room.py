@@ -76,7 +76,7 @@ async def test_a_collection_that_finds_nothing_is_not_made_again_and_again(
     # One that is made would have to wait for this transaction.
     transaction = user.transaction()
     await transaction.start()
-    await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job("t0")], lab.now))
+    await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("t0")], lab.now))
     assert isinstance(await refusal(lab), ConfigError)
     clock.ahead += 61
     assert isinstance(await refusal(lab), Unavailable)
@@ -89,11 +89,11 @@ async def test_room_made_by_another_session_is_used_at_once(lab: Lab, schema: st
         assert isinstance(await refusal(lab, f"new{n}"), ConfigError)
     [held] = await lab.claim(await lab.worker(), tasks=("t0",))
     await lab.finish(await lab.start(held))
-    other = lab.engine.twin()
+    other = lab.engine.another_session()
     await other.open()
     user = await connect()
     before = await books(user, schema)
-    [answer] = await other.insert([lab.job("theirs")], lab.now)
+    [answer] = await other.jobs.insert([lab.job("theirs")], lab.now)
     assert isinstance(answer, Inserted)
     after = await books(user, schema)
     assert after[1] == before[1] + 1
@@ -109,7 +109,7 @@ async def test_an_insert_that_is_under_way_delays_a_collection_and_fails_nobody(
     user = await connect()
     transaction = user.transaction()
     await transaction.start()
-    await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job("t1")], lab.now))
+    await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("t1")], lab.now))
     for _ in range(2):
         error = await refusal(lab)
         assert isinstance(error, Unavailable)
@@ -129,17 +129,17 @@ async def test_steps_made_before_a_collection_that_this_session_has_come_upon_ar
     lab: Lab, connect: Connect, dedup: str | None
 ) -> None:
     [job] = await lab.claim(await lab.worker(), tasks=("t0",))
-    steps = await lab.engine.inserting([lab.job("t0", dedup=dedup)], lab.now)
+    steps = await lab.transactions.inserting([lab.job("t0", dedup=dedup)], lab.now)
     await lab.finish(await lab.start(job))
-    await lab.engine.delete(Retention(completed=0.0, failed=0.0, cancelled=0.0).cutoffs(lab.now))
+    await lab.engine.jobs.delete(Retention(completed=0.0, failed=0.0, cancelled=0.0).cutoffs(lab.now))
     await lab.put("one too many", dedup="x")  # made room, and remembers other lines now
     user = await connect()
     async with user.transaction():
         with pytest.raises(Unavailable, match="again") as caught:
-            await lab.engine.enlist(user).run(steps)
+            await lab.transactions.enlist(user).run(steps)
         assert caught.value.outcome == "refused"
         assert await user.fetchval("SELECT 1") == 1
         # What is remembered now is as good as before.
-        [answer] = await lab.engine.enlist(user).run(await lab.engine.inserting([lab.job("t1")], lab.now))
+        [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("t1")], lab.now))
     assert isinstance(answer, Inserted)
     await check_store(lab.engine)

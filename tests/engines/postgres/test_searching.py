@@ -14,7 +14,7 @@ from headrace.core.outcome import Failed
 from headrace.core.query import Filter, matches
 from headrace.core.status import Reason, Status
 from headrace.engines.postgres.pool import COLD, Pool
-from headrace.engines.postgres.reading import Reading
+from headrace.engines.postgres.records import Records
 from tests.support.postgres import shared
 
 QUESTIONS: dict[str, list[Any]] = {
@@ -42,7 +42,7 @@ async def test_every_combination_finds_what_matches(lab: Lab) -> None:
     lab.later(5)
     for values in itertools.product(*QUESTIONS.values()):
         wanted = Filter(**dict(zip(QUESTIONS, values, strict=True)))
-        found = (await lab.engine.find(wanted, lab.now, 100)).items
+        found = (await lab.engine.records.find(wanted, lab.now, 100)).items
         assert [job.id for job in found] == [job.id for job in reversed(jobs) if matches(job, wanted, lab.now)], wanted
 
 
@@ -56,8 +56,8 @@ async def test_what_no_text_can_hold_is_not_found_and_no_error(lab: Lab, strange
         Filter(schedule=strange),
         Filter(text=strange),
     ):
-        assert (await lab.engine.find(wanted, lab.now)).items == ()
-    assert await lab.engine.settings(strange) == []
+        assert (await lab.engine.records.find(wanted, lab.now)).items == ()
+    assert await lab.engine.documents.settings(strange) == []
 
 
 async def test_what_a_handler_said_may_hold_anything(lab: Lab) -> None:
@@ -65,7 +65,7 @@ async def test_what_a_handler_said_may_hold_anything(lab: Lab) -> None:
     error = ErrorInfo("Oops", "a \0 and more")
     failed = await lab.finish(job, Failed(error=error, reason=Reason.NON_RETRYABLE))
     await lab.put()
-    assert [found.id for found in (await lab.engine.find(Filter(text="A \0"), lab.now)).items] == [failed.id]
+    assert [found.id for found in (await lab.engine.records.find(Filter(text="A \0"), lab.now)).items] == [failed.id]
 
 
 class Explained(Pool):
@@ -88,14 +88,14 @@ async def test_a_rare_tag_is_found_by_its_index(lab: Lab, schema: str) -> None:
     connection = await asyncpg.connect(shared().url(), server_settings=COLD)
     await connection.execute(f"ANALYZE {schema}.jobs, {schema}.bodies, {schema}.labels")
     explained = Explained(connection)
-    reading = Reading(explained, explained, explained, schema)
+    records = Records(explained, explained, schema)
     for wanted in (
         Filter(tag="rare"),
         Filter(schedule="rare"),
         Filter(tag="rare", text="x"),
         Filter(tag="rare", queue="b"),
     ):
-        await reading.find(wanted, lab.now, 50, None)
+        await records.find(wanted, lab.now)
         assert "labelled" in explained.plan, explained.plan
         assert "Seq Scan on jobs" not in explained.plan, explained.plan
         assert "jobs_pkey" in explained.plan, explained.plan

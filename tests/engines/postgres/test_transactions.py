@@ -140,7 +140,7 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
     connection = await connect()
     transaction = connection.transaction()
     await transaction.start()
-    await lab.engine.enlist(connection).run(await lab.engine.applying(done, lab.now))
+    await lab.transactions.enlist(connection).run(await lab.transactions.applying(done, lab.now))
     blocked = asyncio.create_task(lanes.insert(lab.job(dedup="k")))
     for at in range(10):
         assert isinstance(await lanes.insert(lab.job(dedup=f"other{at}")), Inserted)
@@ -153,16 +153,16 @@ async def test_the_end_of_a_job_in_an_open_transaction_frees_its_key_with_the_co
 async def test_transactions_lent_to_handlers_leave_the_session_its_own_connections(lab: Lab) -> None:
     """However many handlers are in a block of ``ctx.transaction()`` just now."""
     async with AsyncExitStack() as stack:
-        lent = [asyncio.create_task(stack.enter_async_context(lab.engine.transaction())) for _ in range(12)]
+        lent = [asyncio.create_task(stack.enter_async_context(lab.transactions.transaction())) for _ in range(12)]
         await until(lambda: sum(task.done() for task in lent) >= 2)
         async with asyncio.timeout(20):
             worker = await lab.worker()
             job = await lab.put(dedup="k")
-            assert [row.info.id for row in await lab.engine.workers()] == [worker]
+            assert [row.info.id for row in await lab.engine.workers.list()] == [worker]
             assert [one.id for one in await lab.claim(worker)] == [job.id]
-            assert await lab.engine.overdue(lab.now) == []
-            assert await lab.engine.settings() == []
-            assert (await lab.engine.history(job.id)).attempts == ()
+            assert await lab.engine.jobs.overdue(lab.now) == []
+            assert await lab.engine.documents.settings() == []
+            assert (await lab.engine.records.history(job.id)).attempts == ()
         for task in lent:
             task.cancel()
         await asyncio.gather(*lent, return_exceptions=True)

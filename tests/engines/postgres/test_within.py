@@ -210,12 +210,12 @@ async def test_a_start_that_waits_for_the_transaction_does_not_keep_it_from_comp
 
     @app.task
     async def parent(ctx: Context) -> str:
-        hold = worker._floor.holds[ctx.job_id.int]
+        owned = worker._slots.owned[ctx.job_id.int]
         async with ctx.transaction() as tx:
             handle = await child.options(connection=tx.connection).submit()
             # The transaction has the row of its job now. A start that was left out is written before a second is over,
             # and cannot be while that is so.
-            await until(lambda: hold._flying is not None)
+            await until(lambda: owned._flying is not None)
             tx.complete(str(handle.id))
         return "ignored"
 

@@ -17,8 +17,8 @@ async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> Non
     first = lifecycle.progress(job, lab.now, lifecycle.DONE)
     assert first.id == 0
     done = lab.end(job, Completed())
-    assert await lab.engine.apply([done], lab.now) == [Applied(done.job)]
-    [verdict] = await lab.engine.apply([replace(done, worker=None)], lab.now)
+    assert await lab.engine.jobs.apply([done], lab.now) == [Applied(done.job)]
+    [verdict] = await lab.engine.jobs.apply([replace(done, worker=None)], lab.now)
     assert verdict == Conflict(done.job)
 
 
@@ -50,7 +50,7 @@ async def test_of_two_takers_in_one_batch_the_second_is_told_who_holds_it(lab: L
     verdicts = await lab.apply(acts.retry(one, lab.now), acts.retry(two, lab.now))
     assert isinstance(verdicts[0], Applied)
     assert verdicts[1] == Conflict(two, verdicts[0].job)
-    history = await lab.engine.history(two.id)
+    history = await lab.engine.records.history(two.id)
     assert [event.verb for event in history.events] == ["cancel"]
 
 
@@ -87,8 +87,8 @@ async def test_a_report_of_progress_touches_neither_rev_nor_the_last_change(lab:
     worker = await lab.worker()
     job = await lab.held(worker)
     start = lab.stamp(lifecycle.start(job, lab.now, lab.rules))
-    await lab.engine.apply([start], lab.now)
+    await lab.engine.jobs.apply([start], lab.now)
     report = lifecycle.progress(start.job, lab.at(1), lifecycle.DONE)
     assert [type(verdict) for verdict in await lab.apply(report)] == [Applied]
-    assert [type(verdict) for verdict in await lab.engine.apply([start], lab.now)] == [Applied]
+    assert [type(verdict) for verdict in await lab.engine.jobs.apply([start], lab.now)] == [Applied]
     assert await lab.get(job) == report.job

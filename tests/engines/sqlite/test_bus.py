@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.bus import Hint, Topic
-from headrace.engines.sqlite.bus import LETTERS, SocketBus, room_of
+from headrace.engine.bus import Hint, Topic
+from headrace.engines.sqlite.bus import LETTERS, SocketBus, directory_of
 from headrace.host import Host
 from tests.support.until import until
 
@@ -37,7 +37,7 @@ async def pair(file: Path) -> AsyncIterator[tuple[SocketBus, SocketBus]]:
 
 
 def sockets(file: Path) -> list[str]:
-    return sorted(entry.name for entry in room_of(file).glob("*"))
+    return sorted(entry.name for entry in directory_of(file).glob("*"))
 
 
 def test_every_topic_has_a_letter_of_its_own() -> None:
@@ -98,7 +98,7 @@ async def test_a_name_too_long_for_any_datagram_is_dropped(pair: tuple[SocketBus
 
 async def test_the_socket_of_a_dead_owner_is_removed(pair: tuple[SocketBus, SocketBus], file: Path) -> None:
     dead = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    dead.bind(str(room_of(file) / "dead.cepr"))
+    dead.bind(str(directory_of(file) / "dead.cepr"))
     dead.close()
     assert sockets(file) == ["dead.cepr"]
     pair[0].send(Hint(Topic.READY))
@@ -118,14 +118,14 @@ async def test_noise_is_ignored(pair: tuple[SocketBus, SocketBus], file: Path) -
     heard: list[Hint] = []
     pair[1].listen(ALL, heard.append)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
-        stranger.sendto(b"\xff not a hint", str(room_of(file) / sockets(file)[0]))
+        stranger.sendto(b"\xff not a hint", str(directory_of(file) / sockets(file)[0]))
     pair[0].send(Hint(Topic.READY))
     await until(lambda: bool(heard))
     assert heard == [Hint(Topic.READY)]
 
 
-async def test_a_room_that_others_may_enter_is_not_used(file: Path) -> None:
-    room_of(file).mkdir(mode=0o755)
+async def test_a_directory_that_others_may_enter_is_not_used(file: Path) -> None:
+    directory_of(file).mkdir(mode=0o755)
     bus = SocketBus(file, Host())
     heard: list[Hint] = []
     bus.open()
@@ -138,7 +138,7 @@ async def test_a_room_that_others_may_enter_is_not_used(file: Path) -> None:
 
 async def test_a_room_that_is_a_link_is_not_used(file: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
-    room_of(file).symlink_to(tmp_path / "elsewhere")
+    directory_of(file).symlink_to(tmp_path / "elsewhere")
     bus = SocketBus(file, Host())
     bus.open()
     bus.listen(ALL, lambda hint: None)
@@ -160,8 +160,8 @@ async def test_without_such_sockets_hints_stay_in_the_session(file: Path, monkey
 def test_two_names_of_one_file_meet(file: Path, tmp_path: Path) -> None:
     file.touch()
     (tmp_path / "link.db").symlink_to(file)
-    assert room_of(tmp_path / "link.db") == room_of(file)
-    assert room_of(tmp_path / "other.db") != room_of(file)
+    assert directory_of(tmp_path / "link.db") == directory_of(file)
+    assert directory_of(tmp_path / "other.db") != directory_of(file)
 
 
 async def test_a_closed_bus_says_nothing_and_can_be_opened_again(file: Path) -> None:
@@ -193,7 +193,7 @@ async def test_the_last_to_leave_takes_the_room_away_and_the_next_to_listen_make
     one.open()
     two.open()
     one.close()
-    assert not list(room_of(file).parent.glob(room_of(file).name))
+    assert not list(directory_of(file).parent.glob(directory_of(file).name))
     heard: list[Hint] = []
     two.listen(ALL, heard.append)
     one.open()
@@ -202,4 +202,4 @@ async def test_the_last_to_leave_takes_the_room_away_and_the_next_to_listen_make
     one.close()
     assert len(sockets(file)) == 1
     two.close()
-    assert not list(room_of(file).parent.glob(room_of(file).name))
+    assert not list(directory_of(file).parent.glob(directory_of(file).name))

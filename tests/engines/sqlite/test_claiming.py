@@ -45,10 +45,10 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
     worker = await lab.worker()
     for queue, priority in PRIORITIES.items():
         rule = msgspec.json.encode({"priority": priority, "paused": queue == "d"}).decode()
-        await lab.engine.put_setting(f"queue:{queue}", rule, 0)
+        await lab.engine.documents.put_setting(f"queue:{queue}", rule, 0)
     jobs = await lab.put_all(*odd_jobs(lab, dice, 80, tasks))
     now = lab.later(60)
-    profiles = (await lab.engine.profiles()).profiles
+    profiles = (await lab.engine.documents.profiles()).profiles
     served = frozenset(profile.id for profile in profiles if dice.random() < 0.8)
     tasks_served = {profile.task for profile in profiles if profile.id in served}
     queues = dice.choice((None, ("a", "b", "d"), ("c",)))
@@ -56,7 +56,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
     for request in range(1, 8):
         n = dice.choice((0, 1, 5, 40))
         ask = Ask(n=n, free=dice.randrange(n + 2), profiles=served, queues=queues)
-        stored = [as_seen(job, now) for job in await lab.engine.get(ids) if job is not None]
+        stored = [as_seen(job, now) for job in await lab.engine.jobs.get(ids) if job is not None]
         line = [
             job
             for job in stored
@@ -67,7 +67,7 @@ async def test_a_claim_is_what_the_core_picks(lab: Lab, seed: int, tasks: int) -
         ]
         line.sort(key=lambda job: order(job, PRIORITIES[job.queue]))
         expected = [job.id for job in pick(line, ask, now, lab.rules)]
-        claimed = await lab.engine.claim(worker, ask, request, now)
+        claimed = await lab.engine.jobs.claim(worker, ask, request, now)
         assert isinstance(claimed, Claimed)
         assert [job.id for job in claimed.jobs] == expected
 
@@ -84,12 +84,12 @@ async def test_lines_made_by_another_session_are_served_at_once(lab: Lab) -> Non
     worker = await lab.worker()
     await lab.put("work", queue="here")
     assert len(await lab.claim(worker)) == 1
-    twin = lab.engine.twin()
-    await twin.open()
-    await twin.insert([lab.job("work", queue="there")], lab.now)
+    other = lab.engine.another_session()
+    await other.open()
+    await other.jobs.insert([lab.job("work", queue="there")], lab.now)
     # The same profile, so the ask is the same; only the line is new.
     assert [job.queue for job in await lab.claim(worker)] == ["there"]
-    await twin.close()
+    await other.close()
 
 
 async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
@@ -98,7 +98,7 @@ async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
     for _ in range(2):
         for at in range(150):
             assert len(await lab.claim(worker, 1, queues=(f"q{at}",))) in (0, 1)
-    assert (await lab.engine.ledger()).live == 150
+    assert (await lab.engine.records.ledger()).live == 150
     assert await lab.claim(worker) == []
 
 
@@ -171,7 +171,7 @@ FULL: dict[str, dict[str, Any]] = {
 async def test_keys_of_a_line_that_nothing_is_given_of_cost_others_nothing(lab: Lab, why: str) -> None:
     worker = await lab.worker()
     for key, rule in FULL[why].items():
-        await lab.engine.put_setting(key, msgspec.json.encode(rule).decode(), 0)
+        await lab.engine.documents.put_setting(key, msgspec.json.encode(rule).decode(), 0)
     await lab.put_all(lab.job("crowd", queue="crowd"), *(lab.job("mine") for _ in range(60)))
     assert len(await lab.claim(worker, tasks=("crowd",))) == (why != "paused")
 
@@ -188,19 +188,19 @@ async def test_keys_of_a_line_that_nothing_is_given_of_cost_others_nothing(lab: 
 
 
 async def test_what_is_set_while_a_claim_waits_for_the_file_holds_for_it(lab: Lab) -> None:
-    worker, twin, engine = await lab.worker(), lab.make(), lab.engine
+    worker, other, engine = await lab.worker(), lab.make(), lab.engine
     assert isinstance(engine, SqliteEngine)
-    await lab.engine.put_setting("limit:work", '{"max_concurrency": 9}', 0)
+    await lab.engine.documents.put_setting("limit:work", '{"max_concurrency": 9}', 0)
     await lab.put_all(*(lab.job() for _ in range(5)))
-    await twin.open()
+    await other.open()
     loop, todo = asyncio.get_running_loop(), [("queue:default", '{"paused": true}')]
 
     def trace(_: object, text: str, __: object) -> bool:
         if todo and text == "BEGIN IMMEDIATE":
-            asyncio.run_coroutine_threadsafe(twin.put_setting(*todo.pop(), 0), loop).result()
+            asyncio.run_coroutine_threadsafe(other.documents.put_setting(*todo.pop(), 0), loop).result()
         return True
 
     await engine._writer.run(lambda connection: setattr(connection, "exec_trace", trace))
     assert await lab.claim(worker) == []
     assert todo == []
-    await twin.close()
+    await other.close()

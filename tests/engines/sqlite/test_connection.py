@@ -46,17 +46,17 @@ HARMS = {delete: "was deleted or moved away", remove_folder: "was deleted or mov
 
 
 async def open_a_twin(engine: Engine) -> None:
-    twin = engine.twin()
-    await twin.open()
-    await twin.close()
+    other = engine.another_session()
+    await other.open()
+    await other.close()
 
 
 async def open_a_twins_twin(engine: SqliteEngine) -> None:
-    await open_a_twin(engine.twin())
+    await open_a_twin(engine.another_session())
 
 
 async def begin_a_transaction(engine: SqliteEngine) -> None:
-    async with engine.transaction():
+    async with engine.transactions.transaction():
         pass
 
 
@@ -99,7 +99,7 @@ async def test_a_session_that_is_opened_again_and_its_twins_make_a_new_file(plac
     delete(place)
     await engine.close()
     await engine.open()
-    assert (await engine.ledger()).accepted == 0
+    assert (await engine.records.ledger()).accepted == 0
     await engine.close()
 
 

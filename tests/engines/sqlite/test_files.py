@@ -166,7 +166,7 @@ async def test_a_file_that_comes_while_the_old_one_is_open_is_another(place: Pat
         with pytest.raises(StoreLost, match="replaced"):
             await sums.add.submit(2)
         async with App(f"sqlite:///{place}") as other:
-            assert (await other.engine.ledger()).accepted == 0
+            assert (await other.engine.records.ledger()).accepted == 0
 
 
 async def test_a_file_that_is_put_back_is_used_again(lab: Lab, file: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_log_that_was_deleted_is_saved_by_closing(place: Path) -> None:
         with pytest.raises(StoreLost, match="in good order"):
             await sums.add.submit(21)
     async with sums.app as app:
-        assert (await app.engine.ledger()).accepted >= 20
+        assert (await app.engine.records.ledger()).accepted >= 20
 
 
 async def test_nothing_that_was_acknowledged_is_missing_from_a_file_that_was_moved(file: Path) -> None:
@@ -204,7 +204,7 @@ async def test_nothing_that_was_acknowledged_is_missing_from_a_file_that_was_mov
     engine = SqliteEngine(moved, rules=Rules(), host=Host())
     await engine.open()
     for at in range(0, len(acknowledged), 1000):
-        assert None not in await engine.get([UUID(id) for id in acknowledged[at : at + 1000]])
+        assert None not in await engine.jobs.get([UUID(id) for id in acknowledged[at : at + 1000]])
     await engine.close()
 
 
@@ -237,8 +237,8 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_noticed(file: Path) -> No
 
 async def test_a_commit_of_the_apps_own_transaction_is_not_acknowledged(lab: Lab, file: Path) -> None:
     async def within() -> None:
-        async with lab.engine.transaction() as connection:
-            await lab.engine.enlist(connection).run(await lab.engine.inserting([lab.job()], lab.now))
+        async with lab.transactions.transaction() as connection:
+            await lab.transactions.enlist(connection).run(await lab.transactions.inserting([lab.job()], lab.now))
             move(file, "aside")
 
     with pytest.raises(StoreLost, match="deleted or moved"):
@@ -248,12 +248,12 @@ async def test_a_commit_of_the_apps_own_transaction_is_not_acknowledged(lab: Lab
 async def test_a_connection_of_the_users_on_the_old_file_is_refused(lab: Lab, file: Path) -> None:
     mine = apsw.Connection(str(file))
     mine.execute("BEGIN")
-    lab.engine.enlist(mine)
+    lab.transactions.enlist(mine)
     other = file.with_name("other.db")
     new_store(other)
     move(other, file.name)
     with pytest.raises(ConfigError, match="open a new one"):
-        lab.engine.enlist(mine)
+        lab.transactions.enlist(mine)
     mine.close()
 
 

@@ -22,7 +22,7 @@ async def test_half_a_surrogate_pair_is_unstorable_and_spoils_nothing(lab: Lab, 
     value = (bad,) if where == "tags" else bad
     with pytest.raises(Unstorable):
         await lab.insert(lab.job(), replace(lab.job(), spec=replace(lab.job().spec, **{where: value})))
-    assert (await lab.engine.ledger()).accepted == 0
+    assert (await lab.engine.records.ledger()).accepted == 0
     await lab.put()
 
 
@@ -67,32 +67,32 @@ async def test_a_job_that_went_far_elsewhere_is_kept_whole(lab: Lab) -> None:
 
 async def test_lines_that_were_collected_are_made_again(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 3)
-    twin = lab.engine.twin()
-    await twin.open()
+    other = lab.engine.another_session()
+    await other.open()
     worker = await lab.worker()
     for task in ("a", "b", "c"):
-        await twin.insert([lab.job(task)], lab.now)
+        await other.jobs.insert([lab.job(task)], lab.now)
     (answer,) = await lab.insert(lab.job("d"))
     assert isinstance(answer, Refused)
     assert isinstance(answer.error, ConfigError)
     [held] = await lab.claim(worker, tasks=("a",))
     await lab.do(lab.end(held, Completed(), started_at=lab.now))
     await lab.put("d")
-    assert {profile.task for profile in (await lab.engine.profiles()).profiles} == {"b", "c", "d"}
-    # The twin remembers the line of a task that no longer counts; the place it needs is taken.
-    assert isinstance((await twin.insert([lab.job("a")], lab.now))[0], Refused)
-    await twin.close()
+    assert {profile.task for profile in (await lab.engine.documents.profiles()).profiles} == {"b", "c", "d"}
+    # The other remembers the line of a task that no longer counts; the place it needs is taken.
+    assert isinstance((await other.jobs.insert([lab.job("a")], lab.now))[0], Refused)
+    await other.close()
 
 
 async def test_a_job_that_comes_back_brings_its_profile_along(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "MAX_PROFILES", 1)
     cancelled = await lab.cancel(await lab.put("old", dedup="k"))
     await lab.put("new")
-    before = await lab.engine.profiles()
+    before = await lab.engine.documents.profiles()
     assert [profile.task for profile in before.profiles] == ["new"]
     [verdict] = await lab.apply(acts.retry(cancelled, lab.now))
     assert isinstance(verdict, Applied)
-    after = await lab.engine.profiles()
+    after = await lab.engine.documents.profiles()
     assert [profile.task for profile in after.profiles] == ["old", "new"]
     assert after.rev > before.rev
     assert [job.id for job in await lab.claim(await lab.worker(), tasks=("old",))] == [cancelled.id]
@@ -100,5 +100,5 @@ async def test_a_job_that_comes_back_brings_its_profile_along(lab: Lab, monkeypa
 
 async def test_order_numbers_are_not_given_again_after_a_delete(lab: Lab) -> None:
     job = await lab.cancel(await lab.put())
-    assert await lab.engine.delete({Status.CANCELLED: lab.now}) == 1
+    assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
     assert (await lab.put()).seq > job.seq

@@ -9,9 +9,9 @@ from typing import Any
 import apsw
 import pytest
 
+from headrace.conformance.jobs.limiting import fill, free, keys, rule
+from headrace.conformance.jobs.turns import crowd, story
 from headrace.conformance.lab import Lab
-from headrace.conformance.limiting import fill, free, keys, rule
-from headrace.conformance.turns import crowd, story
 from headrace.core.status import ENDED
 from headrace.engines.sqlite import SqliteEngine, limiting
 from headrace.engines.sqlite.connection import ask
@@ -104,7 +104,7 @@ async def test_a_turn_is_forgotten_with_the_job_that_had_it(lab: Lab) -> None:
     assert await rows(lab, "SELECT key, count(*) FROM heads GROUP BY 1") == [("a", 2), ("never given", 1)]
 
     async def prune() -> list[Any]:
-        await lab.engine.delete(dict.fromkeys(ENDED, lab.now - timedelta(hours=1)))
+        await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now - timedelta(hours=1)))
         return await rows(lab, "SELECT key, rank IS NULL FROM heads ORDER BY 1, 2")
 
     assert await prune() == [("a", 0), ("a", 1), ("never given", 1)]

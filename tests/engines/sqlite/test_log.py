@@ -10,7 +10,7 @@ import pytest
 
 from headrace.engines.sqlite import connection as module
 from headrace.engines.sqlite.connection import connect, trim_log
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 from headrace.host import Host
 
 
@@ -55,8 +55,8 @@ async def test_a_thread_tidies_between_two_pieces_of_work(tmp_path: Path) -> Non
         tidied.set()
         return 1.0
 
-    hand = Hand("hand", path, Host(), lambda: connect(path, "full"), tidy)
-    await hand.open()
-    await hand.run(lambda connection: connection.execute("CREATE TABLE migrations (x)").get)
-    await hand.close()
+    thread = DbThread("thread", path, Host(), lambda: connect(path, "full"), tidy)
+    await thread.open()
+    await thread.run(lambda connection: connection.execute("CREATE TABLE migrations (x)").get)
+    await thread.close()
     assert tidied.is_set()

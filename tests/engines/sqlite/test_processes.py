@@ -47,9 +47,9 @@ async def test_what_many_insert_and_many_claim_is_done_once_each(lab: Lab, file:
     done = [id for process in drainers for id in await said(process)]
     assert len(inserted) == 600
     assert sorted(done) == sorted(inserted)
-    ledger = await lab.engine.ledger()
+    ledger = await lab.engine.records.ledger()
     assert (ledger.accepted, ledger.ended, ledger.unaccounted) == (600, 600, 0)
-    history = await lab.engine.history(UUID(done[0]))
+    history = await lab.engine.records.history(UUID(done[0]))
     assert [attempt.count for attempt in history.attempts] == [1]
 
 
@@ -65,7 +65,7 @@ async def test_a_killed_process_leaves_every_acknowledged_job(file: Path, after:
     engine = SqliteEngine(file, rules=Rules(), host=Host())
     await engine.open()
     for at in range(0, len(acknowledged), 1000):
-        assert None not in await engine.get(acknowledged[at : at + 1000])
+        assert None not in await engine.jobs.get(acknowledged[at : at + 1000])
     levels = {check.name: check.level for check in await engine.check(Host().clock.now())}
     await engine.close()
     assert (levels["integrity"], levels["ledger"]) == ("ok", "ok")

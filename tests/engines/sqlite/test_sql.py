@@ -15,7 +15,7 @@ from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
 from headrace.engines.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.finding import GROUPS
+from headrace.engines.sqlite.records import GROUPS
 from headrace.host import Host
 
 PACKAGE = resources.files("headrace.engines.sqlite")
@@ -236,5 +236,5 @@ async def test_no_read_or_write_leaves_a_transaction_open(lab: Lab, file: Path) 
     await lab.put()
     await lab.claim(worker)
     assert isinstance(lab.engine, SqliteEngine)
-    for hand in (lab.engine._writer, lab.engine._reader):
-        assert not await hand.run(lambda connection: connection.in_transaction or connection.txn_state())
+    for thread in (lab.engine._writer, lab.engine._reader):
+        assert not await thread.run(lambda connection: connection.in_transaction or connection.txn_state())

@@ -1,40 +1,41 @@
-"""The entries of a memory store: what runs added to their jobs."""
+"""Entries of a memory store: append and tail."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
-from headrace.core.entry import Cursor, Entry, Kind
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
+from headrace.core.status import Status
+from headrace.engine import MAX_BATCH
+from headrace.engines.memory.state import Session, State
+from headrace.engines.refusing import refuse_entries
 
 __all__ = ["Entries"]
 
 
-def _cursor(entry: Entry) -> Cursor:
-    return entry.cursor
-
-
 class Entries:
-    """By job and kind, in order of attempt and number."""
+    """The role ``entries`` of one session."""
 
-    def __init__(self) -> None:
-        self._kept: dict[UUID, dict[Kind, list[Entry]]] = {}
+    def __init__(self, session: Session) -> None:
+        self._state = session.state
 
-    def add(self, job: UUID, entries: Iterable[Entry]) -> None:
-        """Keep what is not here yet."""
-        for entry in entries:
-            kept = self._kept.setdefault(job, {}).setdefault(entry.kind, [])
-            place = bisect_left(kept, entry.cursor, key=_cursor)
-            if place == len(kept) or kept[place].cursor != entry.cursor:
-                kept.insert(place, entry)
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        refuse_entries(appends)
+        with self._state() as state:
+            return [_append(state, one) for one in appends]
 
-    def tail(self, job: UUID, kind: Kind, after: Cursor, limit: int, newest: bool) -> list[Entry]:
-        """The first, or the last, behind the cursor."""
-        kept = self._kept.get(job, {}).get(kind, [])
-        behind = kept[bisect_right(kept, after, key=_cursor) :]
-        return behind[max(0, len(behind) - limit) :] if newest else behind[:limit]
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
+        with self._state() as state:
+            return state.table.entries.tail(job, kind, after, limit, newest)
 
-    def forget(self, job: UUID) -> None:
-        """The job is gone."""
-        self._kept.pop(job, None)
+
+def _append(state: State, append: Append) -> Kept:
+    job = state.table.records.get(append.job)
+    if job is None or job.status is not Status.RUNNING or (job.worker, job.epoch) != (append.worker, append.epoch):
+        return "stale"
+    state.table.entries.add(append.job, append.entries)
+    return "kept"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
@@ -15,9 +17,10 @@ from headrace.core.decide import COMPLETES, ENDS
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import Waiting, run_steps
+from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD,
@@ -34,7 +37,6 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.record import Micros, encode
 from headrace.errors import Unavailable
-from headrace.steps import Statement, Steps
 
 __all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
@@ -47,8 +49,8 @@ _PATIENCE = 250
 _SEQ = 1
 _by_seq = itemgetter(_SEQ)
 
-Storing = Callable[[Sequence[Job]], Awaitable[Steps[list[InsertAnswer]]]]
-"""Makes steps of an insert; see ``Engine.inserting``."""
+Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
+"""Makes statements of an insert; see ``Transactions.inserting``."""
 
 _Sight = tuple[int | None, Job | None, Job | None]
 """The id of a job's last change, the job, and the other job that holds the key it wants."""
@@ -67,7 +69,7 @@ def complete_text(schema: str, *, counted: bool) -> str:
     return sql("complete", schema) + more + sql("took", schema, changed="completed")
 
 
-def changing(schema: str, changes: Sequence[Change]) -> Steps[list[int]]:
+def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
     """Apply changes on whatever connection; the places of those that took, as ``~place`` where an end was noted."""
     at = Micros()
     rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
@@ -82,7 +84,7 @@ def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
     return columns(rows, TEXTS_OF_CHANGE)
 
 
-def _look(schema: str, changes: Sequence[Change]) -> Steps[list[_Sight]]:
+def _look(schema: str, changes: Sequence[Change]) -> Statements[list[_Sight]]:
     """What is there instead of what these changes were decided from."""
     wanted = [(change.job.id, held_key(change.job) if change.key is Key.TAKE else None) for change in changes]
     reader = Reader()
@@ -125,16 +127,9 @@ def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
     if not any(_wants_key(change) for change in changes):
         by_place.sort(key=lambda one: _stands_alone(one[1]))
     runs: list[dict[int, Change]] = []
-    shared: dict[int, Change] | None = None
-    for place, change in by_place:
-        if _stands_alone(change):
-            runs.append({place: change})
-            shared = None
-        elif shared is None:
-            shared = {place: change}
-            runs.append(shared)
-        else:
-            shared[place] = change
+    for alone, group in groupby(by_place, key=lambda one: _stands_alone(one[1])):
+        run = dict(group)
+        runs += [{place: change} for place, change in run.items()] if alone else [run]
     return runs
 
 
@@ -160,11 +155,15 @@ class Applying:
         plain, followed = rows + apply_text(schema, followed=False), rows + apply_text(schema)
         self._other = _Kind(plain, followed, 2, TEXTS_OF_CHANGE)
         self._report = _Kind(report, report, 0, TEXTS_OF_REPORT)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
         self._locked: set[int] = set()
         """Jobs that a transaction of somebody's held when they were last looked at."""
 
-    async def apply(self, changes: Sequence[Change]) -> list[Verdict]:
-        """Apply each change if its rev and owner still hold; verdicts in the same order."""
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        """The verb ``Jobs.apply``."""
         if not any(map(_stands_alone, changes)):  # most batches by far
             runs = [dict(enumerate(changes))] if changes else []
         else:
@@ -172,12 +171,15 @@ class Applying:
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
         for run in runs:
             place, change = next(iter(run.items()))
-            found = {place: await self._write_alone(change)} if _stands_alone(change) else await self._write(run)
+            if _stands_alone(change):
+                found = {place: await self._write_alone(change, now)}
+            else:
+                found = await self._write(run, now)
             for place, verdict in found.items():
                 verdicts[place] = verdict
         return verdicts
 
-    async def _write(self, changes: dict[int, Change]) -> dict[int, Verdict]:
+    async def _write(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
         """Apply them in one step; the verdicts on those that did not take, and on ends that others waited for."""
         at, complete = Micros(), Verb.COMPLETE
         if all(one.verb is complete and _only_completes(one) for one in changes.values()):  # most batches by far
@@ -193,7 +195,7 @@ class Applying:
         there = {place if place >= 0 else ~place for place in took}
         noted: dict[int, Verdict] = {~place: Applied(changes[~place].job, noted=True) for place in took if place < 0}
         missed = {place: one for place, one in changes.items() if place not in there}
-        return noted | await self._judge(missed) if missed else noted
+        return noted | await self._judge(missed, now) if missed else noted
 
     async def _change(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
         """Write the rows; the places of those that took, as ``~place`` where an end was noted."""
@@ -222,20 +224,20 @@ class Applying:
         free = {seq for (seq,) in await self._warm.fetch(sql("unlocked", self._schema), seqs)}
         self._locked = (self._locked | set(seqs)) - free
 
-    async def _judge(self, missed: dict[int, Change]) -> dict[int, Verdict]:
+    async def _judge(self, missed: dict[int, Change], now: datetime) -> dict[int, Verdict]:
         async with self._cold.connection() as connection:
-            sights = await run_steps(connection, _look(self._schema, list(missed.values())))
+            sights = await run_statements(connection, _look(self._schema, list(missed.values())))
         verdicts: dict[int, Verdict] = {}
         for (place, change), (last, job, holder) in zip(missed.items(), sights, strict=True):
             verdict = judge(change, last, job, holder)
             if verdict is None and job is not None:
                 # It could be applied after all: the job did not know its order number, or somebody holds it just now.
                 unknown = job.seq != change.job.seq
-                verdict = (await self.apply([_know(change, job)]))[0] if unknown else Conflict(job)
+                verdict = (await self.apply([_know(change, job)], now))[0] if unknown else Conflict(job)
             verdicts[place] = verdict or WasStale(None)
         return verdicts
 
-    async def _write_alone(self, change: Change) -> Verdict:
+    async def _write_alone(self, change: Change, now: datetime) -> Verdict:
         """Apply a change that takes a key, brings an ended job back, or inserts others: in a transaction with more than
         one step."""
         inserts = await self._storing(change.inserts) if change.inserts else None
@@ -249,26 +251,15 @@ class Applying:
                     # The profile of an ended job may be collected; not while this is held, as inserts do.
                     await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
                     await connection.execute(sql("revive", self._schema), [change.job.seq])
-                return await run_steps(connection, self.steps(change, inserts))
+                return await run_statements(connection, self.statements(change, inserts))
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         # A transaction of somebody's holds the key or the job: whoever asked decides again, after those who wait.
-        return (await self._judge({0: change}))[0]
+        return (await self._judge({0: change}, now))[0]
 
-    async def steps_within(self, change: Change) -> Steps[Verdict]:
-        """One change as steps for a connection of the user's."""
-        return self._within(change, await self._storing(change.inserts) if change.inserts else None)
-
-    def _within(self, change: Change, inserts: Steps[list[InsertAnswer]] | None) -> Steps[Verdict]:
-        # That transaction may stay open for long: an insert that wants the key it releases must not wait for it.
-        if change.key is Key.RELEASE and change.job.spec.dedup is not None:
-            document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
-            yield Waiting(sql("lock_keys", self._schema), document, trying)
-        return (yield from self.steps(change, inserts))
-
-    def steps(self, change: Change, inserts: Steps[list[InsertAnswer]] | None = None) -> Steps[Verdict]:
-        """One change, and the insert of the jobs that follow from it, as steps for whatever connection."""
+    def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
+        """One change, and the insert of the jobs that follow from it, as statements for whatever connection."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder = sights[0]

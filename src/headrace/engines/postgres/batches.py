@@ -1,4 +1,4 @@
-"""Batches: counted by deltas that nobody waits for, added up by tell."""
+"""Batches as rows: counted by deltas that nobody waits for, added up when notes are processed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.batch import Batch, Call, Tally, cancelled, cursor_at, newest_first
-from headrace.core.query import Page
+from headrace.core.batch import Batch, Call, Tally
 from headrace.core.rules import Rules
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import Micros, encode, micros, moment
 
-__all__ = ["Batches", "by_id", "of_ids", "page_of_all", "row_of_batch"]
+__all__ = ["batch_of", "by_id", "of_ids", "over", "page_of_all", "row_of_batch", "silent_since"]
 
 _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
@@ -43,7 +42,8 @@ def row_of_batch(batch: Batch, at: Micros) -> tuple[Any, ...]:
     )
 
 
-def _batch(row: Sequence[Any]) -> Batch:
+def batch_of(row: Sequence[Any]) -> Batch:
+    """A batch as ``batches.sql`` and ``fold.sql`` answer it."""
     id, created_at, touched_at, sealed, abandoned, settled, *counts, ended_at, cancelled_at, cancelled_by, calls = row
     on_complete, on_failure = (None, None) if calls is None else _calls(calls)
     return Batch(
@@ -72,7 +72,7 @@ async def by_id(connection: Connection | Pool, schema: str, ids: Collection[UUID
     if not ids:
         return {}
     rows: list[Any] = await connection.fetch(of_ids(schema), literal(list(dict.fromkeys(ids))))
-    return {row[0]: _batch(row) for row in rows}
+    return {row[0]: batch_of(row) for row in rows}
 
 
 def page_of_all(schema: str) -> str:
@@ -81,49 +81,14 @@ def page_of_all(schema: str) -> str:
     return sql("batches", schema, which=page)
 
 
-class Batches:
-    """The verbs about batches, for one session."""
+def silent_since(now: datetime, rules: Rules) -> int:
+    """The moment at or before which a batch must have been added to for the last time to be silent now."""
+    return micros(now - timedelta(seconds=rules.batch_silence))
 
-    def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
-        self._hot, self._schema, self._rules = hot, schema, rules
 
-    def silent_since(self, now: datetime) -> int:
-        """Who added nothing since then is silent."""
-        return micros(now - timedelta(seconds=self._rules.batch_silence))
-
-    async def over(self, now: datetime) -> list[Batch]:
-        """Add up, seal what is silent; the batches that have ended and are not settled."""
-        while True:
-            terms = (micros(now), self.silent_since(now), _DELTAS)
-            rows = await self._hot.fetch(sql("fold", self._schema), *terms)
-            if rows[0][0] < _DELTAS:
-                return [_batch(row[1:]) for row in rows if row[1] is not None]
-
-    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
-        """The batches of these ids, in order."""
-        found = await by_id(self._hot, self._schema, ids)
-        return [found.get(id) for id in ids]
-
-    async def find(self, limit: int, cursor: str | None) -> Page[Batch]:
-        """Batches, newest first."""
-        rows = await self._hot.fetch(page_of_all(self._schema), *cursor_at(cursor), limit + 1)
-        return newest_first([_batch(row) for row in rows], limit)
-
-    async def seal(self, id: UUID, now: datetime) -> bool:
-        """All of its jobs are there."""
-        here: bool = (await self._hot.fetch(sql("seal", self._schema), id, micros(now)))[0][0]
-        return here
-
-    async def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:
-        """It takes no more jobs, and those that are there are to be told; how it stands then."""
-        async with self._hot.transaction() as connection:
-            await connection.fetch(sql("hold_batch", self._schema), id)
-            batch = (await by_id(connection, self._schema, [id])).get(id)
-            if batch is not None and (made := cancelled(batch, now, by)) is not None:
-                batch = made
-                await connection.execute(sql("cancel_batch", self._schema), id, micros(now), by)
-            return batch
-
-    async def settle(self, id: UUID) -> None:
-        """What follows its end was submitted."""
-        await self._hot.fetch(sql("settle", self._schema), id)
+async def over(pool: Pool, schema: str, now: datetime, rules: Rules) -> list[Batch]:
+    """Add up the deltas and seal what is silent; the batches that have ended and are not settled."""
+    while True:
+        rows = await pool.fetch(sql("fold", schema), micros(now), silent_since(now, rules), _DELTAS)
+        if rows[0][0] < _DELTAS:
+            return [batch_of(row[1:]) for row in rows if row[1] is not None]

@@ -16,9 +16,9 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
 
-from headrace.bus import Hint, LocalBus, Topic
-from headrace.engines.postgres.ear import ON_DEMAND, Connect, Ear
-from headrace.engines.postgres.notices import GAP, Channels, Notice, Notification, Throttle
+from headrace.engine.bus import Hint, LocalBus, Topic
+from headrace.engines.postgres.channels import GAP, Channels, Notice, Notification, Throttle
+from headrace.engines.postgres.listener import ON_DEMAND, Connect, Listener
 from headrace.host import Host
 
 __all__ = ["NotifyBus"]
@@ -32,7 +32,7 @@ _notice = msgspec.json.Decoder(Notice).decode
 
 
 class NotifyBus:
-    """One session's ear and voice; loses hints rather than wait or fail."""
+    """The hints of one session, sent and heard; loses hints rather than wait or fail."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class NotifyBus:
         self._own = f"{self._host.dice.token():016x}"
         self._throttle = Throttle()
         self._signs: list[Notification] = []
-        """What the ear has to say, to itself and to others, sent together with the next hints."""
+        """What the listener has to say, to itself and to others, sent together with the next hints."""
         self._carried: dict[str, tuple[int, float]] = {}
         """Queues whose hint went with a statement: how many times, and until when that counts."""
         self._said = asyncio.Event()
         self._closing = False
-        self._ear = (
+        self._listener = (
             None
             if self._connect is None
-            else Ear(
+            else Listener(
                 self._connect,
                 self._host,
                 self._channels,
@@ -81,19 +81,19 @@ class NotifyBus:
         self._loop = asyncio.get_running_loop()
         self._begin()
         self._tasks = [self._loop.create_task(self._speak(), name="headrace-voice")]
-        if self._ear is not None:
-            self._tasks.append(self._loop.create_task(self._ear.run(), name="headrace-ear"))
+        if self._listener is not None:
+            self._tasks.append(self._loop.create_task(self._listener.run(), name="headrace-listener"))
 
     async def close(self) -> None:
         """Say what is still to be said, by way of the pool, then fall silent and deaf."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
-        voice, *ears = tasks
+        voice, *listeners = tasks
         self._closing = True
         self._said.set()
-        for ear in ears:
-            ear.cancel()
+        for listener in listeners:
+            listener.cancel()
         await asyncio.wait({voice}, timeout=_FAREWELL)
         self._loop = None
         voice.cancel()
@@ -131,8 +131,8 @@ class NotifyBus:
         return leave
 
     def _stir(self) -> None:
-        if self._ear is not None:
-            self._ear.stir()
+        if self._listener is not None:
+            self._listener.stir()
 
     def _send(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
         loop.call_soon(self._local.deliver, hint)
@@ -149,8 +149,8 @@ class NotifyBus:
     def _wanted_elsewhere(self, topic: Topic) -> bool:
         if topic not in ON_DEMAND:
             return True
-        ear = self._ear
-        return ear is not None and (not ear.hears or ear.wants(topic))
+        listener = self._listener
+        return listener is not None and (not listener.hears or listener.wants(topic))
 
     # -- hints that travel with a statement
 
@@ -211,8 +211,8 @@ class NotifyBus:
         except Exception as error:
             _log.debug("%d hints could not be sent: %s", len(pairs), error)
         else:
-            if signs and self._ear is not None:
-                self._ear.said(signs)
+            if signs and self._listener is not None:
+                self._listener.said(signs)
 
 
 def _here(loop: asyncio.AbstractEventLoop) -> bool:

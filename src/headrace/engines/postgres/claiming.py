@@ -11,8 +11,6 @@ from msgspec.structs import replace
 
 from headrace.core.claim import Ask, Grant, grant, order
 from headrace.core.job import Job
-from headrace.core.limit import Usage
-from headrace.core.rule import Bound
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.connection import sql
@@ -20,7 +18,7 @@ from headrace.engines.postgres.limiting import Limiting
 from headrace.engines.postgres.lines import Served, Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import encode, micros, moment, usage_of
+from headrace.engines.record import micros, moment
 
 __all__ = ["Claiming"]
 
@@ -68,14 +66,18 @@ class Claiming:
 
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
-        self._served = Served(hot, schema)
         self._limiting = Limiting(hot, schema, rules)
         self._one, self._few, self._many = one_line(schema), few_lines(schema), many_lines(schema)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
+        self._served = Served(self._hot, self._schema)
         self._spare = _SPARE
         """How many jobs to look at beyond those that are wanted; more, where others are often in the way."""
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
-        """Promote what is due, then give the worker the first jobs in order that it may take."""
+        """The verb ``Jobs.claim``."""
         given = grant(worker, ask, request, now, self._rules)
         serving, promoted, reach = await self._served.of(ask), False, ask.n + self._spare
         while True:
@@ -92,7 +94,7 @@ class Claiming:
             due = head[_NEXT_DUE]
             if not promoted and due is not None and due <= micros(now):
                 # What another claim is promoting just now is left to that one.
-                while await self.promote(now, MAX_BATCH) == MAX_BATCH:
+                while await self.promote(now) == MAX_BATCH:
                     pass
                 promoted = True
             elif (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
@@ -145,14 +147,8 @@ class Claiming:
         jobs.sort(key=lambda job: order(job, priorities.get(job.spec.queue, 0)))
         return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], None if due is None else moment(due))
 
-    async def usage(self, rates: Sequence[Bound]) -> Usage:
-        """What is held, and what was used of these rates."""
-        held = await self._hot.fetch(sql("usage", self._schema))
-        names = [encode(bound) for bound in rates]
-        return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
-
-    async def promote(self, now: datetime, limit: int) -> int:
-        """Queue deferred jobs that are due; how many."""
+    async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
+        """The verb ``Jobs.promote``."""
         rows = await self._hot.fetch(sql("promote", self._schema), micros(now), limit)
         count: int = rows[0][0]
         return count

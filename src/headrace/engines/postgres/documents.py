@@ -21,7 +21,7 @@ _QUEUE = "queue:"
 
 
 class Documents:
-    """The verbs about settings, leases and profiles, for one session."""
+    """The role ``documents`` of one session."""
 
     def __init__(self, hot: Pool, cold: Pool, schema: str) -> None:
         self._hot, self._cold, self._schema = hot, cold, schema
@@ -31,7 +31,7 @@ class Documents:
         live = [Profile(id, task, msgspec.json.decode(needs)) for _, id, task, needs in rows if id is not None]
         return Profiles(rows[0][0], tuple(live))
 
-    async def settings(self, prefix: str) -> list[Setting]:
+    async def settings(self, prefix: str = "") -> list[Setting]:
         if not askable(prefix):
             return []
         return [Setting(*row) for row in await self._cold.fetch(sql("settings", self._schema), prefix)]

@@ -1,4 +1,4 @@
-"""Connections of the user's to PostgreSQL, of every driver that is known, as something that runs steps.
+"""Connections of the user's to PostgreSQL, of every driver that is known, as something that runs statements.
 
 A driver is told by the name of its class, so none is imported that is not there already.
 """
@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.engine.statements import Enlisted, Statement, Statements, walk, walk_async
 from headrace.errors import ConfigError, NotSupported, Unavailable
-from headrace.steps import Enlisted, Statement, Steps, walk, walk_async
 
-__all__ = ["Waiting", "enlist", "run_steps"]
+__all__ = ["Waiting", "enlist", "run_statements"]
 
 T = TypeVar("T")
 
@@ -44,14 +44,14 @@ def enlist(connection: Any) -> Enlisted:
     raise NotSupported(f"connection: the PostgreSQL engine takes {_KNOWN}, not a {kind}")
 
 
-async def run_steps(connection: Any, steps: Steps[T]) -> T:
-    """Run the steps on a connection of asyncpg."""
+async def run_statements(connection: Any, statements: Statements[T]) -> T:
+    """Run the statements on a connection of asyncpg."""
 
     async def execute(statement: Statement) -> str:
         answer: str = await connection.fetchval(_spelled(statement.sql, "$1"), statement.document)
         return answer
 
-    return await walk_async(steps, execute)
+    return await walk_async(statements, execute)
 
 
 def _spelled(sql: str, parameter: str) -> str:
@@ -73,7 +73,7 @@ class _Async:
     blocking = False
     exclusive = False
 
-    def run_blocking(self, steps: Steps[T]) -> T:
+    def run_blocking(self, statements: Statements[T]) -> T:
         raise ConfigError("connection: an asynchronous one cannot be used without its event loop: await the submit")
 
 
@@ -103,8 +103,8 @@ class _Blocking:
     def _execute(self, statement: Statement) -> str:
         raise NotImplementedError
 
-    def run_blocking(self, steps: Steps[T]) -> T:
-        return walk(steps, self._try if _loop_runs_here() else self._execute)
+    def run_blocking(self, statements: Statements[T]) -> T:
+        return walk(statements, self._try if _loop_runs_here() else self._execute)
 
     def _try(self, statement: Statement) -> str:
         """Execute on the thread of an event loop: whoever holds the lock may need that loop to let it go."""
@@ -122,8 +122,8 @@ class _Blocking:
             " asynchronous connection or another thread"
         )
 
-    async def run(self, steps: Steps[T]) -> T:
-        return self.run_blocking(steps)
+    async def run(self, statements: Statements[T]) -> T:
+        return self.run_blocking(statements)
 
 
 class _Asyncpg(_Async):
@@ -138,8 +138,8 @@ class _Asyncpg(_Async):
     def open(self) -> bool:
         return bool(self._connection.is_in_transaction())
 
-    async def run(self, steps: Steps[T]) -> T:
-        return await run_steps(self._connection, steps)
+    async def run(self, statements: Statements[T]) -> T:
+        return await run_statements(self._connection, statements)
 
 
 class _Psycopg:
@@ -163,14 +163,14 @@ class _Psycopg:
 class _PsycopgAsync(_Psycopg, _Async):
     """A ``psycopg.AsyncConnection``."""
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def run(self, statements: Statements[T]) -> T:
         async def execute(statement: Statement) -> str:
             async with self._cursor() as cursor:
                 await cursor.execute(_percented(statement.sql), (statement.document,))
                 answer: str = (await cursor.fetchone())[0]
                 return answer
 
-        return await walk_async(steps, execute)
+        return await walk_async(statements, execute)
 
 
 class _PsycopgBlocking(_Psycopg, _Blocking):
@@ -238,16 +238,16 @@ class _Alchemy:
 class _AlchemySession(_Alchemy, _Blocking):
     """A ``Session``."""
 
-    def run_blocking(self, steps: Steps[T]) -> T:
-        return _AlchemyConnection(self._connection.connection()).run_blocking(steps)
+    def run_blocking(self, statements: Statements[T]) -> T:
+        return _AlchemyConnection(self._connection.connection()).run_blocking(statements)
 
 
 class _AlchemyConnection(_Alchemy, _Blocking):
     """A ``Connection``."""
 
-    def run_blocking(self, steps: Steps[T]) -> T:
+    def run_blocking(self, statements: Statements[T]) -> T:
         _check_alchemy(self._connection)
-        return super().run_blocking(steps)
+        return super().run_blocking(statements)
 
     def _execute(self, statement: Statement) -> str:
         answer: str = self._connection.execute(*_text(statement)).scalar_one()
@@ -257,21 +257,21 @@ class _AlchemyConnection(_Alchemy, _Blocking):
 class _AlchemyAsyncSession(_Alchemy, _Async):
     """An ``AsyncSession``."""
 
-    async def run(self, steps: Steps[T]) -> T:
-        return await _AlchemyAsyncConnection(await self._connection.connection()).run(steps)
+    async def run(self, statements: Statements[T]) -> T:
+        return await _AlchemyAsyncConnection(await self._connection.connection()).run(statements)
 
 
 class _AlchemyAsyncConnection(_Alchemy, _Async):
     """An ``AsyncConnection``."""
 
-    async def run(self, steps: Steps[T]) -> T:
+    async def run(self, statements: Statements[T]) -> T:
         _check_alchemy(self._connection.sync_connection)
 
         async def execute(statement: Statement) -> str:
             answer: str = (await self._connection.execute(*_text(statement))).scalar_one()
             return answer
 
-        return await walk_async(steps, execute)
+        return await walk_async(statements, execute)
 
 
 _DRIVERS: dict[str, Callable[[Any], Enlisted]] = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
-from headrace.core.entry import Append, Cursor, Entry, Kept, Kind
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
+from headrace.engine import MAX_BATCH
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool
@@ -21,14 +23,13 @@ _places = msgspec.json.Decoder(list[int]).decode
 
 
 class Entries:
-    """The entries of one session."""
+    """The role ``entries`` of one session."""
 
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool, self._schema = pool, schema
         self._append, self._owned = sql("append", schema), sql("owned", schema)
 
-    async def append(self, appends: Sequence[Append]) -> list[Kept]:
-        """Keep the entries of those jobs that are still in the hands they speak for."""
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
         refuse_entries(appends)
         rows = [(place, one.job, one.worker, one.epoch, _document(one)) for place, one in enumerate(appends)]
         if not rows:
@@ -41,8 +42,9 @@ class Entries:
         )
         return ["kept" if place in took else "busy" if place in busy else "stale" for place in range(len(rows))]
 
-    async def tail(self, job: UUID, kind: Kind, after: Cursor, limit: int, newest: bool) -> list[Entry]:
-        """The first, or the last, entries of one kind behind the cursor."""
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
         text = sql("tail_newest" if newest else "tail", self._schema)
         rows = await self._pool.fetch(text, job, str(kind), *after, limit)
         found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]

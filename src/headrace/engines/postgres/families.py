@@ -1,180 +1,66 @@
-"""What new jobs are to others: whom they belong to, whom they wait for, and what they are counted with."""
+"""Families: notes and batches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from uuid import UUID
 
-import msgspec
-
-from headrace.core import family
-from headrace.core.batch import Batch, refusal_of_member
-from headrace.core.change import Change, Tally
-from headrace.core.decide import tally_of_new
-from headrace.core.job import Job
-from headrace.core.status import Status
-from headrace.engines.postgres.batches import row_of_batch
+from headrace.core.batch import Batch, cancelled, cursor_at, newest_first
+from headrace.core.change import Change
+from headrace.core.query import Page
+from headrace.core.rules import Rules
+from headrace.engine import MAX_BATCH, Processed
+from headrace.engines.postgres.batches import batch_of, by_id, over, page_of_all, silent_since
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import Waiting
-from headrace.engines.record import Micros, encode
-from headrace.errors import HeadraceError, Unavailable
-from headrace.steps import Statement, Steps
+from headrace.engines.postgres.notes import Notes
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.record import micros
+from headrace.errors import Unavailable
 
-__all__ = ["Door", "Kin", "is_related", "meet", "notes_of", "relate", "tally_in"]
-
-_kin = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
-
-_open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
-
-_Stand = tuple[Status | None, bool]
-"""The status of a job, and whether its cancel was requested."""
+__all__ = ["Families"]
 
 
-def notes_of(change: Change) -> str | None:
-    """The notes of a change, by first letters."""
-    return "".join(note[0] for note in change.notes) or None
+class Families:
+    """The role ``families`` of one session."""
 
+    def __init__(self, hot: Pool, schema: str, rules: Rules, notes: Notes) -> None:
+        self._hot, self._schema, self._rules, self._notes = hot, schema, rules, notes
 
-def tally_in(change: Change) -> str | None:
-    """What a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
-    if (tally := change.tally) is None:
-        return None
-    return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
+    async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
+        [(notes, batches)] = await self._hot.fetch(sql("glance", self._schema), silent_since(now, self._rules))
+        changes: list[Change] = []
+        ended: list[Batch] = []
+        try:
+            more = await self._notes.process(now, limit, changes) if notes else False
+            if batches or any(change.job.spec.batch is not None for change in changes):
+                ended = await over(self._hot, self._schema, now, self._rules)
+        except Unavailable:
+            if not changes:
+                raise
+            more = True  # what was done is done, and must be known
+        return Processed(tuple(changes), tuple(ended), more)
 
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        found = await by_id(self._hot, self._schema, ids)
+        return [found.get(id) for id in ids]
 
-def is_related(job: Job) -> bool:
-    """Whether storing the job takes more than the job."""
-    spec = job.spec
-    return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is Status.WAITING
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        rows = await self._hot.fetch(page_of_all(self._schema), *cursor_at(cursor), limit + 1)
+        return newest_first([batch_of(row) for row in rows], limit)
 
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        here: bool = (await self._hot.fetch(sql("seal", self._schema), batch, micros(now)))[0][0]
+        return here
 
-class Kin:
-    """Those whom new jobs are related to, held until the transaction ends."""
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        async with self._hot.transaction() as connection:
+            await connection.fetch(sql("hold_batch", self._schema), batch)
+            found = (await by_id(connection, self._schema, [batch])).get(batch)
+            if found is not None and (made := cancelled(found, now, by)) is not None:
+                found = made
+                await connection.execute(sql("cancel_batch", self._schema), batch, micros(now), by)
+            return found
 
-    def __init__(
-        self, here: Mapping[UUID, _Stand], busy: frozenset[UUID], cancelled: frozenset[UUID] = frozenset()
-    ) -> None:
-        """``cancelled``: those of their batches that were."""
-        self._here, self._busy, self._cancelled = here, busy, cancelled
-
-    def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
-        """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
-        found = set(busy)
-        for job in jobs:
-            relatives = _relatives(job)
-            held = job.spec.batch in self._busy or not self._busy.isdisjoint(relatives)
-            if held or not found.isdisjoint(relatives):
-                found.add(job.id)
-        return found
-
-    def refusals(self, jobs: Iterable[Job]) -> dict[UUID, HeadraceError]:
-        """Why some of these new jobs cannot be what they say they are; those before them may be their kin."""
-        door = Door(self)
-        for job in jobs:
-            door.refuses(job)
-        return door.refused
-
-    def stands(self) -> dict[UUID, _Stand]:
-        """How those that are here stand."""
-        return dict(self._here)
-
-    def refusal(self, job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
-        """Why a job cannot be what it says it is to those who are here by then."""
-        spec = job.spec
-        if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
-            why = family.refusal(spec.parent, *stand, job)
-            if why is not None:
-                return why
-        if spec.batch is not None:
-            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
-            if why is not None:
-                return why
-        missing = next((id for id in spec.after if id not in here), None)
-        return None if missing is None else family.unknown_parent(missing)
-
-
-class Door:
-    """Where new jobs are let in, one after the other: those that were may be the kin of those behind them."""
-
-    def __init__(self, kin: Kin) -> None:
-        self._kin, self._here = kin, kin.stands()
-        self.refused: dict[UUID, HeadraceError] = {}
-        """Those that were not, and why."""
-
-    def refuses(self, job: Job) -> bool:
-        """Whether there is something against it; otherwise it counts as stored."""
-        why = self._kin.refusal(job, self._here)
-        if why is None:
-            self._here[job.id] = (job.status, job.cancel_requested_at is not None)
-        else:
-            self.refused[job.id] = why
-        return why is not None
-
-
-def _relatives(job: Job) -> tuple[UUID, ...]:
-    spec = job.spec
-    return spec.after if spec.parent is None else (spec.parent, *spec.after)
-
-
-def meet(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[Kin]:
-    """Hold those whom these jobs are related to, and their batches, which must have been made: what is read of them is
-    true until the commit. ``wait`` for them; otherwise those that another holds are busy."""
-    cancelled, missed = yield from _meet_batches(schema, jobs, wait=wait)
-    related = list(dict.fromkeys(id for job in jobs for id in _relatives(job)))
-    if not related:
-        return Kin({}, missed, cancelled)
-    # Children keep a cancel away and do not mind each other; who is waited for is written to.
-    lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
-    document, trying = encode(related), sql("kin", schema, lock=f"{lock} SKIP LOCKED")
-    waiting = Waiting(sql("kin", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
-    answer = _kin((yield waiting if wait else Statement(trying, document)))
-    missed |= frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
-    return Kin({id: (status, asked) for id, status, asked in answer if status is not None}, missed, cancelled)
-
-
-def _meet_batches(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[tuple[frozenset[UUID], frozenset[UUID]]]:
-    """Those of the jobs' batches that were cancelled, and those that another holds."""
-    ids = list(dict.fromkeys(job.spec.batch for job in jobs if job.spec.batch is not None))
-    if not ids:
-        return frozenset(), frozenset()
-    # Only whoever cancels one minds: counts are added up meanwhile.
-    lock = "KEY SHARE"
-    document, trying = encode(ids), sql("open_batches", schema, lock=f"{lock} SKIP LOCKED")
-    waiting = Waiting(sql("open_batches", schema, lock=lock), document, trying, _all_held)
-    answer = _open((yield waiting if wait else Statement(trying, document)))
-    missed = frozenset() if wait else frozenset(id for id, is_cancelled in answer if is_cancelled is None)
-    return frozenset(id for id, is_cancelled in answer if is_cancelled), missed
-
-
-def _skipped(answer: str) -> bool:
-    return any(status is None for _, status, _ in _kin(answer))
-
-
-def _all_held(answer: str) -> bool:
-    return all(is_cancelled is not None for _, is_cancelled in _open(answer))
-
-
-def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Steps[None]:
-    """Write down what jobs that were just stored are to others; and the batch, unless it is here."""
-    at = Micros()
-    counts = dict[UUID, tuple[Tally, int]]()
-    for job in stored:
-        if job.spec.batch is not None:
-            tally, last = counts.get(job.spec.batch, (Tally(), 0))
-            counts[job.spec.batch] = (tally.plus(tally_of_new(job)), max(last, at[job.updated_at] or 0))
-    document = {
-        "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
-        "noted": [job.seq for job in stored if family.note_of_new(job)],
-        "batches": [] if batch is None else [row_of_batch(batch, at)],
-        "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
-    }
-    if any(document.values()):
-        yield Statement(sql("relate", schema), encode(document))
-
-
-def not_now(job: Job) -> Unavailable:
-    """Why a job is refused for now."""
-    key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
-    kin = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
-    held = " or ".join(one for one in (key, kin) if one is not None)
-    return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])
+    async def settle(self, batch: UUID) -> None:
+        await self._hot.fetch(sql("settle", self._schema), batch)

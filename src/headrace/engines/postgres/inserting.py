@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -12,21 +13,22 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError, UniqueViolationError
 from msgspec.structs import replace
 
-from headrace.bus import Hint, Topic
 from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engine.bus import Hint, Topic
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import run_steps
-from headrace.engines.postgres.families import Door, Kin, is_related, meet, not_now, relate
+from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.known import lock_keys, look
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.relations import Admission, Relatives, hold_relatives, is_related, not_now, relate
 from headrace.engines.postgres.rows import (
     TEXTS_OF_RUN,
     held_key,
@@ -37,7 +39,6 @@ from headrace.engines.record import Micros, Place, encode, is_new, place_of, sor
 from headrace.engines.refusing import refuse_jobs
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
-from headrace.steps import Statement, Steps
 
 __all__ = ["Inserting"]
 
@@ -71,7 +72,7 @@ class _Partly(Exception):
 
 
 class _Questionable(Exception):
-    """The kin of a job is held by another, or is not what it should be."""
+    """A relative of a job is held by another, or is not what it should be."""
 
 
 _Write = Callable[..., Awaitable[list[Any]]]
@@ -82,15 +83,18 @@ class Inserting:
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
         self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
-        self._lines = Lines(cold, schema, host)
-        self._hurry_until = -math.inf
         self._text = sql("insert", schema)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
+        self._lines = Lines(self._cold, self._schema, self._host)
+        self._hurry_until = -math.inf
 
     async def insert(
-        self, jobs: Sequence[Job], batch: Batch | None = None, *, whole: bool = False
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; and the batch, unless it is here. With it, or ``whole``,
-        all or none."""
+        """The verb ``Jobs.insert``."""
         refuse_jobs(jobs)
         whole = whole or batch is not None
         places = [place_of(job) for job in jobs]
@@ -106,16 +110,16 @@ class Inserting:
                 continue
             return _spread(places, learned.refused, stored)
 
-    async def steps(self, jobs: Sequence[Job]) -> Steps[list[InsertAnswer]]:
-        """The same as steps for a connection of the user's; the lines are interned now."""
+    async def statements(self, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
+        """The same as statements for a connection of the user's; the lines are interned now."""
         refuse_jobs(jobs)
         places = [place_of(job) for job in jobs]
         learned = await self._lines.learn(places)
         taken = _taken(jobs, places, learned)
 
-        def run() -> Steps[list[InsertAnswer]]:
+        def run() -> Statements[list[InsertAnswer]]:
             try:
-                stored = (yield from self._steps(taken, learned, wait=True, tell=True)) if taken else []
+                stored = (yield from self._statements(taken, learned, wait=True, tell=True)) if taken else []
             except _Collected:
                 # New ones must be durable before a transaction that may be rolled back refers to them.
                 self._lines.forget(learned.collected)
@@ -128,15 +132,17 @@ class Inserting:
         if jobs and all(job.spec.dedup is None and is_new(job) for job in jobs):
             related = batch is not None or any(is_related(job) for job in jobs)
             try:
-                return await self._insert_new(jobs, learned, partial(self._with_kin, jobs, batch) if related else None)
+                return await self._insert_new(
+                    jobs, learned, partial(self._with_relatives, jobs, batch) if related else None
+                )
             except (UniqueViolationError, _Questionable):
-                pass  # an id is here already, or the kin of one is not what it should be: look which
+                pass  # an id is here already, or a relative of one is not what it should be: look which
         if whole:
             try:
-                return await self._write(self._steps(jobs, learned, wait=False, batch=batch), whole=True)
+                return await self._write(self._statements(jobs, learned, wait=False, batch=batch), whole=True)
             except _Partly as partly:
                 return [Refused(partly.why)] * len(jobs)
-        answers = await self._write(self._steps(jobs, learned, wait=False))
+        answers = await self._write(self._statements(jobs, learned, wait=False))
         busy = [at for at, answer in enumerate(answers) if _for_now(answer)]
         if not busy:
             return answers
@@ -148,24 +154,25 @@ class Inserting:
         return answers
 
     async def _insert_patiently(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
-        """Store jobs whose keys or kin others hold: mostly for a moment, until their commit; else they are refused for
-        now."""
+        """Store jobs whose keys or relatives others hold: mostly for a moment, until their commit. What is held for
+        longer is refused for now."""
         try:
-            return await self._write(self._steps(jobs, learned, wait=True), patience=_KEY_PATIENCE)
+            return await self._write(self._statements(jobs, learned, wait=True), patience=_KEY_PATIENCE)
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
         return [Refused(not_now(job)) for job in jobs]
 
     async def _write(
-        self, steps: Steps[list[InsertAnswer]], *, patience: int | None = None, whole: bool = False
+        self, statements: Statements[list[InsertAnswer]], *, patience: int | None = None, whole: bool = False
     ) -> list[InsertAnswer]:
-        """Run the steps in a transaction; ``patience``: milliseconds for each lock; ``whole``: all jobs, or none."""
+        """Run the statements in a transaction. ``patience``: milliseconds for each lock; ``whole``: all jobs, or
+        none."""
         try:
             async with self._cold.transaction() as connection:
                 if patience is not None:
                     await connection.execute(f"SET LOCAL lock_timeout = {patience}")
-                answers = await run_steps(connection, steps)
+                answers = await run_statements(connection, statements)
                 refused = [answer.error for answer in answers if isinstance(answer, Refused)]
                 if whole and refused:
                     # What is refused for good says more than what is only busy.
@@ -200,22 +207,22 @@ class Inserting:
         self._bus.ready_told(hints)
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
 
-    async def _with_kin(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
-        """Run the statement that stores the jobs while their kin is held, and write down what they are to it."""
+    async def _with_relatives(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
+        """Run the statement that stores the jobs while their relatives are held, and store how they are related."""
         async with self._hot.transaction() as connection:
             if batch is not None:
-                await run_steps(connection, relate(self._schema, (), batch))
-            kin = await run_steps(connection, meet(self._schema, jobs, wait=False))
-            if kin.busy(jobs, ()) or kin.refusals(jobs):
+                await run_statements(connection, relate(self._schema, (), batch))
+            relatives = await run_statements(connection, hold_relatives(self._schema, jobs, wait=False))
+            if relatives.busy(jobs, ()) or relatives.refusals(jobs):
                 raise _Questionable
             found: list[Any] = await connection.fetch(text, *args)
             if (first := found[0][0]) is None:
                 raise _Collected  # the batch is not made without its jobs
             stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
-            await run_steps(connection, relate(self._schema, stored))
+            await run_statements(connection, relate(self._schema, stored))
             return found
 
-    def _steps(
+    def _statements(
         self,
         jobs: Sequence[Job],
         learned: Learned,
@@ -223,49 +230,49 @@ class Inserting:
         wait: bool,
         tell: bool = False,
         batch: Batch | None = None,
-    ) -> Steps[list[InsertAnswer]]:
-        """Lock the keys and the kin, look what is here, store the rest. What another transaction holds is waited for,
-        or its job is refused for now."""
+    ) -> Statements[list[InsertAnswer]]:
+        """Lock the keys and the relatives, look what is here, store the rest. What another transaction holds is waited
+        for, or its job is refused for now."""
         if batch is not None:
             yield from relate(self._schema, (), batch)
         keyed = yield from lock_keys(self._schema, jobs, wait=wait)
         blind = all(job.spec.dedup is None for job in jobs)
         for _ in range(_TRIES):
-            kin = yield from meet(self._schema, jobs, wait=wait)
-            busy = kin.busy(jobs, keyed)
+            relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
+            busy = relatives.busy(jobs, keyed)
             free = [job for job in jobs if job.id not in busy]
-            if blind and not busy and not kin.refusals(jobs):
+            if blind and not busy and not relatives.refusals(jobs):
                 # Most likely none of them is here.
                 stored = yield from self._store(jobs, learned, tell=tell)
                 if stored is not None:
                     return [Inserted(job) for job in stored]
             blind = False
-            answers = yield from self._sort_out(free, kin, learned, tell=tell)
+            answers = yield from self._sort_out(free, relatives, learned, tell=tell)
             if answers is not None:
                 return [answers.get(job.id) or Refused(not_now(job)) for job in jobs]
         raise Unavailable(f"{len(jobs)} jobs met others of the same id {_TRIES} times")
 
     def _sort_out(
-        self, jobs: Sequence[Job], kin: Kin, learned: Learned, *, tell: bool
-    ) -> Steps[dict[UUID, InsertAnswer] | None]:
+        self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, *, tell: bool
+    ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are here, and store the others; None if another transaction stored one of them since."""
         known, here, holders = yield from look(self._schema, jobs)
-        door = Door(kin)
+        admission = Admission(relatives)
         # In order: a key is not taken by a job that is refused, so that one behind it may be fresh, and be waited for.
-        fresh, told = sort_out(jobs, here, holders, lambda at: door.refuses(jobs[at]))
+        fresh, told = sort_out(jobs, here, holders, lambda at: admission.refuses(jobs[at]))
         stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
             return None
         known |= {job.id: job for job in stored}
         answers = dict[UUID, InsertAnswer]()
         for job, (id, of) in zip(jobs, told, strict=True):
-            if (why := door.refused.get(job.id)) is not None:
+            if (why := admission.refused.get(job.id)) is not None:
                 answers[job.id] = Refused(why)
             else:
                 answers[job.id] = Inserted(known[id]) if of is None else Duplicated(known[of])
         return answers
 
-    def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Steps[list[Job] | None]:
+    def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job] | None]:
         """Write new jobs; None if not all of them were new: those that were are written. ``tell``: hints go with the
         commit, which is not ours."""
         if not jobs:

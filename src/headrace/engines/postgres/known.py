@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Job
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.postgres.rows import RECORD, Reader, held_key, key_lock
 from headrace.engines.record import encode, key_of
-from headrace.steps import Statement, Steps
 
 __all__ = ["lock_keys", "look"]
 
@@ -20,7 +20,7 @@ _bools = msgspec.json.Decoder(list[bool]).decode
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
 
 
-def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[set[UUID]]:
+def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
     """Hold the keys until the transaction ends; the jobs whose keys are not to be had now."""
     numbers = {job.id: key_lock(schema, job) for job in jobs if job.spec.dedup is not None}
     order = sorted(set(numbers.values()))  # the same for everybody: no two wait for each other
@@ -32,7 +32,7 @@ def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Steps[set[UUID
     return {id for id, number in numbers.items() if number not in free}
 
 
-def look(schema: str, jobs: Sequence[Job]) -> Steps[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
+def look(schema: str, jobs: Sequence[Job]) -> Statements[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
     """The jobs that are here by id or key; those by id; and who holds which key."""
     keys = [key for job in jobs if (key := held_key(job)) is not None]
     document = encode({"ids": [job.id for job in jobs], "keys": keys})

@@ -16,10 +16,10 @@ from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.key_rotation import NOWHERE, Stands, Table, Window, arrive, read, stand, stands, stays
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.postgres.turns import NOWHERE, Stands, Table, Window, arrive, read, stand, stands, stays
 from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
 
 __all__ = ["Limiting", "give", "limited_head"]

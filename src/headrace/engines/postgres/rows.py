@@ -15,7 +15,7 @@ from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.lifecycle import DONE
 from headrace.core.status import HELD, Status
 from headrace.engines.postgres.connection import digest, lock_number
-from headrace.engines.postgres.families import notes_of, tally_in
+from headrace.engines.postgres.relations import notes_of, tally_in
 from headrace.engines.record import Micros, Moments, State, encode, key_of, labels_of, past_of, stage_of, state_of
 
 __all__ = [

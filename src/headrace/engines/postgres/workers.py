@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.rules import Rules
-from headrace.engine import Alive, Beat, Dead, Overdue, WorkerInfo, WorkerRow
+from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
@@ -21,7 +21,7 @@ _beat = msgspec.json.Decoder(Beat).decode
 
 
 class Workers:
-    """The verbs about workers, for one session."""
+    """The role ``workers`` of one session."""
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
@@ -54,7 +54,7 @@ class Workers:
         await self._cold.fetch(sql("retire", self._schema), worker)
         await self._cold.fetch(sql("forget", self._schema))
 
-    async def workers(self) -> list[WorkerRow]:
+    async def list(self) -> list[WorkerRow]:
         rows = await self._cold.fetch(sql("workers", self._schema))
         if any(not alive and not holds for _, _, _, _, alive, holds in rows):
             await self._cold.fetch(sql("forget", self._schema))
@@ -64,12 +64,3 @@ class Workers:
             for info, beat, beats, beat_at, alive, holds in rows
         ]
         return sorted(known, key=lambda row: row.info.started_at)
-
-    async def overdue(self, now: datetime, limit: int) -> list[Overdue]:
-        reader = Reader()
-        rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
-        return [
-            Overdue(reader.job(row, 3), alive, unnamed, None if beat_at is None else moment(beat_at))
-            for row in rows
-            for alive, unnamed, beat_at in (row[:3],)
-        ]

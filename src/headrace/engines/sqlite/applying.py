@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import apsw
 import msgspec
@@ -12,12 +12,11 @@ from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, 
 from headrace.core.status import Verb
 from headrace.engines.record import Micros, Moments, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.kin import follow, following
+from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_report
-from headrace.engines.sqlite.within import inserting
+from headrace.engines.sqlite.statements import inserting
 
-__all__ = ["Turn", "apply"]
+__all__ = ["ChangeSet", "change_sets"]
 
 _PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
 
@@ -25,7 +24,7 @@ _numbers = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, Record | None, Record | None]]).decode
 
 
-class Turn:
+class ChangeSet:
     """Changes on their way into the store, encoded before they are handed to the thread."""
 
     def __init__(self, changes: Sequence[Change], *, quietly: bool = False) -> None:
@@ -68,8 +67,39 @@ class Turn:
             drive(connection, inserting(jobs))
         return missed
 
+    def commit(self, connection: apsw.Connection) -> tuple[list[int], str]:
+        """Write them in a commit of their own; the places of those that did not take, and a document of what the store
+        holds in place of each."""
+        missed = self.write(connection)
+        if not missed:
+            return missed, "[]"
+        changes = [self.changes[place] for place in missed]
+        wanted = [(change.job.id, key_of(change.job) if change.key is Key.TAKE else None) for change in changes]
+        return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
 
-class _Taking(Turn):
+    def applied(self) -> list[Verdict]:
+        """The verdicts if all took, once they are written."""
+        if not self.noted:
+            return [Applied(change.job) for change in self.changes]
+        return [
+            Applied(change.job, change.job.seq in self.noted and Note.ENDED in change.notes) for change in self.changes
+        ]
+
+    def judged(self, missed: Sequence[int], seen: str) -> Iterator[tuple[int, Verdict | Change]]:
+        """The place of each that did not take, from what ``commit`` answered, and its verdict; or the change to be
+        applied now, where it could be after all: its key is free by now, or it did not know its job's order number."""
+        moments = Moments()
+        for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
+            change = self.changes[place]
+            job = None if record is None else job_of(record, moments)
+            verdict = judge(change, last, job, None if holder is None else job_of(holder, moments))
+            if verdict is None and job is not None:
+                yield place, replace(change, job=replace(change.job, seq=job.seq))
+            else:
+                yield place, verdict or WasStale(None)
+
+
+class _Taking(ChangeSet):
     """One change that takes a key; it may find the key held."""
 
     def _write(self, connection: apsw.Connection) -> list[int]:
@@ -91,53 +121,15 @@ class _Reviving(_Taking):
         return missed
 
 
-def _turns(changes: Sequence[Change]) -> list[Turn]:
-    """The changes in as few steps as will do: one that takes a key stands alone, because it may be refused."""
-    cut: list[Turn] = []
+def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
+    """The changes in as few sets as will do: one that takes a key stands alone, because it may be refused."""
+    cut: list[ChangeSet] = []
     run: list[Change] = []
     for change in changes:
         if change.verb is not Verb.RETRY and change.key is not Key.TAKE:
             run.append(change)
             continue
-        cut += [Turn(run)] if run else []
+        cut += [ChangeSet(run)] if run else []
         cut.append(_Reviving([change]) if change.verb is Verb.RETRY else _Taking([change]))
         run = []
-    return [*cut, Turn(run)] if run else cut
-
-
-def _write(connection: apsw.Connection, turn: Turn) -> tuple[list[int], str]:
-    """Apply one turn; the places of the changes that did not take, and what the store holds instead."""
-    missed = turn.write(connection)
-    if not missed:
-        return missed, "[]"
-    changes = [turn.changes[place] for place in missed]
-    wanted = [(change.job.id, key_of(change.job) if change.key is Key.TAKE else None) for change in changes]
-    return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
-
-
-async def apply(hand: Hand, changes: Sequence[Change]) -> list[Verdict]:
-    """Apply each change if its rev and owner still hold; verdicts in the same order."""
-    verdicts: list[Verdict] = []
-    # One turn after the other, each a commit of its own: a turn that must be repeated repeats no other.
-    for turn in _turns(changes):
-        verdicts += await _apply(hand, turn)
-    return verdicts
-
-
-async def _apply(hand: Hand, turn: Turn) -> list[Verdict]:
-    missed, seen = await hand.run(lambda connection: _write(connection, turn))
-    verdicts: list[Verdict] = [Applied(change.job) for change in turn.changes]
-    if turn.noted:
-        verdicts = [
-            Applied(change.job, change.job.seq in turn.noted and Note.ENDED in change.notes) for change in turn.changes
-        ]
-    moments = Moments()
-    for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
-        change = turn.changes[place]
-        job = None if record is None else job_of(record, moments)
-        verdict = judge(change, last, job, None if holder is None else job_of(holder, moments))
-        if verdict is None and job is not None:
-            # It could be applied after all: the key is free by now, or the job did not know its order number.
-            (verdict,) = await apply(hand, [replace(change, job=replace(change.job, seq=job.seq))])
-        verdicts[place] = verdict or WasStale(None)
-    return verdicts
+    return [*cut, ChangeSet(run)] if run else cut

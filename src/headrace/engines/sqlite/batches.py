@@ -1,30 +1,26 @@
-"""Batches: made, counted, sealed, cancelled, and told of when they are over."""
+"""Batches as rows of the store."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from datetime import datetime
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
 import apsw
 import msgspec
 
-from headrace.core.batch import Batch, Call, Tally, cancelled, cursor_at, newest_first
-from headrace.core.change import Note
-from headrace.core.query import Page
+from headrace.core.batch import Batch, Call, Tally
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.record import encode, micros, moment
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
-from headrace.steps import Statement, Steps
 
-__all__ = ["adding", "batches", "by_id", "cancel", "find", "over", "seal", "settle"]
+__all__ = ["adding", "batch_of", "by_id"]
 
 _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
 
-def adding(batch: Batch) -> Steps[None]:
-    """Make a batch, unless it is here."""
+def adding(batch: Batch) -> Statements[None]:
+    """Store a batch, unless it is here."""
     row = (
         batch.id,
         micros(batch.created_at),
@@ -44,60 +40,14 @@ def adding(batch: Batch) -> Steps[None]:
     yield Statement(ask("add_batch"), encode(row))
 
 
-async def batches(hand: Hand, ids: Sequence[UUID]) -> list[Batch | None]:
-    """The batches of these ids, in order."""
-    found = await hand.run(lambda connection: by_id(connection, ids))
-    return [found.get(id) for id in ids]
-
-
 def by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batch]:
     """The batches of these ids, as far as they are here."""
     rows: list[Any] = connection.execute(ask("batches"), (encode(list(ids)),)).fetchall() if ids else []
-    return {batch.id: batch for batch in map(_batch_of, rows)}
+    return {batch.id: batch for batch in map(batch_of, rows)}
 
 
-async def find(hand: Hand, limit: int, cursor: str | None) -> Page[Batch]:
-    """Batches, newest first."""
-    at, id = cursor_at(cursor)
-    below = (at, id.bytes, limit + 1)
-    rows: list[Any] = await hand.run(lambda connection: connection.execute(ask("find_batches"), below).fetchall())
-    return newest_first([_batch_of(row) for row in rows], limit)
-
-
-async def seal(hand: Hand, batch: UUID, now: datetime) -> bool:
-    """All of its jobs are there; whether it is here."""
-    args = (batch.bytes, micros(now))
-    return await hand.run(lambda connection: connection.execute(ask("seal"), args).get) is not None
-
-
-async def cancel(hand: Hand, id: UUID, now: datetime, by: str | None) -> Batch | None:
-    """It takes no more jobs, and those that are there are to be told; how it stands then."""
-
-    def write(connection: apsw.Connection) -> Batch | None:
-        connection.execute("BEGIN IMMEDIATE")
-        batch = by_id(connection, [id]).get(id)
-        if batch is not None and (made := cancelled(batch, now, by)) is not None:
-            batch = made
-            connection.execute(ask("cancel_batch"), (id.bytes, micros(now), by))
-            connection.execute(ask("note"), (encode([(Note.STOPPED, 0, f"b{id}")]),))
-        connection.execute("COMMIT")
-        return batch
-
-    return await hand.run(write)
-
-
-async def settle(hand: Hand, batch: UUID) -> None:
-    """What follows its end was submitted."""
-    await hand.run(lambda connection: connection.execute(ask("settle"), (batch.bytes,)).get)
-
-
-def over(connection: apsw.Connection, silent: int, now: int) -> list[Batch]:
-    """Within a transaction: seal those that nobody added to since ``silent``; those that are over."""
-    connection.execute(ask("abandon"), (silent,))
-    return [_batch_of(row) for row in connection.execute(ask("over"), (now,)).fetchall()]
-
-
-def _batch_of(row: Any) -> Batch:
+def batch_of(row: Any) -> Batch:
+    """The batch that a row describes."""
     id, created_at, touched_at, sealed, abandoned, *tally, ended_at, cancelled_at, cancelled_by, settled, calls = row
     on_complete, on_failure = _calls(calls)
     return Batch(

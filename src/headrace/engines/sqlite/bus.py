@@ -18,10 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.bus import Hint, LocalBus, Topic
+from headrace.engine.bus import Hint, LocalBus, Topic
 from headrace.host import Host
 
-__all__ = ["LETTERS", "SocketBus", "room_of"]
+__all__ = ["LETTERS", "SocketBus", "directory_of"]
 
 LETTERS = {
     Topic.READY: "r",
@@ -45,49 +45,50 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Hint).decode
 
 
-def room_of(path: Path) -> Path:
-    """Where the sessions on this file meet."""
+def directory_of(path: Path) -> Path:
+    """The directory in which the sessions on this file have their sockets."""
     name = sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
     return Path(tempfile.gettempdir()) / f"headrace-{os.getuid() if hasattr(os, 'getuid') else 0}-{name}"
 
 
 class SocketBus:
-    """One session's ear and voice; loses hints rather than wait or fail."""
+    """The role ``bus`` of one session: a socket to receive on, and one to send from, which loses hints rather than wait
+    or fail."""
 
     def __init__(self, path: Path, host: Host) -> None:
         self._path, self._host = path, host
         self._local = LocalBus()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._room: Path | None = None
-        self._ear: socket.socket | None = None
-        self._voice: socket.socket | None = None
+        self._directory: Path | None = None
+        self._receiver: socket.socket | None = None
+        self._sender: socket.socket | None = None
         self._own = ""
         self._name = ""
         self._others: list[str] = []
         self._listed: tuple[int, float] = (-1, 0.0)
 
     def open(self) -> None:
-        """Begin to listen and to speak, on the loop that runs now."""
+        """Begin to send and to receive, on the loop that runs now."""
         self._loop = asyncio.get_running_loop()
         self._own = f"{self._host.dice.token():016x}"
         self._listed = (-1, 0.0)
         try:
-            self._room = _enter(room_of(self._path))
-            self._voice = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._voice.setblocking(False)
+            self._directory = _make_directory(directory_of(self._path))
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
         except (OSError, AttributeError):
-            self._room = None  # polling finds out what nobody tells
-        self._attend()
+            self._directory = None  # polling finds out what nobody tells
+        self._update_name()
 
     def close(self) -> None:
-        """Fall silent and deaf."""
-        self._hang_up()
-        if self._voice is not None:
-            self._voice.close()
-        if self._room is not None:
+        """Send and receive no more."""
+        self._unbind()
+        if self._sender is not None:
+            self._sender.close()
+        if self._directory is not None:
             with contextlib.suppress(OSError):  # others are still in it
-                self._room.rmdir()
-        self._loop = self._room = self._voice = None
+                self._directory.rmdir()
+        self._loop = self._directory = self._sender = None
 
     def send(self, hint: Hint) -> None:
         """Pass it on; never blocks, never fails."""
@@ -99,64 +100,64 @@ class SocketBus:
                 loop.call_soon(self._local.deliver, hint)
             else:
                 loop.call_soon_threadsafe(self._local.deliver, hint)
-        if self._room is not None and self._voice is not None:
+        if self._directory is not None and self._sender is not None:
             with contextlib.suppress(OSError, UnicodeError):
-                self._speak(self._room, self._voice, hint)
+                self._send_to_others(self._directory, self._sender, hint)
 
     def wanted(self, topic: Topic) -> bool:
         """Whether anybody may be listening."""
         if topic in self._local.topics:
             return True
-        if self._room is None:
+        if self._directory is None:
             return False
         try:
-            return bool(self._listening(self._room, topic))
+            return bool(self._listening(self._directory, topic))
         except OSError:
             return True
 
     def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
         """Call ``listener`` on this session's loop for each hint of these topics."""
         unlisten = self._local.listen(topics, listener)
-        self._attend()
+        self._update_name()
 
         def leave() -> None:
             unlisten()
-            self._attend()
+            self._update_name()
 
         return leave
 
-    # -- speaking
+    # -- sending
 
-    def _speak(self, room: Path, voice: socket.socket, hint: Hint) -> None:
-        others = self._listening(room, hint.topic)
+    def _send_to_others(self, directory: Path, sender: socket.socket, hint: Hint) -> None:
+        others = self._listening(directory, hint.topic)
         if not others:
             return
         for data in _split(hint):
             for name in others:
                 try:
-                    voice.sendto(data, str(room / name))
+                    sender.sendto(data, str(directory / name))
                 except (ConnectionRefusedError, FileNotFoundError):  # its owner is gone, or listens for something else
                     self._listed = (-1, 0.0)
-                    _remove(room / name)
+                    _remove(directory / name)
                 except OSError:  # too slow to listen: it will look by itself
                     pass
 
-    def _listening(self, room: Path, topic: Topic) -> list[str]:
+    def _listening(self, directory: Path, topic: Topic) -> list[str]:
         letter = LETTERS[topic]
-        return [name for name in self._list(room) if letter in name.partition(".")[2]]
+        return [name for name in self._list(directory) if letter in name.partition(".")[2]]
 
-    def _list(self, room: Path) -> list[str]:
-        stamp, now = room.stat().st_mtime_ns, self._host.clock.monotonic()
+    def _list(self, directory: Path) -> list[str]:
+        stamp, now = directory.stat().st_mtime_ns, self._host.clock.monotonic()
         if stamp != self._listed[0] or not 0 <= now - self._listed[1] < _FRESH:
-            self._others = [name for name in os.listdir(room) if not name.startswith(self._own)]
+            self._others = [name for name in os.listdir(directory) if not name.startswith(self._own)]
             self._listed = (stamp, now)
         return self._others
 
-    # -- listening
+    # -- receiving
 
-    def _attend(self) -> None:
+    def _update_name(self) -> None:
         """Let the socket's name say what is listened for."""
-        if self._room is None or self._loop is None:
+        if self._directory is None or self._loop is None:
             return
         letters = "".join(sorted(LETTERS[topic] for topic in self._local.topics))
         name = f"{self._own}.{letters}" if letters else ""
@@ -164,42 +165,42 @@ class SocketBus:
             return
         try:
             if not name:
-                self._hang_up()
-            elif self._ear is None:
-                _enter(self._room)  # whoever left last took it away
-                self._pick_up(self._room / name, self._loop)
+                self._unbind()
+            elif self._receiver is None:
+                _make_directory(self._directory)  # whoever left last took it away
+                self._bind(self._directory / name, self._loop)
             else:
-                os.rename(self._room / self._name, self._room / name)
+                os.rename(self._directory / self._name, self._directory / name)
             self._name = name
         except (OSError, NotImplementedError):
-            self._hang_up()
+            self._unbind()
 
-    def _pick_up(self, place: Path, loop: asyncio.AbstractEventLoop) -> None:
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    def _bind(self, place: Path, loop: asyncio.AbstractEventLoop) -> None:
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            ear.setblocking(False)
-            ear.bind(str(place))
-            loop.add_reader(ear.fileno(), self._hear)
+            receiver.setblocking(False)
+            receiver.bind(str(place))
+            loop.add_reader(receiver.fileno(), self._receive)
         except BaseException:
-            ear.close()
+            receiver.close()
             _remove(place)
             raise
-        self._ear = ear
+        self._receiver = receiver
 
-    def _hang_up(self) -> None:
-        ear, name = self._ear, self._name
-        self._ear, self._name = None, ""
-        if ear is not None:
+    def _unbind(self) -> None:
+        receiver, name = self._receiver, self._name
+        self._receiver, self._name = None, ""
+        if receiver is not None:
             if self._loop is not None and not self._loop.is_closed():
-                self._loop.remove_reader(ear.fileno())
-            ear.close()
-        if self._room is not None and name:
-            _remove(self._room / name)
+                self._loop.remove_reader(receiver.fileno())
+            receiver.close()
+        if self._directory is not None and name:
+            _remove(self._directory / name)
 
-    def _hear(self) -> None:
-        while self._ear is not None:
+    def _receive(self) -> None:
+        while self._receiver is not None:
             try:
-                data = self._ear.recv(2 * _MOST)
+                data = self._receiver.recv(2 * _MOST)
             except OSError:  # nothing more for now
                 return
             try:
@@ -216,16 +217,16 @@ def _here(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def _enter(room: Path) -> Path:
+def _make_directory(directory: Path) -> Path:
     """The directory, made if missing; refuses one that others could write to."""
-    if len(os.fsencode(room)) > _LONGEST - 32:
-        raise OSError(f"{room} is too long a path for sockets")
+    if len(os.fsencode(directory)) > _LONGEST - 32:
+        raise OSError(f"{directory} is too long a path for sockets")
     with contextlib.suppress(FileExistsError):
-        room.mkdir(mode=0o700)
-    found = room.lstat()
+        directory.mkdir(mode=0o700)
+    found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError(f"{room} is not this user's alone")
-    return room
+        raise PermissionError(f"{directory} is not this user's alone")
+    return directory
 
 
 def _split(hint: Hint) -> list[bytes]:

@@ -1,28 +1,24 @@
-"""Claim and promote: who gets what, decided in one step on the thread that writes."""
+"""Claims: who gets what, decided in one step on the thread that writes."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from uuid import UUID
 
 import apsw
 import msgspec
 
-from headrace.core.claim import Ask, Grant, grant
+from headrace.core.claim import Ask, Grant
 from headrace.core.rule import Limits
 from headrace.core.rules import Rules
-from headrace.engine import Claimed, Dead
-from headrace.engines.record import micros, moment
+from headrace.engines.record import micros
 from headrace.engines.sqlite.connection import ask as statement
-from headrace.engines.sqlite.hand import Hand
 from headrace.engines.sqlite.limiting import PROMOTED, Limiting
 from headrace.engines.sqlite.lines import Served
-from headrace.engines.sqlite.rows import jobs_of
 
-__all__ = ["Claiming", "promote"]
+__all__ = ["Claiming", "Head"]
 
 
-class _Head(msgspec.Struct, array_like=True):
+class Head(msgspec.Struct, array_like=True):
     """What a claim is answered beside its jobs."""
 
     alive: bool
@@ -38,7 +34,7 @@ class _Head(msgspec.Struct, array_like=True):
         return self.next_due is not None and self.next_due <= now
 
 
-_head = msgspec.json.Decoder(_Head, strict=False).decode
+_head = msgspec.json.Decoder(Head, strict=False).decode
 
 _TOP = """
 SELECT json_array(
@@ -48,44 +44,34 @@ FROM books"""
 
 
 class Claiming:
-    """The claim lane of one session, with the lines it serves."""
+    """What one connection knows for its claims: the lines that each ask serves, and the limits."""
 
-    def __init__(self, hand: Hand, rules: Rules) -> None:
-        self._hand, self._rules = hand, rules
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
         self._served, self._limiting = Served(), Limiting(rules)
 
-    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
-        """Promote what is due, then give the worker the first jobs in order that it may take."""
-        given = grant(worker, ask, request, now, self._rules)
+    def claim(self, connection: apsw.Connection, ask: Ask, given: Grant, now: datetime) -> tuple[Head, str]:
+        """Promote what is due, then give the worker the first jobs in order that it may take: their records."""
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         terms = (ask.n, ask.free, self._rules.fragile_after, given.status.value)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
-
-        def write(connection: apsw.Connection) -> tuple[_Head, str]:
-            number, rev = self._served.of(connection, ask)
-            while True:
-                limits = self._limiting.of(connection, number, rev, times[0])
-                if limits is None:
-                    args = (worker.bytes, request, number, rev, *terms, *times)
-                    top, jobs = connection.execute(statement("claim"), args).get
-                    head = _head(top)
-                else:
-                    head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
-                known = limits is None or head.settings_rev == self._limiting.rev
-                if head.alive and head.is_late(times[0]):
-                    # More are due than one step puts in line: nothing is given before all of them are.
-                    connection.execute(statement("promote"), (times[0], PROMOTED))
-                    continue
-                if not head.alive or (head.lines_rev == rev and known):
-                    return head, jobs
-                number, rev = self._served.of(connection, ask, head.lines_rev)
-
-        head, jobs = await self._hand.run(write)
-        if not head.alive:
-            return Dead()
-        due = min((at for at in (head.next_due, head.next_permit) if at is not None), default=None)
-        next_due = None if due is None else moment(due)
-        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, next_due, head.full)
+        number, rev = self._served.of(connection, ask)
+        while True:
+            limits = self._limiting.of(connection, number, rev, times[0])
+            if limits is None:
+                args = (given.worker.bytes, given.claim, number, rev, *terms, *times)
+                top, jobs = connection.execute(statement("claim"), args).get
+                head = _head(top)
+            else:
+                head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
+            known = limits is None or head.settings_rev == self._limiting.rev
+            if head.alive and head.is_late(times[0]):
+                # More are due than one step puts in line: nothing is given before all of them are.
+                connection.execute(statement("promote"), (times[0], PROMOTED))
+                continue
+            if not head.alive or (head.lines_rev == rev and known):
+                return head, jobs
+            number, rev = self._served.of(connection, ask, head.lines_rev)
 
     def _limited(
         self,
@@ -96,7 +82,7 @@ class Claiming:
         given: Grant,
         now: datetime,
         limits: Limits,
-    ) -> tuple[_Head, str]:
+    ) -> tuple[Head, str]:
         connection.execute("BEGIN IMMEDIATE")
         head, jobs, dealt = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
         # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
@@ -112,13 +98,3 @@ class Claiming:
             if dealt.next_permit is not None:
                 head.next_permit = micros(dealt.next_permit)
         return head, jobs
-
-
-async def promote(hand: Hand, now: datetime, limit: int) -> int:
-    """Queue deferred jobs that are due; how many."""
-
-    def write(connection: apsw.Connection) -> int:
-        connection.execute(statement("promote"), (micros(now), limit))
-        return connection.changes()
-
-    return await hand.run(write)

@@ -11,9 +11,9 @@ from typing import Literal, TypeVar
 
 import apsw
 
+from headrace.engine.statements import Statement, Statements, walk
 from headrace.engines.sqlite.files import find, refuse_empty
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
-from headrace.steps import Statement, Steps, walk
 
 __all__ = [
     "Synchronous",
@@ -136,7 +136,7 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, 
     return connection
 
 
-def drive(connection: apsw.Connection, steps: Steps[T]) -> T:
+def drive(connection: apsw.Connection, statements: Statements[T]) -> T:
     """Run the statements of a write on this connection, in the transaction that is open."""
 
     def execute(statement: Statement) -> str:
@@ -145,7 +145,7 @@ def drive(connection: apsw.Connection, steps: Steps[T]) -> T:
         answer = connection.execute(statement.sql, document).get
         return "" if answer is None else str(answer)
 
-    return walk(steps, execute)
+    return walk(statements, execute)
 
 
 def trim_log(connection: apsw.Connection, path: Path) -> float:

@@ -1,4 +1,4 @@
-"""Settings, leases and profiles: the small documents of the store."""
+"""Documents of a SQLite store: settings, profiles, leases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace.engines.record import micros
 from headrace.engines.refusing import has_halves, refuse_text
 from headrace.engines.rulebook import readable_queue
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
+from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["Documents"]
 
@@ -23,9 +23,9 @@ _QUEUE = "queue:"
 
 
 class Documents:
-    """The verbs about settings, leases and profiles, for one session."""
+    """The role ``documents`` of one session."""
 
-    def __init__(self, writer: Hand, reader: Hand) -> None:
+    def __init__(self, writer: DbThread, reader: DbThread) -> None:
         self._writer, self._reader = writer, reader
 
     async def profiles(self) -> Profiles:
@@ -40,7 +40,7 @@ class Documents:
 
         return await self._reader.run(read)
 
-    async def settings(self, prefix: str) -> list[Setting]:
+    async def settings(self, prefix: str = "") -> list[Setting]:
         if has_halves(prefix):
             return []
         select = "SELECT key, value, rev FROM settings WHERE substr(key, 1, length(?1)) = ?1 ORDER BY key"

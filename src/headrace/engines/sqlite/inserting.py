@@ -14,89 +14,28 @@ from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer, Inserted, Refused
-from headrace.engines.record import (
-    Micros,
-    Moments,
-    Place,
-    encode,
-    is_new,
-    key_of,
-    labels_of,
-    place_of,
-    sort_out,
-    too_many,
-)
-from headrace.engines.refusing import refuse_jobs
-from headrace.engines.sqlite.applying import Turn
+from headrace.engines.record import Micros, Moments, encode, is_new, key_of, labels_of, sort_out
+from headrace.engines.sqlite.applying import ChangeSet
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.kin import Kin, have_kin
-from headrace.engines.sqlite.lines import intern
+from headrace.engines.sqlite.relations import Relations, have_relations
 from headrace.engines.sqlite.rows import Record, job_of, row_of_new
 
-__all__ = ["Inserting"]
+__all__ = ["Collected", "Insertion"]
 
 _known = msgspec.json.Decoder(list[tuple[int, str, Record]]).decode
 
 
-class _Collected(Exception):
-    """The lines this session remembers were collected by another."""
+class Collected(Exception):
+    """The lines that the session knows were collected by another."""
 
 
-class Inserting:
-    """The insert lane of one session, with the lines it remembers."""
-
-    def __init__(self, hand: Hand) -> None:
-        self._hand = hand
-        self._lines: dict[Place, int] = {}
-        self._collected = -1
-
-    async def insert(self, jobs: Sequence[Job], of: Batch | None = None, *, whole: bool = False) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; ``of``: the batch to make with them. With it, or
-        ``whole``, all or none."""
-        refuse_jobs(jobs)
-        whole = whole or of is not None
-        places = [place_of(job) for job in jobs]
-        while True:
-            refused = await self._learn(places)
-            if refused and whole:
-                return [Refused(too_many())] * len(jobs)
-            taken = [at for at, place in enumerate(places) if place not in refused]
-            lines = [self._lines[places[at]] for at in taken]
-            batch = _Batch([jobs[at] for at in taken], lines, self._collected, of, whole)
-            try:
-                stored = await self._hand.run(batch.write) if taken or of is not None else []
-            except _Collected:
-                self._lines.clear()
-                continue
-            if len(taken) == len(jobs):
-                return stored if isinstance(stored, list) else batch.inserted(stored)
-            answers: list[InsertAnswer] = [Refused(too_many())] * len(jobs)
-            for at, answer in zip(taken, stored if isinstance(stored, list) else batch.inserted(stored), strict=True):
-                answers[at] = answer
-            return answers
-
-    async def _learn(self, places: Sequence[Place]) -> set[Place]:
-        """Intern what this session does not remember; the places there is no room for."""
-        refused: set[Place] = set()
-        while missing := {place for place in places if place not in self._lines} - refused:
-            collected, lines = await self._hand.run(lambda connection: intern(connection, missing))
-            if collected != self._collected:
-                self._lines.clear()
-                refused.clear()
-                self._collected = collected
-            self._lines |= {place: line for place, line in lines.items() if line is not None}
-            refused |= {place for place, line in lines.items() if line is None}
-        return refused
-
-
-class _Batch:
+class Insertion:
     """Jobs on their way into the store, encoded before they are handed to the thread."""
 
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
         self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
         self._new = all(is_new(job) for job in jobs)
-        self._alone = of is None and not have_kin(jobs)
+        self._alone = of is None and not have_relations(jobs)
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
@@ -135,7 +74,7 @@ class _Batch:
             last: int = connection.execute(ask("insert"), args).get
         except apsw.ConstraintError as error:
             if "collected" in str(error):
-                raise _Collected from None
+                raise Collected from None
             raise
         return last - args[2]
 
@@ -149,11 +88,11 @@ class _Batch:
                 here.append(job.id)
             elif (key := key_of(job)) is not None:
                 keys[key] = job.id
-        kin = Kin(self._jobs)
-        drive(connection, kin.looking())
-        fresh, told = sort_out(self._jobs, here, keys, kin.refused)
-        if self._whole and kin.refusals:
-            return [Refused(next(iter(kin.refusals.values())))] * len(self._jobs)
+        relations = Relations(self._jobs)
+        drive(connection, relations.looking())
+        fresh, told = sort_out(self._jobs, here, keys, relations.refused)
+        if self._whole and relations.refusals:
+            return [Refused(next(iter(relations.refusals.values())))] * len(self._jobs)
         stored = list[Job]()
         if fresh:
             before = self._insert(connection, self._args if len(fresh) == len(self._jobs) else self._encode(fresh))
@@ -161,11 +100,11 @@ class _Batch:
         ids |= {job.id: job for job in stored}
         if not self._new:
             self._finish(connection, stored)
-        drive(connection, kin.storing(stored, self._of))
-        return kin.answers(told, ids)
+        drive(connection, relations.storing(stored, self._of))
+        return relations.answers(told, ids)
 
     def _finish(self, connection: apsw.Connection, stored: list[Job]) -> None:
         """Write what a job brings along beyond a new one's fields."""
         rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
-            Turn(rest, quietly=True).write(connection)
+            ChangeSet(rest, quietly=True).write(connection)

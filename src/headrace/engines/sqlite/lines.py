@@ -9,10 +9,10 @@ import msgspec
 
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
+from headrace.engine.statements import Statement, Statements
 from headrace.engines.record import Place, encode
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
-from headrace.steps import Statement, Steps
 
 __all__ = ["Served", "intern", "interning"]
 
@@ -29,8 +29,8 @@ def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, d
     return collected, lines
 
 
-def interning(places: Iterable[Place]) -> Steps[dict[Place, int | None]]:
-    """The lines of these places, made where missing, as steps of a transaction that is open."""
+def interning(places: Iterable[Place]) -> Statements[dict[Place, int | None]]:
+    """The lines of these places, made where missing, as statements for a transaction that is open."""
     lines = dict[Place, int | None]()
     for place in places:
         lines[place] = yield from _line(place)
@@ -49,7 +49,7 @@ _ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 
 
-def _line(place: Place) -> Steps[int | None]:
+def _line(place: Place) -> Statements[int | None]:
     document = encode(place)
     found = yield Statement(_FIND, document)
     profile, line = _found(found) if found else (None, None)
@@ -66,7 +66,7 @@ def _line(place: Place) -> Steps[int | None]:
     return line
 
 
-def _room() -> Steps[bool]:
+def _room() -> Statements[bool]:
     room = encode((MAX_PROFILES,))
     if (yield Statement(_ROOM, room)) == "1":
         return True

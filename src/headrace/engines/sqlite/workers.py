@@ -1,4 +1,4 @@
-"""Workers: who is known, who is alive, and what their beats are told."""
+"""Workers of a SQLite store."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import apsw
 import msgspec
 
 from headrace.core.rules import Rules
-from headrace.engine import Alive, Beat, Dead, Overdue, WorkerInfo, WorkerRow
-from headrace.engines.record import Moments, encode, micros, moment
+from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
+from headrace.engines.record import encode, micros, moment
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.hand import Hand
-from headrace.engines.sqlite.rows import Record, job_of, jobs_of
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["Workers"]
 
-_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, Record]], strict=False).decode
 _ids = msgspec.json.Decoder(tuple[UUID, ...]).decode
 _info = msgspec.json.Decoder(WorkerInfo).decode
 _beat = msgspec.json.Decoder(Beat).decode
 
 
 class Workers:
-    """The verbs about workers, for one session."""
+    """The role ``workers`` of one session."""
 
-    def __init__(self, writer: Hand, reader: Hand, rules: Rules) -> None:
+    def __init__(self, writer: DbThread, reader: DbThread, rules: Rules) -> None:
         self._writer, self._reader, self._rules = writer, reader, rules
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
@@ -70,22 +69,11 @@ class Workers:
 
         await self._writer.run(write)
 
-    async def workers(self) -> list[WorkerRow]:
-        await self._forget()
-        rows: list[Any] = await self._reader.run(lambda connection: connection.execute(ask("workers")).fetchall())
-        known = [WorkerRow(_info(row[0]), _beat(row[1]), row[2], moment(row[3]), bool(row[4]), row[5]) for row in rows]
-        return sorted(known, key=lambda row: row.info.started_at)
-
-    async def _forget(self) -> None:
-        """Forget the dead that no job names; writes only if there are any dead."""
+    async def list(self) -> list[WorkerRow]:
+        # Nothing is written unless there are dead ones to forget.
         dead = "SELECT EXISTS (SELECT 1 FROM workers WHERE NOT alive)"
         if await self._reader.run(lambda connection: connection.execute(dead).get):
             await self._writer.run(lambda connection: connection.execute(ask("forget")).get)
-
-    async def overdue(self, now: datetime, limit: int) -> list[Overdue]:
-        args, moments = (micros(now), limit), Moments()
-        found = await self._reader.run(lambda connection: connection.execute(ask("overdue"), args).get)
-        return [
-            Overdue(job_of(record, moments), alive, unnamed, moments[beat_at])
-            for alive, unnamed, beat_at, record in _overdue(found)
-        ]
+        rows: list[Any] = await self._reader.run(lambda connection: connection.execute(ask("workers")).fetchall())
+        known = [WorkerRow(_info(row[0]), _beat(row[1]), row[2], moment(row[3]), bool(row[4]), row[5]) for row in rows]
+        return sorted(known, key=lambda row: row.info.started_at)

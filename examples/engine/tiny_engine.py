@@ -1,0 +1,685 @@
+"""A complete engine in one file: dictionaries, one lock, and a loop over all jobs for every question.
+
+It is as slow as it is short, and it keeps every promise of the contract: ``test_tiny_engine.py`` runs the suite on it.
+``docs/engines/writing.md`` walks through it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from itertools import islice
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core import batch as batches
+from headrace.core import family
+from headrace.core.batch import Batch
+from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
+from headrace.core.claim import Ask, grant, order, promoted
+from headrace.core.decide import expired, tally_of_new
+from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
+from headrace.core.job import Attempt, Event, History, Job
+from headrace.core.lease import FREE, Lease, given_back, taken
+from headrace.core.limit import Entry as InLine
+from headrace.core.limit import Usage, deal, forgets, lapses
+from headrace.core.match import Profile
+from headrace.core.position import BY_WORK, MOST, WINDOW, Position
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.rate import micros
+from headrace.core.rule import Bound, Group, Limits, counted_by, limits_of
+from headrace.core.rules import Rules
+from headrace.core.status import DEFERRED, LIVE, Status, Verb
+from headrace.engine import (
+    MAX_BATCH,
+    MAX_PROFILES,
+    Alive,
+    Beat,
+    Bus,
+    Check,
+    Claimed,
+    Dead,
+    Duplicated,
+    Engine,
+    Hint,
+    InsertAnswer,
+    Inserted,
+    LocalBus,
+    Overdue,
+    Processed,
+    Profiles,
+    Refused,
+    Setting,
+    Topic,
+    Transactions,
+    WorkerInfo,
+    WorkerRow,
+)
+from headrace.engines.record import too_many
+from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text
+from headrace.errors import HeadraceError, NotOpen
+from headrace.host import Host
+
+__all__ = ["TinyEngine"]
+
+
+class Store:
+    """Everything that is kept. All sessions of one store share it, and its lock."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules, self.lock = rules, threading.RLock()
+        self.buses: set[TinyBus] = set()
+        self.jobs: dict[UUID, Job] = {}
+        self.last_change: dict[UUID, int] = {}
+        self.unnamed: Counter[UUID] = Counter()
+        self.attempts: dict[UUID, dict[int, Attempt]] = {}
+        self.events: dict[UUID, list[Event]] = {}
+        self.entries: dict[UUID, dict[tuple[Kind, Cursor], Entry]] = {}
+        self.waited_for: set[UUID] = set()
+        self.notes: deque[tuple[Note, UUID, int]] = deque()  # what, of which job or batch, how far it got
+        self.batches: dict[UUID, Batch] = {}
+        self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
+        self.settings: dict[str, Setting] = {}
+        self.profiles: dict[tuple[str, str], Profile] = {}
+        self.leases: dict[str, Lease] = {}
+        self.usage = Usage()
+        self.seq = self.pruned = self.settings_rev = self.profiles_rev = 0
+
+    # -- what several verbs need
+
+    def alive(self, worker: UUID | None) -> bool:
+        """Whether the worker is known and not buried."""
+        return worker in self.workers and self.workers[worker][4]
+
+    def held_by(self, worker: UUID) -> list[Job]:
+        """The jobs of one worker, in order."""
+        return [job for job in self.jobs.values() if job.worker == worker]
+
+    @property
+    def limits(self) -> Limits:
+        """What the settings say of queues, tasks and rates."""
+        return limits_of((one.key, one.value) for one in self.settings.values())
+
+    def used(self) -> Usage:
+        """What is held now, and what was spent before."""
+        held = Counter[Bound]()
+        for job in self.jobs.values():
+            if job.worker is not None:
+                held.update(counted_by(Group(job.queue, job.task, job.concurrency_key)))
+        return Usage(dict(held), dict(self.usage.spent), dict(self.usage.last))
+
+    def profile(self, job: Job, *, is_new: bool = False) -> Profile | None:
+        """The profile of a job, made if need be; None: a new job would need one too many."""
+        key = _profile_key(job)
+        if key not in self.profiles:
+            if len(self.profiles) >= MAX_PROFILES:
+                live = {_profile_key(one) for one in self.jobs.values() if one.status in LIVE}
+                self.profiles = {key: one for key, one in self.profiles.items() if key in live}
+            if len(self.profiles) >= MAX_PROFILES and is_new:
+                return None
+            self.profiles_rev += 1
+            self.profiles[key] = Profile(self.profiles_rev, job.task, job.requires)
+        return self.profiles[key]
+
+    def holder(self, job: Job) -> Job | None:
+        """The other live job that has this one's dedup key."""
+        if job.spec.dedup is None:
+            return None
+        wanted = (job.task, job.spec.dedup)
+        same = (one for one in self.jobs.values() if (one.task, one.spec.dedup) == wanted and one.id != job.id)
+        return next((one for one in same if one.status in LIVE), None)
+
+    def refusal(self, job: Job) -> HeadraceError | None:
+        """Why a new job cannot be what it says it is to others."""
+        spec = job.spec
+        parent = self.jobs.get(spec.parent) if spec.parent else None
+        batch = self.batches.get(spec.batch) if spec.batch else None
+        missing = [id for id in spec.after if id not in self.jobs]
+        return (
+            (parent and family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job))
+            or (batch and batches.refusal_of_member(batch.id, batch.cancelled_at is not None, job))
+            or (family.unknown_parent(missing[0]) if missing else None)
+        )
+
+    def insert(self, job: Job) -> InsertAnswer:
+        """Store one new job."""
+        if job.id in self.jobs:
+            return Inserted(self.jobs[job.id])
+        if not job.ended and (holder := self.holder(job)) is not None:
+            return Duplicated(holder)
+        if (why := self.refusal(job)) is not None:
+            return Refused(why)
+        if self.profile(job, is_new=True) is None:
+            return Refused(too_many())
+        self.seq += 1
+        stored = self.jobs[job.id] = replace(job, seq=self.seq)
+        self.waited_for.update(job.spec.after)
+        self.notes.extend((note, job.id, 0) for note in family.note_of_new(job))
+        if (batch := self.batches.get(job.spec.batch or job.id)) is not None:
+            touched = max(batch.touched_at, job.updated_at)
+            self.batches[batch.id] = replace(batch, tally=batch.tally.plus(tally_of_new(job)), touched_at=touched)
+        return Inserted(stored)
+
+    def apply(self, change: Change) -> Verdict:
+        """Write one change whole, if it can be applied."""
+        job, id = change.job, change.job.id
+        holder = self.holder(job) if change.key is Key.TAKE else None
+        verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder)
+        if verdict is not None:
+            return verdict
+        before = self.jobs[id]
+        if (before.worker, before.epoch) != (job.worker, job.epoch):
+            del self.unnamed[id]
+        self.jobs[id] = replace(job, seq=before.seq)
+        if change.verb is not Verb.PROGRESS:
+            self.last_change[id] = change.id
+        if change.attempt is not None:
+            records, number = self.attempts.setdefault(id, {}), change.attempt.number
+            records[number] = records[number].fold(change.attempt) if number in records else change.attempt
+        if change.event is not None:
+            self.events.setdefault(id, []).append(change.event)
+        notes = [note for note in change.notes if note is not Note.ENDED or id in self.waited_for]
+        self.notes.extend((note, id, 0) for note in notes)
+        if change.tally is not None and (batch := self.batches.get(job.spec.batch or id)) is not None:
+            self.batches[batch.id] = replace(batch, tally=batch.tally.plus(change.tally))
+        if job.status in LIVE:
+            self.profile(job)
+        for new in change.inserts:
+            self.insert(new)
+        return Applied(change.job, Note.ENDED in notes)
+
+    def promote(self, now: datetime, limit: int | None) -> int:
+        """Queue what is due, the longest due first."""
+        due = [job for job in self.jobs.values() if job.status in DEFERRED and job.available_at <= now]
+        due.sort(key=lambda job: (job.available_at, job.seq))
+        for job in due[:limit]:
+            self.jobs[job.id] = promoted(job, now)
+        return len(due[:limit])
+
+
+def _profile_key(job: Job) -> tuple[str, str]:
+    return job.task, json.dumps(job.requires, sort_keys=True)
+
+
+class Role:
+    """What all roles have: a way to the store, for one verb at a time."""
+
+    def __init__(self, engine: TinyEngine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """The store, locked.
+
+        :raises NotOpen: the session is not open.
+        """
+        if not self._engine.is_open:
+            raise NotOpen("this session of the tiny engine is not open")
+        with self._engine.store.lock:
+            yield self._engine.store
+
+
+class Jobs(Role):
+    """The verbs that move jobs."""
+
+    async def insert(
+        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+    ) -> list[InsertAnswer]:
+        refuse_jobs(jobs, documents=True)
+        with self.store() as store:
+            kept = (dict(store.jobs), dict(store.batches), set(store.waited_for), store.notes.copy(), store.seq)
+            if batch is not None:
+                store.batches.setdefault(batch.id, batch)
+            answers = [store.insert(job) for job in jobs]
+            refused = [answer for answer in answers if isinstance(answer, Refused)]
+            if refused and (whole or batch is not None):
+                store.jobs, store.batches, store.waited_for, store.notes, store.seq = kept
+                return [refused[0]] * len(jobs)
+            return answers
+
+    async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
+        with self.store() as store:
+            if not store.alive(worker):
+                return Dead()
+            store.promote(now, None)
+            limits, given, dealt = store.limits, grant(worker, ask, request, now, store.rules), None
+            unstarted = (Status.ASSIGNED, Status.ACCEPTED)
+            again = [job for job in store.held_by(worker) if job.claim == request and job.status in unstarted]
+            again.sort(key=lambda job: order(job, limits.queue(job.queue).priority))
+            if not again:
+                dealt = deal(self._lines(store, ask, limits, now), ask, now, store.rules, limits, store.used())
+                spent = store.usage.spent | dealt.spent
+                store.usage.spent = {bound: one for bound, one in spent.items() if lapses(one) > now}
+                store.usage.last |= dict.fromkeys(dealt.turned, micros(now))
+                by_seq = {job.seq: job for job in store.jobs.values()}
+                again = [given.on(by_seq[entry.seq]) for entry in dealt.taken]
+                store.jobs |= {job.id: job for job in again}
+            due = [job.available_at for job in store.jobs.values() if job.status in DEFERRED]
+            due += [dealt.next_permit] if dealt is not None and dealt.next_permit is not None else []
+            full = dealt is not None and bool(dealt.full)
+            return Claimed(tuple(again), store.profiles_rev, store.settings_rev, min(due, default=None), full)
+
+    @staticmethod
+    def _lines(store: Store, ask: Ask, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:
+        """What is in line of what is asked for: jobs by queue, profile and key, each in order."""
+        lines: dict[tuple[str, int, str | None], list[Job]] = {}
+        for job in sorted(
+            (one for one in store.jobs.values() if one.status is Status.QUEUED), key=lambda j: order(j, 0)
+        ):
+            profile = store.profile(job)
+            asked = ask.queues is None or job.queue in ask.queues
+            if profile is not None and profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
+                lines.setdefault((job.queue, profile.id, job.concurrency_key), []).append(job)
+        return [
+            (
+                Group(queue, jobs[0].task, key),
+                [
+                    InLine(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
+                    for job in jobs
+                ],
+            )
+            for (queue, _, key), jobs in lines.items()
+        ]
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        refuse_changes(changes)
+        with self.store() as store:
+            return [store.apply(change) for change in changes]
+
+    async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
+        with self.store() as store:
+            return store.promote(now, limit)
+
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+        with self.store() as store:
+            found = []
+            for job in store.jobs.values():
+                late = job.act_by is not None and job.act_by <= now
+                if job.worker is None:
+                    found += [Overdue(job)] if late else []
+                elif late or not store.alive(job.worker) or store.unnamed[job.id] >= 2:
+                    row = store.workers.get(job.worker)
+                    heard_at = None if row is None else row[3]
+                    found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at))
+            return found[:limit]
+
+    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+        with self.store() as store:
+            if not before:
+                return 0
+            earliest, latest = min(before.values()), max(before.values())
+            gone = list(islice((job for job in store.jobs.values() if self._is_old(store, job, before)), limit))
+            for job in gone:
+                for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
+                    kept.pop(job.id, None)
+            store.pruned += len(gone)
+            in_line = {(job.task, job.concurrency_key) for job in store.jobs.values() if job.status is Status.QUEUED}
+            turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+            for turn in turns & store.usage.last.keys():
+                if forgets(store.usage.last[turn], latest, in_line=turn in in_line):
+                    del store.usage.last[turn]
+            over = [one.id for one in store.batches.values() if one.settled and (one.ended_at or earliest) <= earliest]
+            for id in over:
+                del store.batches[id]
+            return len(gone)
+
+    @staticmethod
+    def _is_old(store: Store, job: Job, before: Mapping[Status, datetime]) -> bool:
+        if job.finished_at is None or job.status not in before or job.finished_at > before[job.status]:
+            return False
+        if any(job.id in one.spec.after for one in store.jobs.values() if one.status in LIVE):
+            return False
+        parent = store.jobs.get(job.spec.parent) if job.spec.parent else None
+        looked_for = job.spec.parent is not None and family.may_be_looked_for(parent.status if parent else None)
+        return job.finished_at <= min(before.values()) or not looked_for
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        with self.store() as store:
+            return [store.jobs.get(id) for id in ids]
+
+
+class Records(Role):
+    """Questions about jobs."""
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        with self.store() as store:
+            below = cursor_of(cursor)
+            newest = (job for job in reversed(store.jobs.values()) if below is None or job.seq < below)
+            found = list(islice((as_seen(job, now) for job in newest if matches(job, filter, now)), limit + 1))
+            more = len(found) > limit
+            return Page(tuple(found[:limit]), (str(found[limit - 1].seq) if limit else cursor) if more else None)
+
+    async def count(self, now: datetime) -> list[Count]:
+        with self.store() as store:
+            groups: dict[tuple[str, Status], list[Job]] = {}
+            for job in (as_seen(one, now) for one in store.jobs.values()):
+                groups.setdefault((job.queue, job.status), []).append(job)
+            return [
+                Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
+                for (queue, status), jobs in sorted(groups.items())
+            ]
+
+    async def history(self, id: UUID) -> History:
+        with self.store() as store:
+            attempts = store.attempts.get(id, {})
+            return History(tuple(attempts[number] for number in sorted(attempts)), tuple(store.events.get(id, ())))
+
+    async def ledger(self) -> Ledger:
+        with self.store() as store:
+            ended = sum(job.ended for job in store.jobs.values())
+            return Ledger(store.seq, len(store.jobs) - ended, ended, store.pruned)
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        with self.store() as store:
+            return store.used()
+
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+        with self.store() as store:
+            place = order(as_seen(job, now), 0)
+            due = sum(one.status in DEFERRED and one.available_at <= now for one in store.jobs.values())
+            line = [as_seen(one, now) for one in store.jobs.values() if one.queue == job.queue]
+            before = [one for one in line if one.status is Status.QUEUED and order(one, 0) < place]
+            ahead = [one for one in before if not expired(one, now)]
+            since = now - timedelta(seconds=window)
+            recent = sorted(
+                ((one.finished_at, one) for one in store.jobs.values() if one.finished_at and one.status in BY_WORK),
+                key=lambda pair: (pair[0], pair[1].seq),
+                reverse=True,
+            )
+            recent = [(at, one) for at, one in recent if at > since][: most + 1]
+            if len(recent) > most:
+                since = max(since, recent[-1][0])
+            done = [one.assigned_at for at, one in recent if one.queue == job.queue and one.assigned_at and at > since]
+            return Position(
+                ahead=min(len(ahead), most),
+                keyed=sum(one.concurrency_key is not None for one in ahead[:most]),
+                more=max(len(before), due) > most,
+                ended=len(done),
+                since=since,
+                first_claimed_at=min(done, default=None),
+            )
+
+
+class Entries(Role):
+    """What runs add to their jobs."""
+
+    async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
+        refuse_entries(appends)
+        with self.store() as store:
+            return [self._append(store, one) for one in appends]
+
+    @staticmethod
+    def _append(store: Store, append: Append) -> Kept:
+        job = store.jobs.get(append.job)
+        if job is None or job.status is not Status.RUNNING or (job.worker, job.epoch) != (append.worker, append.epoch):
+            return "stale"
+        kept = store.entries.setdefault(append.job, {})
+        for entry in append.entries:
+            kept.setdefault((entry.kind, entry.cursor), entry)
+        return "kept"
+
+    async def tail(
+        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
+    ) -> list[Entry]:
+        with self.store() as store:
+            kept = store.entries.get(job, {})
+            behind = [kept[place] for place in sorted(kept) if place[0] is kind and place[1] > after]
+            return behind[max(0, len(behind) - limit) :] if newest else behind[:limit]
+
+
+class Families(Role):
+    """Notes for other jobs, and batches."""
+
+    async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
+        with self.store() as store:
+            changes: list[Change] = []
+            while store.notes and limit > 0:
+                heard = self._heard(store, limit)
+                limit -= max(1, len(heard))
+                decided = self._decide(store, heard, now)
+                ended = [job.id for job in self._children(store, heard) if family.passes_on(job)]
+                for change in decided:
+                    store.apply(change)
+                store.notes.extend((Note.CANCELLED, id, 0) for id in ended)
+                changes += decided
+            return Processed(tuple(changes), tuple(self._over(store, now)), bool(store.notes))
+
+    @staticmethod
+    def _heard(store: Store, limit: int) -> list[tuple[Note, UUID]]:
+        """Whom the first notes concern, up to the limit. A note that concerns more stays, with how far it got: the
+        order number of the last, since a count would be wrong once some of them are deleted."""
+        heard: list[tuple[Note, UUID]] = []
+        while store.notes and len(heard) < limit:
+            note, id, done = store.notes.popleft()
+            concerned = [one for one in _concerned(store, note, id) if store.jobs[one].seq > done]
+            part = concerned[: limit - len(heard)]
+            if len(part) < len(concerned):
+                store.notes.appendleft((note, id, store.jobs[part[-1]].seq))
+            heard += [(note, one) for one in part]
+        return heard
+
+    @staticmethod
+    def _children(store: Store, heard: Iterable[tuple[Note, UUID]]) -> list[Job]:
+        """The jobs that hear that their parent was cancelled."""
+        return [store.jobs[id] for id in dict.fromkeys(id for note, id in heard if note is Note.CANCELLED)]
+
+    def _decide(self, store: Store, heard: list[tuple[Note, UUID]], now: datetime) -> list[Change]:
+        """What follows for each of them; all is decided before any of it is written."""
+        children = {job.id for job in self._children(store, heard)}
+        stopped = {id for note, id in heard if note is Note.STOPPED}
+        decided: list[Change | None] = []
+        for id in dict.fromkeys(id for _, id in heard):
+            job = store.jobs[id]
+            parents = [store.jobs[one].status if one in store.jobs else None for one in job.spec.after]
+            batch = store.batches.get(job.spec.batch) if id in stopped and job.spec.batch is not None else None
+            decided.append(family.follow(job, parents, now, store.rules, parent_cancelled=id in children, batch=batch))
+        return [change for change in decided if change is not None]
+
+    @staticmethod
+    def _over(store: Store, now: datetime) -> list[Batch]:
+        over = []
+        for batch in [one for one in store.batches.values() if not one.settled]:
+            if batches.is_silent(batch, now, store.rules):
+                batch = store.batches[batch.id] = replace(batch, sealed=True, abandoned=True)  # noqa: PLW2901
+            if batches.is_over(batch):
+                store.batches[batch.id] = replace(batch, ended_at=batch.ended_at or now)
+                over.append(store.batches[batch.id])
+        return over
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        with self.store() as store:
+            return [store.batches.get(id) for id in ids]
+
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        with self.store() as store:
+            below = batches.cursor_at(cursor)
+            newest = sorted(store.batches.values(), key=lambda one: (micros(one.created_at), one.id), reverse=True)
+            older = [one for one in newest if (micros(one.created_at), one.id) < below]
+            return batches.newest_first(older[: limit + 1], limit)
+
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        with self.store() as store:
+            if batch in store.batches:
+                store.batches[batch] = batches.sealed(store.batches[batch], now)
+            return batch in store.batches
+
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        with self.store() as store:
+            here = store.batches.get(batch)
+            if here is not None and (made := batches.cancelled(here, now, by)) is not None:
+                store.batches[batch] = made
+                store.notes.append((Note.STOPPED, batch, 0))
+            return store.batches.get(batch)
+
+    async def settle(self, batch: UUID) -> None:
+        with self.store() as store:
+            if batch in store.batches:
+                store.batches[batch] = replace(store.batches[batch], settled=True)
+
+
+def _concerned(store: Store, note: Note, id: UUID) -> list[UUID]:
+    """The jobs that a note is for."""
+    jobs = store.jobs.values()
+    if note is Note.WAITS:
+        return [id] if id in store.jobs else []
+    if note is Note.ENDED:
+        return [job.id for job in jobs if id in job.spec.after]
+    if note is Note.STOPPED:
+        return [job.id for job in jobs if job.spec.batch == id]
+    parent = store.jobs.get(id)
+    still = parent is None or family.still_cancelled(parent)
+    return [job.id for job in jobs if job.spec.parent == id] if still else []
+
+
+class Workers(Role):
+    """Who is alive."""
+
+    async def register(self, info: WorkerInfo, now: datetime) -> None:
+        with self.store() as store:
+            store.workers.setdefault(info.id, (info, Beat(), 0, now, True))
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        with self.store() as store:
+            if not store.alive(worker):
+                return Dead()
+            info, _, beats, _, _ = store.workers[worker]
+            store.workers[worker] = (info, beat, beats + 1, now, True)
+            held, old = store.held_by(worker), now - timedelta(seconds=2 * store.rules.beat)
+            known = [job for job in held if job.assigned_at is not None and job.assigned_at <= old]
+            for job in known:
+                store.unnamed[job.id] = 0 if job.id in beat.held else store.unnamed[job.id] + 1
+            cancels = tuple(job.id for job in held if job.cancel_requested_at is not None)
+            unknown = tuple(job for job in known if job.id not in beat.held)
+            return Alive(beats + 1, cancels, unknown, store.profiles_rev, store.settings_rev)
+
+    async def bury(self, worker: UUID, beats: int) -> bool:
+        with self.store() as store:
+            row = store.workers.get(worker)
+            if row is None or row[2] != beats:
+                return False
+            store.workers[worker] = (*row[:4], False)
+            return True
+
+    async def retire(self, worker: UUID) -> None:
+        with self.store() as store:
+            if worker in store.workers:
+                store.workers[worker] = (*store.workers[worker][:4], False)
+
+    async def list(self) -> list[WorkerRow]:
+        with self.store() as store:
+            holds = Counter(job.worker for job in store.jobs.values() if job.worker is not None)
+            store.workers = {id: row for id, row in store.workers.items() if row[4] or holds[id]}
+            rows = sorted(store.workers.values(), key=lambda row: row[0].started_at)
+            return [WorkerRow(*row, holds[row[0].id]) for row in rows]
+
+
+class Documents(Role):
+    """Settings, profiles, leases."""
+
+    async def profiles(self) -> Profiles:
+        with self.store() as store:
+            return Profiles(store.profiles_rev, tuple(store.profiles.values()))
+
+    async def settings(self, prefix: str = "") -> list[Setting]:
+        with self.store() as store:
+            return [store.settings[key] for key in sorted(store.settings) if key.startswith(prefix)]
+
+    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        refuse_text(key, value)
+        with self.store() as store:
+            here = store.settings.get(key, Setting(key, "null", 0))
+            if here.rev != expect:
+                return None
+            store.settings_rev += 1
+            if value is None:
+                store.settings.pop(key, None)
+                return here
+            store.settings[key] = Setting(key, value, store.settings_rev)
+            return store.settings[key]
+
+    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        with self.store() as store:
+            lease = taken(store.leases.get(name, FREE), holder, seconds, now)
+            if lease is None:
+                return None
+            store.leases[name] = lease
+            return lease.token
+
+    async def unlease(self, name: str, holder: UUID) -> None:
+        with self.store() as store:
+            store.leases[name] = given_back(store.leases.get(name, FREE), holder)
+
+
+class TinyBus:
+    """Hands each hint to all open sessions of the store, each on its own loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._local = store, LocalBus()
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    def send(self, hint: Hint) -> None:
+        with self._store.lock:
+            buses = list(self._store.buses)
+        for bus in buses:
+            if bus.loop is not None:
+                with suppress(RuntimeError):  # its loop is closed: nobody is left to listen
+                    bus.loop.call_soon_threadsafe(bus._local.deliver, hint)
+
+    def wanted(self, topic: Topic) -> bool:
+        with self._store.lock:
+            return any(topic in bus._local.topics for bus in self._store.buses)
+
+    def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
+        return self._local.listen(topics, listener)
+
+
+class TinyEngine:
+    """A session on a store in memory."""
+
+    name = "tiny"
+    transactions: Transactions | None = None
+
+    def __init__(self, rules: Rules, host: Host, store: Store | None = None) -> None:
+        self.rules, self.host, self.is_open = rules, host, False
+        self.store = store or Store(rules)
+        self._bus = TinyBus(self.store)
+        self.bus: Bus = self._bus
+        self.jobs, self.records, self.entries, self.families = Jobs(self), Records(self), Entries(self), Families(self)
+        self.workers, self.documents = Workers(self), Documents(self)
+
+    async def open(self) -> None:
+        self._bus.loop, self.is_open = asyncio.get_running_loop(), True
+        with self.store.lock:
+            self.store.buses.add(self._bus)
+
+    async def close(self) -> None:
+        self.is_open = False
+        with self.store.lock:
+            self.store.buses.discard(self._bus)
+
+    async def exists(self) -> bool:
+        return True
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        return []
+
+    async def check(self, now: datetime) -> list[Check]:
+        return [Check("ledger", "ok" if not (await self.records.ledger()).unaccounted else "fail", "the books balance")]
+
+    def another_session(self) -> Engine:
+        return TinyEngine(self.rules, self.host, self.store)
+
+
+def engine(url: str, rules: Rules, host: Host, *, namespace: str) -> Engine:
+    """The engine of a URL: what ``tiny = "tiny_engine:engine"`` names in the entry point group ``headrace.engines``.
+
+    Two namespaces never meet: every engine made here has a store of its own. One that connects to a server must keep
+    them apart there (another schema, another prefix) or refuse all but one with ``NotSupported``.
+    """
+    return TinyEngine(rules, host)

@@ -1,0 +1,246 @@
+"""Batches: jobs that are counted together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.conformance.families.children import GIVES_UP
+from headrace.conformance.lab import OOPS, Lab, Part
+from headrace.core import acts
+from headrace.core.batch import Batch, Call, Tally
+from headrace.core.job import Job, Spec
+from headrace.core.outcome import Completed, Failed
+from headrace.core.query import Filter
+from headrace.core.status import ENDED
+from headrace.engine import Duplicated, Inserted, Refused
+from headrace.errors import ConfigError, JobNotFound
+
+__all__ = ["Batched", "Batches"]
+
+
+class Batched(Part):
+    """What tests of batches begin with."""
+
+    @staticmethod
+    def batch(lab: Lab, **fields: Any) -> Batch:
+        """A batch not yet stored."""
+        made: dict[str, Any] = {"id": lab.new_id(), "created_at": lab.now, "touched_at": lab.now, "sealed": True}
+        return Batch(**made | fields)
+
+    async def filled(self, lab: Lab, n: int, task: str = "work", **fields: Any) -> tuple[Batch, list[Job]]:
+        """A stored batch of n jobs, in one write."""
+        batch = self.batch(lab, **fields)
+        jobs = list[Job]()
+        for answer in await lab.engine.jobs.insert([lab.job(task, batch=batch.id) for _ in range(n)], lab.now, batch):
+            assert isinstance(answer, Inserted)
+            jobs.append(answer.job)
+        return batch, jobs
+
+    @staticmethod
+    async def tally(lab: Lab, batch: Batch) -> Tally:
+        """How it stands."""
+        [found] = await lab.engine.families.batches([batch.id])
+        assert found is not None
+        return found.tally
+
+
+class Batches(Batched):
+    """What is counted, and when a batch is over."""
+
+    async def test_a_batch_comes_with_its_jobs(self, lab: Lab) -> None:
+        spec = Spec(task="report", created_at=lab.now, tags=("x",))
+        call = Call(id=lab.new_id(), spec=spec, payload_text='{"a":1}', delay=2.5)
+        batch, jobs = await self.filled(lab, 3, on_complete=call, on_failure=replace(call, id=lab.new_id()))
+        missing = lab.new_id()
+        assert await lab.engine.families.batches([missing, batch.id]) == [None, replace(batch, tally=Tally(3))]
+        page = await lab.engine.records.find(Filter(batch=batch.id), lab.now)
+        assert [job.id for job in page.items] == [job.id for job in reversed(jobs)]
+
+    async def test_batches_are_found_newest_first(self, lab: Lab) -> None:
+        assert (await lab.engine.families.find_batches()).items == ()
+        made = list[Batch]()
+        for n in (2, 0, 1):
+            for _ in range(2):  # of one moment, and so by id
+                batch, _ = await self.filled(lab, n)
+                made.append(replace(batch, tally=Tally(n)))
+            lab.later(1)
+        made.sort(key=lambda one: (one.created_at, one.id), reverse=True)
+        found, cursor = list[Batch](), None
+        while True:
+            page = await lab.engine.families.find_batches(4, cursor)
+            found += page.items
+            if (cursor := page.cursor) is None:
+                break
+        assert found == made
+        whole = await lab.engine.families.find_batches(6)
+        assert (list(whole.items), whole.cursor) == (made, None)
+        with pytest.raises(ConfigError):
+            await lab.engine.families.find_batches(4, "elsewhere")
+
+    async def test_a_repeated_insert_counts_nothing_twice(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 3)
+        await lab.engine.jobs.insert(jobs[:2], lab.now, batch)
+        another = lab.job(batch=batch.id)
+        await lab.engine.jobs.insert([jobs[0], another], lab.now, replace(batch, sealed=False))
+        [found] = await lab.engine.families.batches([batch.id])
+        assert found == replace(batch, tally=Tally(4))
+
+    async def test_a_duplicate_is_no_member(self, lab: Lab) -> None:
+        await lab.put("a", dedup="k")
+        batch = self.batch(lab)
+        one, two = lab.job("a", dedup="k", batch=batch.id), lab.job("b", batch=batch.id)
+        answers = await lab.engine.jobs.insert([one, two], lab.now, batch)
+        assert isinstance(answers[0], Duplicated)
+        assert await self.tally(lab, batch) == Tally(1)
+
+    async def test_with_a_batch_it_is_all_or_nothing(self, lab: Lab) -> None:
+        batch, missing = self.batch(lab), lab.job("missing")
+        fine = [lab.job("a", batch=batch.id), lab.job("b", dedup="k", batch=batch.id)]
+        stranger = lab.job("c", waits=1, after=(missing.id,), batch=batch.id)
+        answers = await lab.engine.jobs.insert([fine[0], stranger, fine[1]], lab.now, batch)
+        for answer in answers:
+            assert isinstance(answer, Refused)
+            assert isinstance(answer.error, JobNotFound)
+        assert await lab.engine.families.batches([batch.id]) == [None]
+        assert await lab.engine.jobs.get([job.id for job in (*fine, stranger)]) == [None] * 3
+        await lab.put_all(missing)
+        again = await lab.engine.jobs.insert([fine[0], stranger, fine[1]], lab.now, batch)
+        assert all(isinstance(answer, Inserted) for answer in again)
+        assert await self.tally(lab, batch) == Tally(3)
+
+    async def test_the_batch_of_a_cancelled_job_is_not_made(self, lab: Lab) -> None:
+        parent = await lab.cancel(await lab.running(await lab.worker(), "parent"))
+        batch = self.batch(lab)
+        members = [lab.job("child", batch=batch.id, parent=parent.id, root=parent.id) for _ in range(3)]
+        answers = await lab.engine.jobs.insert(members, lab.now, batch)
+        assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
+        assert await lab.engine.families.batches([batch.id]) == [None]
+
+    async def test_every_end_is_counted(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 6)
+        other, _ = await self.filled(lab, 1, task="other")
+        worker = await lab.worker()
+        running = [await lab.start(job) for job in await lab.claim(worker, 5, tasks=("work",))]
+        await lab.apply(*(lab.end(job, Completed("1")) for job in running[:2]))
+        await lab.apply(lab.end(running[2], GIVES_UP), lab.end(running[3], Failed(error=OOPS)))
+        await lab.cancel(running[4])
+        await lab.cancel(jobs[5])
+        assert await self.tally(lab, batch) == Tally(6, 2, 1, 1)
+        assert await self.tally(lab, other) == Tally(1)
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
+        assert await self.tally(lab, batch) == Tally(6, 2, 1, 1)
+
+    async def test_a_start_that_rides_with_the_finish_counts_once(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 2)
+        jobs = await lab.claim(await lab.worker())
+        changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs]
+        await lab.engine.jobs.apply(changes, lab.now)
+        # Said again, as after a lost reply; and by somebody who came too late.
+        await lab.engine.jobs.apply(changes, lab.now)
+        await lab.apply(*(lab.end(job, GIVES_UP, started_at=lab.now) for job in jobs))
+        assert await self.tally(lab, batch) == Tally(2, 2)
+
+    async def test_what_is_done_to_ended_jobs_is_counted(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 3)
+        worker = await lab.worker()
+        one, two, three = [await lab.start(job) for job in await lab.claim(worker)]
+        failed = await lab.finish(one, GIVES_UP)
+        failed_too = await lab.finish(two, GIVES_UP)
+        done = await lab.finish(three)
+        await lab.do(acts.retry(failed, lab.now))
+        assert await self.tally(lab, batch) == Tally(3, 1, 1)
+        await lab.do(acts.resolve(failed_too, lab.now, result_text="1"))
+        assert await self.tally(lab, batch) == Tally(3, 2)
+        await lab.do(acts.discard(done, lab.now))
+        assert await self.tally(lab, batch) == Tally(3, 1, 0, 1)
+
+    async def test_a_batch_is_over_when_it_is_sealed_and_all_have_ended(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 2, sealed=False)
+        for job in jobs:
+            await lab.cancel(job)
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
+        lab.later(1)
+        assert await lab.engine.families.seal(batch.id, lab.now)
+        lab.later(1)
+        told = await lab.engine.families.process_notes(lab.now)
+        [over] = told.over
+        assert (over.id, over.sealed, over.abandoned, over.tally) == (batch.id, True, False, Tally(2, 0, 0, 2))
+        assert over.ended_at == lab.now
+        # It is told until somebody says that what follows was done.
+        lab.later(1)
+        assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
+        await lab.engine.families.settle(batch.id)
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
+        [found] = await lab.engine.families.batches([batch.id])
+        assert found == replace(over, settled=True)
+        # Sealed again, or a member retried: it ends once.
+        assert await lab.engine.families.seal(batch.id, lab.now)
+        await lab.do(acts.retry(await lab.get(jobs[0]), lab.now))
+        await lab.cancel(await lab.get(jobs[0]))
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
+        assert not await lab.engine.families.seal(lab.new_id(), lab.now)
+
+    async def test_a_seal_that_is_dated_earlier_sets_no_moment_back(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 1, sealed=False)
+        assert await lab.engine.families.seal(batch.id, lab.at(-5))
+        [found] = await lab.engine.families.batches([batch.id])
+        assert found is not None
+        assert (found.sealed, found.touched_at) == (True, lab.now)
+
+    async def test_an_empty_batch_is_over_at_once(self, lab: Lab) -> None:
+        batch = self.batch(lab)
+        await lab.engine.jobs.insert([], lab.now, batch)
+        assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
+
+    async def test_a_batch_whose_submitter_fell_silent_is_sealed_and_marked(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 1, sealed=False)
+        lab.later(lab.rules.batch_silence - 1)
+        await lab.engine.jobs.insert([lab.job(batch=batch.id)], lab.now)
+        lab.later(2)
+        await lab.process_notes()
+        [found] = await lab.engine.families.batches([batch.id])
+        assert found is not None
+        assert (found.sealed, found.abandoned) == (False, False)
+        lab.later(lab.rules.batch_silence)
+        await lab.process_notes()
+        [found] = await lab.engine.families.batches([batch.id])
+        assert found is not None
+        assert (found.sealed, found.abandoned, found.tally) == (True, True, Tally(2))
+
+    async def test_ends_at_the_same_moment_are_all_counted(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 40)
+        worker, other = await lab.worker(), lab.make() if self.durable else lab.engine.another_session()
+        await other.open()
+        try:
+            jobs = await lab.claim(worker)
+            changes = [lab.stamp(lab.end(job, Completed("1"), started_at=lab.now)) for job in jobs]
+
+            async def finish(engine: Any, part: list[Any]) -> None:
+                for n in range(0, len(part), 4):
+                    await engine.jobs.apply(part[n : n + 4], lab.now)
+                    await engine.families.process_notes(lab.now)
+
+            await asyncio.gather(finish(lab.engine, changes[:20]), finish(other, changes[20:]))
+        finally:
+            await other.close()
+        assert await self.tally(lab, batch) == Tally(40, 40)
+        assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
+
+    async def test_batches_are_pruned_with_their_jobs(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 1)
+        live, _ = await self.filled(lab, 1, task="other")
+        await lab.cancel(jobs[0])
+        await lab.engine.families.process_notes(lab.now)
+        lab.later(10)
+        before = dict.fromkeys(ENDED, lab.now)
+        # Not settled: what follows its end is still to come.
+        await lab.engine.jobs.delete(before)
+        assert (await lab.engine.families.batches([batch.id]))[0] is not None
+        await lab.engine.families.settle(batch.id)
+        await lab.engine.jobs.delete(before)
+        assert (await lab.engine.families.batches([batch.id]))[0] is None
+        assert (await lab.engine.families.batches([live.id]))[0] is not None

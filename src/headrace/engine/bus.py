@@ -1,0 +1,97 @@
+"""Hints between sessions: they may be lost, doubled or late, and nothing but speed depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Bus", "Hint", "LocalBus", "Topic"]
+
+
+class Topic(StrEnum):
+    """What a hint is about."""
+
+    READY = "ready"
+    """Jobs became claimable; names are queues."""
+    FREED = "freed"
+    """Held jobs left their workers; names are queues."""
+    ENDED = "ended"
+    """Jobs ended; names are job ids."""
+    CANCEL = "cancel"
+    """A cancel was requested of held jobs; names are job ids."""
+    PROGRESS = "progress"
+    """Jobs reported progress; names are job ids."""
+    ENTRIES = "entries"
+    """Runs added entries to their jobs; names are job ids."""
+    SETTINGS = "settings"
+    """Settings changed; names are their keys."""
+
+
+class Hint(msgspec.Struct, frozen=True):
+    """Something happened that somebody may be waiting for."""
+
+    topic: Topic
+    names: tuple[str, ...] = ()
+    """What it happened to. Empty: it may be anything, so everybody looks. A bus that may have missed hints, or would
+    have to carry too many names, delivers such a hint."""
+
+
+Listener = Callable[[Hint], None]
+
+
+class Bus(Protocol):
+    """Carries hints to whoever listens: in this session, in others of this process, and in other processes.
+
+    An engine whose store cannot notify anybody may deliver to its own process only. Everybody who waits for a hint also
+    asks from time to time. ``LocalBus`` does what concerns the listeners of one session.
+    """
+
+    def send(self, hint: Hint) -> None:
+        """Pass the hint on to every open session of the store, this one included.
+
+        It never blocks and never fails, and is called from any thread. A session that is closed may drop the hint. The
+        hint of an insert may have gone with its commit: see ``Jobs.insert``.
+        """
+        ...
+
+    def wanted(self, topic: Topic) -> bool:
+        """Whether anybody may be listening for this topic. An engine that cannot know says True."""
+        ...
+
+    def listen(self, topics: frozenset[Topic], listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` on this session's loop for each hint of these topics; the returned function ends that.
+
+        Listeners may be added before the session is opened, and stay when it is closed and opened again.
+        """
+        ...
+
+
+class LocalBus:
+    """The listeners of one session; what an engine's bus delivers into."""
+
+    def __init__(self) -> None:
+        self._listeners: dict[object, tuple[frozenset[Topic], Listener]] = {}
+
+    @property
+    def topics(self) -> frozenset[Topic]:
+        """What anybody here listens for."""
+        return frozenset().union(*(topics for topics, _ in self._listeners.values()))
+
+    def deliver(self, hint: Hint) -> None:
+        """Call everybody who listens for it."""
+        for topics, listener in list(self._listeners.values()):
+            if hint.topic in topics:
+                listener(hint)
+
+    def listen(self, topics: frozenset[Topic], listener: Listener) -> Callable[[], None]:
+        """Add a listener; the returned function removes it."""
+        key = object()
+        self._listeners[key] = (topics, listener)
+
+        def unlisten() -> None:
+            self._listeners.pop(key, None)
+
+        return unlisten

@@ -1,0 +1,45 @@
+"""Documents: settings under compare-and-set, the profiles of jobs, and leases of duties."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from headrace.engine.answers import Profiles, Setting
+
+__all__ = ["Documents"]
+
+
+class Documents(Protocol):
+    """The small and slow part of a store."""
+
+    async def profiles(self) -> Profiles:
+        """Every profile that a live job needs, perhaps more, and a rev that grows whenever one is added.
+
+        Claims and beats answer the same rev as ``profiles_rev``: a worker that sees it grow asks again which profiles
+        it can run. A profile that was forgotten and is needed again may have another number.
+        """
+        ...
+
+    async def settings(self, prefix: str = "") -> list[Setting]:
+        """Settings whose key begins with the prefix, by key."""
+        ...
+
+    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        """Write (None: delete) a setting if it is still at rev ``expect`` (0: not there).
+
+        The answer is the setting as written (deleted: as it was), or None when another was faster. Revs are taken from
+        one counter for all settings, so none comes again for a key that was deleted; claims and beats answer that
+        counter as ``settings_rev``. The documents ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` govern claims, as
+        ``core.rule`` reads them; one that it cannot read is stored all the same.
+        """
+        ...
+
+    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        """Take or renew a duty, as ``core.lease.taken`` says; its token, or None while another holds it."""
+        ...
+
+    async def unlease(self, name: str, holder: UUID) -> None:
+        """Give a duty back, as ``core.lease.given_back`` says."""
+        ...

@@ -1,0 +1,66 @@
+"""Families: notes that changes leave for other jobs, and batches of jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from headrace.core.batch import Batch
+from headrace.core.query import Page
+from headrace.engine.answers import MAX_BATCH, Processed
+
+__all__ = ["Families"]
+
+
+class Families(Protocol):
+    """Does to jobs what follows from changes of others, and keeps the counts of batches."""
+
+    async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
+        """Process stored notes, oldest first, and answer what was made of other jobs.
+
+        A note concerns other jobs: ``Note.ENDED`` those that wait for its job, ``Note.CANCELLED`` the children of its
+        job, ``Note.WAITS`` the job itself, ``Note.STOPPED`` the jobs of its batch. A note is removed in the commit that
+        writes what follows from it. One that concerns very many jobs may be processed part by part: how far it got is
+        stored with it.
+
+        It goes in rounds, until ``limit`` jobs were looked at. A round takes notes, gives every job that they concern
+        to ``core.family.follow``, with all that the notes of the round say of it, and only then writes anything:
+
+        - the statuses of the jobs that it waits for are always given;
+        - ``parent_cancelled`` is said of a child of a cancelled job, while that job is gone or
+          ``core.family.still_cancelled`` says so of it; a child that has ended also leaves ``Note.CANCELLED`` for its
+          own children, where ``core.family.passes_on`` says so;
+        - ``batch`` is given for a job of a cancelled batch that is still here.
+
+        What the changes of a round leave as notes is for the next round. To process a note twice changes nothing, so
+        two sessions may process notes at once. A job that another transaction holds is left for later, with its note.
+
+        Beside the notes this looks at batches that are not settled. Those for which ``core.batch.is_silent`` are sealed
+        and marked as abandoned. Those for which ``core.batch.is_over`` are given ``ended_at`` unless they have it, and
+        are in every answer until they are settled.
+        """
+        ...
+
+    async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        """The batches of these ids, in order, with exact tallies; None for what is not here."""
+        ...
+
+    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+        """All batches with exact tallies, the newest first (by creation, then id), paged by
+        ``core.batch.newest_first``."""
+        ...
+
+    async def seal(self, batch: UUID, now: datetime) -> bool:
+        """Make of the batch what ``core.batch.sealed`` says; whether it is here."""
+        ...
+
+    async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
+        """Make of the batch what ``core.batch.cancelled`` says and store ``Note.STOPPED`` for its jobs in the same
+        commit; the batch as it is then, None if it is not here. No job is added to it after that."""
+        ...
+
+    async def settle(self, batch: UUID) -> None:
+        """Record that what follows the end of the batch was submitted: ``process_notes`` answers it no more."""
+        ...

@@ -1,0 +1,52 @@
+"""Records: questions about jobs, asked by people and programs. None of them writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from headrace.core.job import History, Job
+from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
+from headrace.core.query import Count, Filter, Ledger, Page
+from headrace.core.rule import Bound
+
+__all__ = ["Records"]
+
+
+class Records(Protocol):
+    """Finds and counts jobs. A search may have to look at many jobs; it must not keep claims and finishes waiting."""
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        """The jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them."""
+        ...
+
+    async def count(self, now: datetime) -> list[Count]:
+        """How many jobs each queue has in each status, as seen now, with the earliest arrival of live ones; sorted."""
+        ...
+
+    async def history(self, id: UUID) -> History:
+        """The attempts and events of one job, oldest first; empty for a job that is not here."""
+        ...
+
+    async def ledger(self) -> Ledger:
+        """How many jobs were ever stored, and what became of them. ``unaccounted`` is 0 at every moment."""
+        ...
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
+        ...
+
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+        """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
+
+        Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
+        expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
+        ``core.position.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that are due
+        but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last first):
+        then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of the first
+        job that is not counted.
+        """
+        ...

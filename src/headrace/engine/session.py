@@ -1,0 +1,99 @@
+"""The session: opening and closing a store, and the roles it is made of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from headrace.core.rules import Rules
+from headrace.engine.answers import Check
+from headrace.engine.bus import Bus
+from headrace.engine.documents import Documents
+from headrace.engine.entries import Entries
+from headrace.engine.families import Families
+from headrace.engine.jobs import Jobs
+from headrace.engine.records import Records
+from headrace.engine.transactions import Transactions
+from headrace.engine.workers import Workers
+
+__all__ = ["Engine"]
+
+
+class Engine(Protocol):
+    """A session on a store, used from one event loop. Constructing one touches nothing; ``open`` connects.
+
+    The roles are there from the construction on, and stay the same objects over ``close`` and ``open``.
+    """
+
+    name: str
+    """What the engine is called in messages: ``memory``, ``sqlite``, ``postgresql``."""
+    rules: Rules
+
+    @property
+    def jobs(self) -> Jobs:
+        """The verbs that move jobs."""
+        ...
+
+    @property
+    def records(self) -> Records:
+        """Questions about jobs."""
+        ...
+
+    @property
+    def entries(self) -> Entries:
+        """What runs add to their jobs."""
+        ...
+
+    @property
+    def families(self) -> Families:
+        """Notes for other jobs, and batches."""
+        ...
+
+    @property
+    def workers(self) -> Workers:
+        """Who is alive."""
+        ...
+
+    @property
+    def documents(self) -> Documents:
+        """Settings, profiles and leases."""
+        ...
+
+    @property
+    def transactions(self) -> Transactions | None:
+        """Writes within a transaction of the user's; None where the store has none that a user could join."""
+        ...
+
+    @property
+    def bus(self) -> Bus:
+        """Hints to other sessions; nothing but speed depends on them."""
+        ...
+
+    async def open(self) -> None:
+        """Connect, and create the schema in an empty store.
+
+        :raises SchemaTooNew: a newer version wrote the store.
+        :raises SchemaTooOld: the store must be migrated first, by command.
+        :raises Unavailable: the store cannot be reached.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and disconnect; a closed session may be opened again."""
+        ...
+
+    async def exists(self) -> bool:
+        """Whether there is a store to open; if not, opening makes one. It makes nothing, and needs no open session."""
+        ...
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        """Bring the schema up to date, or (``plan``) only say what would be done; the names of the migrations."""
+        ...
+
+    async def check(self, now: datetime) -> list[Check]:
+        """The findings of a look at the store's own health: reachable, settings, versions, integrity, clock."""
+        ...
+
+    def another_session(self) -> Engine:
+        """Another session on the same store, for the event loop of another thread; its user opens and closes it."""
+        ...

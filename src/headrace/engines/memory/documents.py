@@ -1,0 +1,52 @@
+"""Documents of a memory store: settings, profiles, leases."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from headrace.core.lease import FREE, given_back, taken
+from headrace.engine import Profiles, Setting
+from headrace.engines.memory.state import Session
+from headrace.engines.refusing import refuse_text
+
+__all__ = ["Documents"]
+
+
+class Documents:
+    """The role ``documents`` of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._state = session.state
+
+    async def profiles(self) -> Profiles:
+        with self._state() as state:
+            return Profiles(state.table.profiles_rev, tuple(state.table.profiles.values()))
+
+    async def settings(self, prefix: str = "") -> list[Setting]:
+        with self._state() as state:
+            return [state.settings[key] for key in sorted(state.settings) if key.startswith(prefix)]
+
+    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+        refuse_text(key, value)
+        with self._state() as state:
+            here = state.settings.get(key)
+            if expect != (0 if here is None else here.rev):
+                return None
+            state.settings_rev += 1
+            if value is None:
+                return state.settings.pop(key, Setting(key, "null", 0))
+            setting = state.settings[key] = Setting(key, value, state.settings_rev)
+            return setting
+
+    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        with self._state() as state:
+            lease = taken(state.leases.get(name, FREE), holder, seconds, now)
+            if lease is None:
+                return None
+            state.leases[name] = lease
+            return lease.token
+
+    async def unlease(self, name: str, holder: UUID) -> None:
+        with self._state() as state:
+            state.leases[name] = given_back(state.leases.get(name, FREE), holder)

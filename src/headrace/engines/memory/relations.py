@@ -1,0 +1,232 @@
+"""Who waits for whom, who is whose child, and the batches, of a memory store; and the notes that are to be told."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping
+from datetime import datetime
+from heapq import nlargest
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core import family
+from headrace.core.batch import (
+    Batch,
+    Tally,
+    cancelled,
+    cursor_at,
+    is_over,
+    is_silent,
+    newest_first,
+    refusal_of_member,
+    sealed,
+    tally_of_new,
+)
+from headrace.core.change import Change, Note, Verdict
+from headrace.core.job import Job
+from headrace.core.query import Page
+from headrace.core.rate import micros
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engine import Processed
+from headrace.errors import HeadraceError
+
+__all__ = ["Relations"]
+
+
+def _made(batch: Batch) -> tuple[int, UUID]:
+    return micros(batch.created_at), batch.id
+
+
+class Relations:
+    """Who waits for whom, who is whose child, batches, and stored notes."""
+
+    def __init__(self, records: Mapping[UUID, Job], rules: Rules) -> None:
+        self._records, self._rules = records, rules
+        self.batches: dict[UUID, Batch] = {}
+        self._unsettled: dict[UUID, None] = {}
+        """Those of which something is still to be told, in the order they came."""
+        self._waiting: dict[UUID, list[UUID]] = {}
+        """Those that were stored to wait for a job, in the order they came."""
+        self._children: dict[UUID, list[UUID]] = {}
+        self._members: dict[UUID, list[UUID]] = {}
+        self._notes: deque[tuple[Note, UUID, int]] = deque()
+        """What is to be told, of which job or batch, and the order number of the last job that has heard it."""
+
+    def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
+        """Why a new job cannot be what it says it is to others, who are here or ``coming``."""
+        spec = job.spec
+        if spec.parent is not None and (parent := self._records.get(spec.parent)) is not None:
+            why = family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job)
+            if why is not None:
+                return why
+        if spec.batch is not None and (batch := self.batches.get(spec.batch)) is not None:
+            why = refusal_of_member(batch.id, batch.cancelled_at is not None, job)
+            if why is not None:
+                return why
+        missing = next((id for id in spec.after if id not in self._records and id not in coming), None)
+        return None if missing is None else family.unknown_parent(missing)
+
+    def add(self, job: Job) -> None:
+        """A job was stored."""
+        spec = job.spec
+        for id in spec.after:
+            self._waiting.setdefault(id, []).append(job.id)
+        if spec.parent is not None:
+            self._children.setdefault(spec.parent, []).append(job.id)
+        if spec.batch is not None:
+            self._members.setdefault(spec.batch, []).append(job.id)
+            self._count(spec.batch, tally_of_new(job))
+            if (batch := self.batches.get(spec.batch)) is not None:
+                self.batches[batch.id] = replace(batch, touched_at=max(batch.touched_at, job.updated_at))
+        self._notes.extend((note, job.id, 0) for note in family.note_of_new(job))
+
+    def follow(self, change: Change) -> bool:
+        """Note what is to follow from a change; whether others wait for the job."""
+        job, tied = change.job, False
+        for note in change.notes:
+            if note is not Note.ENDED or job.id in self._waiting:
+                self._notes.append((note, job.id, 0))
+                tied = tied or note is Note.ENDED
+        if change.tally is not None and job.spec.batch is not None:
+            self._count(job.spec.batch, change.tally)
+        return tied
+
+    def process_notes(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Processed:
+        """Work off notes in rounds; what follows from one may leave notes for the next."""
+        changes: list[Change] = []
+        while self._notes and limit > 0:
+            hearing = self._hearing(limit)
+            limit -= max(1, len(hearing))
+            # All is decided before any of it is done, and who is doomed is not released first.
+            doomed = {id for note, id in hearing if note is Note.CANCELLED}
+            stopped = {id for note, id in hearing if note is Note.STOPPED}
+            concerned = dict.fromkeys(id for _, id in hearing)
+            before = {id: job for id in concerned if (job := self._records.get(id)) is not None}
+            follows = (self._follows(job, id in doomed, id in stopped, now) for id, job in before.items())
+            decided = [change for change in follows if change is not None]
+            for change in decided:
+                apply(change)
+            changes += decided
+            ended = (id for id, job in before.items() if id in doomed and family.passes_on(job))
+            self._notes.extend((Note.CANCELLED, id, 0) for id in ended)
+        return Processed(tuple(changes), tuple(self._over(now)), bool(self._notes))
+
+    def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:
+        """Whom the first notes concern, as far as the limit; those notes are struck."""
+        hearing: list[tuple[Note, UUID]] = []
+        while self._notes and len(hearing) < limit:
+            note, id, heard = self._notes.popleft()
+            concerned = self._concerned(note, id)
+            # By order number and not by count: some may have been pruned since.
+            start = bisect_right(concerned, heard, key=self._number)
+            part = concerned[start : start + limit - len(hearing)]
+            if start + len(part) < len(concerned):
+                self._notes.appendleft((note, id, self._number(part[-1])))
+            hearing += [(note, one) for one in part]
+        return hearing
+
+    def _number(self, id: UUID) -> int:
+        return self._records[id].seq
+
+    def _concerned(self, note: Note, id: UUID) -> list[UUID]:
+        if note is Note.WAITS:
+            return [id] if id in self._records else []
+        if note is Note.ENDED:
+            return self._waiting.get(id, [])
+        if note is Note.STOPPED:
+            return self._members.get(id, [])
+        parent = self._records.get(id)
+        return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
+
+    def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
+        batch = self.batches.get(job.spec.batch) if stopped and job.spec.batch is not None else None
+        parents = [self._status(parent) for parent in job.spec.after]
+        return family.follow(job, parents, now, self._rules, parent_cancelled=doomed, batch=batch)
+
+    def _status(self, id: UUID) -> Status | None:
+        job = self._records.get(id)
+        return None if job is None else job.status
+
+    # -- batches
+
+    def _count(self, id: UUID, tally: Tally) -> None:
+        if (batch := self.batches.get(id)) is not None:
+            self.batches[id] = replace(batch, tally=batch.tally.plus(tally))
+
+    def make(self, batch: Batch) -> None:
+        """Keep a batch, unless it is here."""
+        if batch.id not in self.batches:
+            self.batches[batch.id] = batch
+            if not batch.settled:
+                self._unsettled[batch.id] = None
+
+    def _over(self, now: datetime) -> Iterable[Batch]:
+        for id in self._unsettled:
+            batch = self.batches[id]
+            if is_silent(batch, now, self._rules):
+                batch = self.batches[id] = replace(batch, sealed=True, abandoned=True)
+            if is_over(batch):
+                over = self.batches[id] = replace(batch, ended_at=batch.ended_at or now)
+                yield over
+
+    def find(self, limit: int, cursor: str | None) -> Page[Batch]:
+        """Batches, newest first."""
+        below = cursor_at(cursor)
+        older = (one for one in self.batches.values() if _made(one) < below)
+        return newest_first(nlargest(limit + 1, older, key=_made), limit)
+
+    def seal(self, id: UUID, now: datetime) -> bool:
+        """All of its jobs are there."""
+        batch = self.batches.get(id)
+        if batch is not None:
+            self.batches[id] = sealed(batch, now)
+        return batch is not None
+
+    def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:
+        """It takes no more jobs, and those that are there are to be told."""
+        batch = self.batches.get(id)
+        if batch is not None and (made := cancelled(batch, now, by)) is not None:
+            batch = self.batches[id] = made
+            self._notes.append((Note.STOPPED, id, 0))
+        return batch
+
+    def settle(self, id: UUID) -> None:
+        """What follows its end was submitted."""
+        if (batch := self.batches.get(id)) is not None:
+            self.batches[id] = replace(batch, settled=True)
+            self._unsettled.pop(id, None)
+
+    # -- the end of it all
+
+    def waited_for(self, id: UUID) -> bool:
+        """Whether a live job waits for this one, or waited and may ask for its result."""
+        return any((job := self._records.get(other)) and not job.ended for other in self._waiting.get(id, ()))
+
+    def needed(self, id: UUID, before: datetime) -> bool:
+        """Whether this job, which has ended, is to be kept for another."""
+        job = self._records[id]
+        late = job.finished_at is not None and job.finished_at > before
+        looked_for = job.spec.parent is not None and family.may_be_looked_for(self._status(job.spec.parent))
+        return (late and looked_for) or self.waited_for(id)
+
+    def forget(self, gone: Iterable[Job], before: datetime) -> None:
+        """These jobs were pruned."""
+        for job in gone:
+            self._waiting.pop(job.id, None)
+            spec = job.spec
+            named = ((self._waiting, spec.after), (self._children, (spec.parent,)), (self._members, (spec.batch,)))
+            for others, ids in named:
+                for id in ids:
+                    # What is known of a job or batch that is gone begins anew with the next one that names it.
+                    if id is not None and job.id in others.get(id, ()):
+                        others[id].remove(job.id)
+        # A parent's children are known for longer than itself: its cancel may not have been told yet.
+        for id in {id for job in gone for id in (job.id, job.spec.parent) if id is not None}:
+            if id not in self._records and not self._children.get(id):
+                self._children.pop(id, None)
+        for id in [one.id for one in self.batches.values() if one.settled and (one.ended_at or before) <= before]:
+            del self.batches[id]
+            self._members.pop(id, None)

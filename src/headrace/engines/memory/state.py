@@ -1,0 +1,117 @@
+"""The state of a memory store, which all its sessions share, and how one of them gets at it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from uuid import UUID
+
+from headrace.core.change import Applied, Change, Key, Verdict, judge
+from headrace.core.job import Job
+from headrace.core.lease import Lease
+from headrace.core.limit import Turn, Usage
+from headrace.core.rate import Spent
+from headrace.core.rule import Bound, Limits
+from headrace.core.rules import Rules
+from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, WorkerInfo
+from headrace.engines.memory.relations import Relations
+from headrace.engines.memory.table import Table
+from headrace.engines.record import too_many
+from headrace.engines.rulebook import Rulebook
+from headrace.errors import NotOpen
+
+__all__ = ["Session", "State", "Worker"]
+
+
+class Worker:
+    """A worker as the store keeps it."""
+
+    def __init__(self, info: WorkerInfo, now: datetime) -> None:
+        self.info = info
+        self.beat = Beat()
+        self.beats = 0
+        self.beat_at = now
+        self.alive = True
+
+
+class State:
+    """Everything that is kept, and the writes that more than one role makes."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.table = Table()
+        self.relations = Relations(self.table.records, rules)
+        self.workers: dict[UUID, Worker] = {}
+        self.settings: dict[str, Setting] = {}
+        self.settings_rev = 0
+        self.leases: dict[str, Lease] = {}
+        self.spent: dict[Bound, Spent] = {}
+        """What was used of rates."""
+        self.turns: dict[Turn, int] = {}
+        """When each concurrency key was last given a job."""
+        self._rulebook = Rulebook()
+
+    def is_alive(self, worker: UUID) -> bool:
+        """Whether the worker is known and not buried."""
+        return worker in self.workers and self.workers[worker].alive
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that the settings say."""
+        if self._rulebook.rev != self.settings_rev:
+            self._rulebook.read(self.settings_rev, ((one.key, one.value) for one in self.settings.values()))
+        return self._rulebook.limits
+
+    @property
+    def usage(self) -> Usage:
+        """What is in use."""
+        return self.table.usage(self.spent, self.turns)
+
+    def insert(self, job: Job) -> InsertAnswer:
+        """Store one new job."""
+        here = self.table.records.get(job.id)
+        if here is not None:
+            return Inserted(here)
+        holder = self.table.holder(job)
+        if holder is not None:
+            return Duplicated(holder)
+        if (why := self.relations.refusal(job)) is not None:
+            return Refused(why)
+        stored = self.table.insert(job)
+        if stored is None:
+            return Refused(too_many())
+        self.relations.add(stored)
+        return Inserted(stored)
+
+    def apply(self, change: Change) -> Verdict:
+        """Apply one change, whole, if it can be."""
+        job = self.table.records.get(change.job.id)
+        holder = self.table.holder(change.job) if change.key is Key.TAKE else None
+        verdict = judge(change, self.table.last_change.get(change.job.id), job, holder)
+        if verdict is not None:
+            return verdict
+        self.table.change(change)
+        for new in change.inserts:
+            self.insert(new)
+        return Applied(change.job, self.relations.follow(change))
+
+
+class Session:
+    """One session's way to the state: open or not, and one verb at a time over all sessions."""
+
+    def __init__(self, state: State, lock: threading.Lock) -> None:
+        self.is_open = False
+        self._state, self._lock = state, lock
+
+    @contextmanager
+    def state(self) -> Iterator[State]:
+        """The state, for one verb.
+
+        :raises NotOpen: the session is closed.
+        """
+        if not self.is_open:
+            raise NotOpen("this session of the memory engine is not open")
+        with self._lock:
+            yield self._state

@@ -1,0 +1,247 @@
+"""The jobs of a memory store: the records, where each can be found, and what is kept beside them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from heapq import merge
+from itertools import islice, takewhile
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from headrace.core.change import Change, Key
+from headrace.core.claim import Ask, order
+from headrace.core.job import Attempt, Event, History, Job
+from headrace.core.limit import Turn, Usage
+from headrace.core.match import Profile
+from headrace.core.position import BY_WORK
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
+from headrace.core.rate import Spent
+from headrace.core.rule import Bound, Group, Limits, counted_by
+from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
+from headrace.engine import MAX_PROFILES
+from headrace.engines.memory.index import Index, Sort
+from headrace.engines.memory.kept_entries import KeptEntries
+
+__all__ = ["Table"]
+
+Line = tuple[str, int, str | None]
+"""A queue, a profile and a concurrency key: jobs that only differ in their place in line."""
+
+
+class Table:
+    """Every job, indexed by what the verbs ask for; an index follows from the record and is never set by itself."""
+
+    def __init__(self) -> None:
+        self.records: dict[UUID, Job] = {}
+        """In order of their order numbers."""
+        self.keys: dict[tuple[str, str], UUID] = {}
+        """Who holds a dedup key of a task."""
+        self.held: dict[UUID, dict[UUID, int]] = {}
+        """What each worker holds, and how many beats in a row did not name it."""
+        self.lines: dict[Line, Index] = {}
+        self.deferred = Index()
+        self.watched = Index()
+        """Those with an ``act_by``."""
+        self.entries = KeptEntries()
+        self.profiles: dict[tuple[str, str], Profile] = {}
+        self.profiles_rev = 0
+        self._users: Counter[int] = Counter()
+        self._ended = {status: Index() for status in ENDED}
+        self.last_change: dict[UUID, int] = {}
+        self._attempts: dict[UUID, dict[int, Attempt]] = {}
+        self._events: dict[UUID, list[Event]] = {}
+        self._accepted = 0
+        self._pruned = 0
+
+    # -- writing
+
+    def insert(self, job: Job) -> Job | None:
+        """Give a new job its order number and keep it; None when it would need one profile too many."""
+        if not self._intern(job):
+            return None
+        self._accepted += 1
+        job = replace(job, seq=self._accepted)
+        if job.spec.dedup is not None and not job.ended:
+            self.keys[job.spec.task, job.spec.dedup] = job.id
+        self.put(job)
+        return job
+
+    def put(self, job: Job) -> None:
+        """Let this be the job's record."""
+        old = self.records.get(job.id)
+        unnamed = self._displace(old) if old is not None else 0
+        self.records[job.id] = job
+        for index, sort in self._places(job):
+            index.add(sort, job.id)
+        if job.status in LIVE:
+            self._users[self._profile(job)] += 1
+        if job.worker is not None:
+            same_owner = old is not None and old.worker == job.worker and old.epoch == job.epoch
+            self.held.setdefault(job.worker, {})[job.id] = unnamed if same_owner else 0
+
+    def holder(self, job: Job) -> Job | None:
+        """The other live job that holds this one's dedup key."""
+        if job.spec.dedup is None:
+            return None
+        id = self.keys.get((job.spec.task, job.spec.dedup))
+        return None if id is None or id == job.id else self.records[id]
+
+    def change(self, change: Change) -> None:
+        """Make the change, with all that goes with it."""
+        job = change.job
+        self.put(job)
+        if change.verb is not Verb.PROGRESS:  # which may be repeated without being known
+            self.last_change[job.id] = change.id
+        if job.spec.dedup is not None and change.key is not Key.KEEP:
+            key = (job.spec.task, job.spec.dedup)
+            if change.key is Key.TAKE:
+                self.keys[key] = job.id
+            elif self.keys.get(key) == job.id:
+                del self.keys[key]
+        if change.attempt is not None:
+            records = self._attempts.setdefault(job.id, {})
+            kept = records.get(change.attempt.number)
+            records[change.attempt.number] = change.attempt if kept is None else kept.fold(change.attempt)
+        if change.event is not None:
+            self._events.setdefault(job.id, []).append(change.event)
+
+    def delete(self, before: Mapping[Status, datetime], limit: int, needed: Callable[[UUID], bool]) -> list[Job]:
+        """Forget up to ``limit`` ended jobs that are not needed and count them as pruned."""
+        ended = (id for status, moment in before.items() for id in self._ended[status].upto(moment))
+        old = [self.records[id] for id in islice((id for id in ended if not needed(id)), limit)]
+        for job in old:
+            self._displace(self.records.pop(job.id))
+            self.entries.forget(job.id)
+            for kept in (self.last_change, self._attempts, self._events):
+                kept.pop(job.id, None)
+        self._pruned += len(old)
+        return old
+
+    # -- reading
+
+    def served(self, ask: Ask, limits: Limits) -> Iterator[tuple[Group, Index]]:
+        """The lines of this ask, and what limits them; those of paused queues are left out."""
+        tasks = {profile.id: profile.task for profile in self.profiles.values()}
+        for (queue, profile, key), line in self.lines.items():
+            asked = profile in ask.profiles and (ask.queues is None or queue in ask.queues)
+            if asked and not limits.queue(queue).paused:
+                yield Group(queue, tasks[profile], key), line
+
+    def turns_in_line(self) -> set[Turn]:
+        """The keys of which a job is in line."""
+        tasks = {profile.id: profile.task for profile in self.profiles.values()}
+        return {(tasks[profile], key) for _, profile, key in self.lines if key is not None}
+
+    def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, int]) -> Usage:
+        """What is in use now."""
+        usage = Usage(spent=dict(spent), last=dict(last))
+        for worker in self.held.values():
+            for id in worker:
+                job = self.records[id]
+                for bound in counted_by(Group(job.queue, job.task, job.concurrency_key)):
+                    usage.held[bound] = usage.held.get(bound, 0) + 1
+        return usage
+
+    def recent(self, since: datetime) -> Iterator[Job]:
+        """Jobs that were done after this, the last first."""
+        places = merge(*(self._ended[status].last() for status in BY_WORK), reverse=True)
+        for _, id in takewhile(lambda place: place[0][0] > since, places):
+            yield self.records[id]
+
+    def history(self, id: UUID) -> History:
+        """The attempts and events of one job."""
+        attempts = self._attempts.get(id, {})
+        return History(tuple(attempts[number] for number in sorted(attempts)), tuple(self._events.get(id, ())))
+
+    def find(self, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
+        """The jobs that match, newest first."""
+        below, found = cursor_of(cursor), list[Job]()
+        for job in reversed(self.records.values()):
+            if (below is None or job.seq < below) and matches(job, filter, now):
+                if len(found) == limit:
+                    return Page(tuple(found), str(found[-1].seq) if found else cursor)
+                found.append(as_seen(job, now))
+        return Page(tuple(found))
+
+    def count(self, now: datetime) -> list[Count]:
+        """Jobs by queue and status."""
+        groups: dict[tuple[str, Status], list[Job]] = {}
+        for job in self.records.values():
+            groups.setdefault((job.queue, seen_status(job, now)), []).append(as_seen(job, now))
+        return [
+            Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
+            for (queue, status), jobs in sorted(groups.items())
+        ]
+
+    def ledger(self) -> Ledger:
+        """The books."""
+        ended = sum(len(index) for index in self._ended.values())
+        return Ledger(self._accepted, len(self.records) - ended, ended, self._pruned)
+
+    # -- where a job is found
+
+    def _places(self, job: Job) -> Iterator[tuple[Index, Sort]]:
+        if job.status is Status.QUEUED:
+            yield self.lines.setdefault((job.queue, self._profile(job), job.concurrency_key), Index()), order(job, 0)
+        elif job.status in DEFERRED:
+            yield self.deferred, (job.available_at, job.seq)
+        elif job.status in ENDED:
+            yield self._ended[job.status], (job.finished_at, job.seq)
+        if job.act_by is not None:
+            yield self.watched, (job.act_by, job.seq)
+
+    def _displace(self, job: Job) -> int:
+        """Take the job from every place it is found in; how many beats did not name it."""
+        for index, sort in self._places(job):
+            index.remove(sort, job.id)
+        if job.status in LIVE:
+            self._users[self._profile(job)] -= 1
+        if job.status is Status.QUEUED:
+            line = (job.queue, self._profile(job), job.concurrency_key)
+            if not self.lines[line]:
+                del self.lines[line]
+        if job.worker is None:
+            return 0
+        unnamed = self.held[job.worker].pop(job.id)
+        if not self.held[job.worker]:
+            del self.held[job.worker]
+        return unnamed
+
+    # -- profiles
+
+    def has_room_for(self, jobs: Iterable[Job]) -> bool:
+        """Whether all of these can be inserted."""
+        wanted = {_profile_key(job) for job in jobs}
+        if len(self.profiles.keys() | wanted) <= MAX_PROFILES:
+            return True
+        live = {key for key, profile in self.profiles.items() if self._users[profile.id] > 0}
+        return len(live | wanted) <= MAX_PROFILES
+
+    def _intern(self, job: Job) -> bool:
+        key = _profile_key(job)
+        if key in self.profiles:
+            return True
+        if len(self.profiles) >= MAX_PROFILES:
+            self.profiles = {key: profile for key, profile in self.profiles.items() if self._users[profile.id] > 0}
+            if len(self.profiles) >= MAX_PROFILES:
+                return False
+        self._add_profile(key, job)
+        return True
+
+    def _add_profile(self, key: tuple[str, str], job: Job) -> Profile:
+        self.profiles_rev += 1
+        profile = self.profiles[key] = Profile(self.profiles_rev, job.task, job.requires)
+        return profile
+
+    def _profile(self, job: Job) -> int:
+        key = _profile_key(job)
+        # An ended job's profile may have been collected; it needs one again when it comes back.
+        return (self.profiles.get(key) or self._add_profile(key, job)).id
+
+
+def _profile_key(job: Job) -> tuple[str, str]:
+    return job.task, json.dumps(job.requires, sort_keys=True) if job.requires else ""

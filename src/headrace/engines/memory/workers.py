@@ -1,0 +1,62 @@
+"""Workers of a memory store."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
+from headrace.engines.memory.state import Session, Worker
+
+__all__ = ["Workers"]
+
+
+class Workers:
+    """The role ``workers`` of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self._state = session.state
+
+    async def register(self, info: WorkerInfo, now: datetime) -> None:
+        with self._state() as state:
+            state.workers.setdefault(info.id, Worker(info, now))
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        with self._state() as state:
+            if not state.is_alive(worker):
+                return Dead()
+            row, table = state.workers[worker], state.table
+            row.beat, row.beats, row.beat_at = beat, row.beats + 1, now
+            held, named = table.held.get(worker, {}), frozenset(beat.held)
+            old = now - timedelta(seconds=2 * state.rules.beat)
+            jobs = sorted((table.records[id] for id in held), key=lambda job: job.seq)
+            unknown = []
+            for job in jobs:
+                if job.assigned_at is not None and job.assigned_at <= old:
+                    held[job.id] = 0 if job.id in named else held[job.id] + 1
+                    if job.id not in named:
+                        unknown.append(job)
+            cancels = tuple(job.id for job in jobs if job.cancel_requested_at is not None)
+            return Alive(row.beats, cancels, tuple(unknown), table.profiles_rev, state.settings_rev)
+
+    async def bury(self, worker: UUID, beats: int) -> bool:
+        with self._state() as state:
+            row = state.workers.get(worker)
+            if row is None or row.beats != beats:
+                return False
+            row.alive = False
+            return True
+
+    async def retire(self, worker: UUID) -> None:
+        with self._state() as state:
+            if worker in state.workers:
+                state.workers[worker].alive = False
+
+    async def list(self) -> list[WorkerRow]:
+        with self._state() as state:
+            held = state.table.held
+            state.workers = {id: row for id, row in state.workers.items() if row.alive or id in held}
+            return [
+                WorkerRow(row.info, row.beat, row.beats, row.beat_at, row.alive, len(held.get(row.info.id, ())))
+                for row in sorted(state.workers.values(), key=lambda row: row.info.started_at)
+            ]

@@ -1,0 +1,84 @@
+"""Jobs: insert, claim and apply, which have modules of their own, and the lesser verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from uuid import UUID
+
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.engine import MAX_BATCH, Overdue
+from headrace.engines.postgres.applying import Applying
+from headrace.engines.postgres.arrays import literal
+from headrace.engines.postgres.claiming import Claiming
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.inserting import Inserting
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader
+from headrace.engines.record import micros, moment
+
+__all__ = ["Jobs", "delete_old", "delete_tied"]
+
+_DELTAS = 1000
+"""Rows of the ledger beyond which they are summed up."""
+
+
+def delete_old(schema: str) -> str:
+    """The statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment"""
+    return sql("delete_old", schema) + sql("delete", schema, latest="$4::bigint")
+
+
+def delete_tied(schema: str) -> str:
+    """The statement that removes jobs that others waited for and that are held. $1 seqs, $2 the latest moment"""
+    return sql("delete_tied", schema) + sql("delete", schema, latest="$2::bigint")
+
+
+class Jobs:
+    """The role ``jobs`` of one session."""
+
+    def __init__(
+        self, hot: Pool, cold: Pool, schema: str, inserting: Inserting, claiming: Claiming, applying: Applying
+    ) -> None:
+        self._hot, self._cold, self._schema = hot, cold, schema
+        # The very methods, not calls of them: these are said for every batch of jobs.
+        self.insert = inserting.insert
+        self.claim, self.promote = claiming.claim, claiming.promote
+        self.apply = applying.apply
+
+    async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
+        reader = Reader()
+        rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
+        return [
+            Overdue(reader.job(row, 3), alive, unnamed, None if beat_at is None else moment(beat_at))
+            for row in rows
+            for alive, unnamed, beat_at in (row[:3],)
+        ]
+
+    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+        # As the text of an array: for any but one of texts the driver asks the server first, on each connection.
+        moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
+        latest = max(map(micros, before.values()), default=0)
+        statuses = [str(status) for status in before]
+        [(removed, tied)] = await self._hot.fetch(delete_old(self._schema), statuses, moments, limit, latest)
+        count: int = removed
+        if tied != "{}":
+            async with self._hot.transaction() as connection:
+                # Whoever begins to wait for one of these has committed before this, or comes too late.
+                held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
+                count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
+        await self._sum_up()
+        return count
+
+    async def _sum_up(self) -> None:
+        """Keep the ledger short; it has grown by a row for each insert."""
+        few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.ledger LIMIT {_DELTAS}) t"
+        if (await self._cold.fetch(few))[0][0]:
+            return
+        while (await self._cold.fetch(sql("sum_up", self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
+            pass
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))
+        jobs = {job.id: job for job in Reader().jobs(rows)}
+        return [jobs.get(id) for id in ids]

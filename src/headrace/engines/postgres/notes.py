@@ -1,0 +1,211 @@
+"""Notes: processed in rounds, each in a transaction; what follows from one round may be notes for the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from asyncpg.exceptions import LockNotAvailableError
+
+from headrace.core import family
+from headrace.core.change import Change, Note
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engines.postgres.applying import Storing, apply_text, rows_of_changes
+from headrace.engines.postgres.arrays import literal
+from headrace.engines.postgres.batches import by_id
+from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.drivers import run_statements
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader
+from headrace.errors import Unavailable
+from headrace.host import Host
+
+__all__ = ["Notes"]
+
+_PATIENCE = 250
+"""Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
+
+_HURRY = 2.0
+"""Seconds after that was in vain for which nothing is waited for."""
+
+_NOTES = {note[0]: note for note in Note}
+
+_places = msgspec.json.Decoder(list[int]).decode
+
+
+class _Round(msgspec.Struct):
+    """What one round came to."""
+
+    last: int
+    """The last note it looked at."""
+    used: int
+    """How many jobs and notes it looked at."""
+    changes: list[Change]
+    busy: bool
+    """Whether a job was passed over that another holds; its note is still there."""
+    moved: bool
+    """Whether anything was done about any note."""
+    over: bool
+    """Whether nothing follows: there were fewer notes than there was room for, and no new ones were left."""
+
+
+class _Page(msgspec.Struct):
+    """Whom the notes of one round concern, by note."""
+
+    notes: dict[int, Note]
+    hearing: dict[int, list[int]]
+    partly: int | None
+    """The note that concerns more than there was room for."""
+
+    @property
+    def concerned(self) -> set[int]:
+        return {seq for seqs in self.hearing.values() for seq in seqs}
+
+    @property
+    def doomed(self) -> set[int]:
+        return self._hear(Note.CANCELLED)
+
+    @property
+    def stopped(self) -> set[int]:
+        return self._hear(Note.STOPPED)
+
+    def _hear(self, note: Note) -> set[int]:
+        return {seq for id, seqs in self.hearing.items() if self.notes[id] is note for seq in seqs}
+
+    def rest(self, busy: Collection[int]) -> dict[int, int]:
+        """The notes that are still needed, with their new cursors."""
+        found: dict[int, int] = {}
+        for id, seqs in self.hearing.items():
+            missed = min((seq for seq in seqs if seq in busy), default=None)
+            if missed is not None:
+                found[id] = missed - 1
+            elif id == self.partly:
+                found[id] = seqs[-1]
+        return found
+
+
+class Notes:
+    """The notes of one session's store, and what follows from them."""
+
+    def __init__(self, cold: Pool, schema: str, rules: Rules, host: Host, storing: Storing) -> None:
+        self._cold, self._schema, self._rules, self._host, self._storing = cold, schema, rules, host, storing
+        self._apply = sql("changes_rows", schema) + apply_text(schema)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what an earlier session learned of the store."""
+        self._hurry_until = -math.inf
+
+    async def process(self, now: datetime, limit: int, changes: list[Change]) -> bool:
+        """Rounds until there are no more notes, or as many other jobs were looked at; whether there may be more.
+
+        What was made of other jobs is added to ``changes`` by each round, so that it is known if a later one fails.
+        """
+        last, busy, moved = 0, False, False
+        while limit > 0:
+            done = await self._round(now, last, limit)
+            changes += done.changes
+            last, busy, moved = done.last, busy or done.busy, moved or done.moved
+            limit -= done.used
+            if done.over:
+                break
+        if busy and self._host.clock.monotonic() >= self._hurry_until:
+            # Mostly for a moment: another tells the same job of another note, and may not know yet what we know.
+            try:
+                done = await self._round(now, 0, max(limit, 1), patience=_PATIENCE)
+            except Unavailable as error:
+                if not isinstance(error.__cause__, LockNotAvailableError):
+                    raise
+                self._hurry_until = self._host.clock.monotonic() + _HURRY
+            else:
+                changes += done.changes
+                return limit <= 0 or not done.over
+        return limit <= 0 and moved
+
+    async def _round(self, now: datetime, last: int, limit: int, patience: int | None = None) -> _Round:
+        """Take notes behind the last one, and do what follows from them. A job that another holds is passed over, or
+        waited for; all at once and in order, so that nobody waits for us who waits for us."""
+        async with self._cold.transaction() as connection:
+            if patience is not None:
+                await connection.execute(f"SET LOCAL lock_timeout = {patience}")
+            notes: list[Any] = await connection.fetch(sql("take_notes", self._schema), last, limit)
+            if not notes:
+                return _Round(last, 0, [], busy=False, moved=False, over=True)
+            page = await self._page(connection, notes, limit)
+            jobs, busy = await self._hold(connection, page, wait=patience is not None)
+            changes = await self._follows(connection, jobs, page, now)
+            noted = await self._write(connection, changes)
+            if ended := [job.seq for job in jobs if job.seq in page.doomed and family.passes_on(job)]:
+                await connection.execute(sql("pass_on", self._schema), literal(ended))
+                noted = True
+            rest = page.rest(busy)
+            gone = [id for id in page.hearing if id not in rest]
+            ends = (literal(gone), literal(list(rest)), literal(list(rest.values())))
+            await connection.execute(sql("told", self._schema), *ends)
+        used = max(len(page.hearing), len(page.concerned))
+        fewer = len(notes) < limit and page.partly is None
+        moved = bool(gone or changes) or any(rest.get(id, cursor) > cursor for id, _, _, cursor in notes)
+        return _Round(max(page.hearing, default=last), used, changes, bool(busy), moved, over=fewer and not noted)
+
+    async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
+        ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
+        # As the texts of arrays: for any but one of texts the driver asks the server first, on each connection.
+        given = (literal(ids), kinds, literal(seqs), literal(cursors))
+        rows: list[Any] = await connection.fetch(sql("concerned", self._schema), *given, limit + 1)
+        end, partly = None, None
+        if len(rows) > limit:
+            # The one too many says where this page ends: within its note, or before it.
+            end = rows.pop()[0]
+            partly = end if rows and rows[-1][0] == end else None
+        hearing: dict[int, list[int]] = {id: [] for id in ids if end is None or id < end or id == partly}
+        for id, seq in rows:
+            hearing[id].append(seq)
+        return _Page({id: _NOTES[kind] for id, kind in zip(ids, kinds, strict=True)}, hearing, partly)
+
+    async def _hold(self, connection: Connection, page: _Page, *, wait: bool) -> tuple[list[Job], set[int]]:
+        """The jobs that something may become of, and the order numbers of those that another holds."""
+        if not page.concerned:
+            return [], set()
+        text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
+        meant = (literal(list(page.concerned)), literal(list(page.doomed | page.stopped)), Status.WAITING)
+        rows: list[Any] = await connection.fetch(text, *meant)
+        reader = Reader()
+        held = [reader.job(row, 1) for row in rows if row[1] is not None]
+        return held, {row[0] for row in rows if row[1] is None}
+
+    async def _follows(self, connection: Connection, jobs: Sequence[Job], page: _Page, now: datetime) -> list[Change]:
+        doomed, stopped = page.doomed, page.stopped
+        waiting = [job.seq for job in jobs if job.status is Status.WAITING]
+        rows: list[Any] = await connection.fetch(sql("parents", self._schema), literal(waiting)) if waiting else []
+        parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
+        of = {job.seq: job.spec.batch for job in jobs if job.seq in stopped and job.spec.batch is not None}
+        cancelled = await by_id(connection, self._schema, set(of.values()))
+        batches = {seq: cancelled.get(batch) for seq, batch in of.items()}
+        changes = (
+            family.follow(
+                job,
+                parents.get(job.seq, []),
+                now,
+                self._rules,
+                parent_cancelled=job.seq in doomed,
+                batch=batches.get(job.seq),
+            )
+            for job in jobs
+        )
+        return [change for change in changes if change is not None]
+
+    async def _write(self, connection: Connection, changes: list[Change]) -> bool:
+        """Apply the changes; whether that left notes."""
+        if not changes:
+            return False
+        places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))
+        took = {place if place >= 0 else ~place for place in places}
+        if inserts := [job for place, change in enumerate(changes) if place in took for job in change.inserts]:
+            await run_statements(connection, await self._storing(inserts))
+        others = any(note is not Note.ENDED for change in changes for note in change.notes)
+        return others or any(place < 0 for place in places)

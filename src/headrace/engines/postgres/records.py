@@ -1,0 +1,126 @@
+"""Records: jobs found by filter and counted, their histories, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import Event, History, Job
+from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.rule import Bound
+from headrace.core.status import DEFERRED, LIVE, Status
+from headrace.engines.position import position_asked, position_of
+from headrace.engines.postgres.connection import askable, sql
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import Reader, label
+from headrace.engines.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
+
+__all__ = ["Records"]
+
+_NEWEST = 2**62
+_SEEN = "CASE WHEN j.stage = 1 AND j.available_at <= ? THEN 'queued' ELSE j.status END = ANY (?::text[])"
+_LABELLED = "j.seq IN (SELECT seq FROM {schema}.labels WHERE label = ?)"
+_OF_TASK = (
+    "j.line = ANY (ARRAY("
+    "SELECT l.id FROM {schema}.lines l JOIN {schema}.profiles p ON p.id = l.profile WHERE p.task = ?))"
+)
+_OF_QUEUE = "j.line = ANY (ARRAY(SELECT id FROM {schema}.lines WHERE queue = ?))"
+_CHUNK = 500
+
+_attempts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
+_events = msgspec.json.Decoder(tuple[Event, ...]).decode
+
+
+class Records:
+    """The role ``records`` of one session."""
+
+    def __init__(self, hot: Pool, search: Pool, schema: str) -> None:
+        self._hot, self._search, self._schema = hot, search, schema
+
+    async def history(self, id: UUID) -> History:
+        rows = await self._search.fetch(sql("history", self._schema), id)
+        if not rows:
+            return History()
+        attempts, events = rows[0]
+        return History(
+            tuple(attempt_of(number, past, folded, until) for number, folded, until, past in _attempts(attempts)),
+            _events(events),
+        )
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        below = cursor_of(cursor)
+        place = _NEWEST if below is None else below
+        if not askable(filter.task, filter.queue, filter.tag, filter.schedule):
+            return Page(())  # there is none
+        text, terms = self._question(filter, now)
+        found: list[Job] = []
+        while len(found) <= limit:
+            # What the server lets through for a text may still not match.
+            chunk = limit + 1 - len(found) if filter.text is None else _CHUNK
+            rows = await self._search.fetch(text, place, chunk, *terms)
+            jobs = Reader().jobs(rows)
+            found += [job for job in jobs if matches(job, filter, now)]
+            if len(jobs) < chunk:
+                break
+            place = jobs[-1].seq
+        items = tuple(as_seen(job, now) for job in found[:limit])
+        if len(found) <= limit:
+            return Page(items)
+        return Page(items, str(items[-1].seq) if items else cursor)
+
+    def _question(self, filter: Filter, now: datetime) -> tuple[str, list[Any]]:
+        """The statement with the terms that are given, and no others, which would keep it from using an index; what is
+        given, from the third parameter on."""
+        given: list[Any] = []
+        terms: list[str] = []
+
+        def add(term: str, *values: Any) -> None:
+            for value in values:
+                given.append(value)
+                term = term.replace("?", f"${len(given) + 2}", 1)
+            terms.append(f"\n  AND {term}")
+
+        if filter.status:
+            # Also where they are stored: a deferred job that is due is seen as queued.
+            among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
+            add("j.stage = ANY (?::smallint[])", stages_of(among))
+            add("j.status = ANY (?::text[])", sorted(among))
+            add(_SEEN, micros(now), sorted(filter.status))
+        if filter.task is not None:
+            add(_OF_TASK, filter.task)
+        if filter.queue is not None:
+            add(_OF_QUEUE, filter.queue)
+        for text in labels_asked(filter):
+            add(_LABELLED, label(text))
+        if filter.text is not None and askable(filter.text):
+            given.append(filter.text.lower())
+            add(sql("find_text", self._schema, text=f"${len(given) + 2}::text"))
+        elif filter.text is not None:
+            add("j.error IS NOT NULL")  # what others said may hold anything
+        return sql("find", self._schema, terms="".join(terms)), given
+
+    async def count(self, now: datetime) -> list[Count]:
+        rows = await self._search.fetch(sql("count", self._schema), micros(now))
+        counts = [
+            Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
+            for queue, status, jobs, oldest in rows
+        ]
+        return sorted(counts, key=lambda count: (count.queue, count.status))
+
+    async def ledger(self) -> Ledger:
+        return Ledger(*(await self._search.fetch(sql("ledger", self._schema)))[0])
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        held = await self._hot.fetch(sql("usage", self._schema))
+        names = [encode(bound) for bound in rates]
+        return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
+
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+        rows = await self._hot.fetch(sql("standing", self._schema), *position_asked(job, now, window, most))
+        return position_of(*rows[0])

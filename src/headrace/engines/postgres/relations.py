@@ -1,0 +1,182 @@
+"""What new jobs are to others: whom they belong to, whom they wait for, and what they are counted with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+import msgspec
+
+from headrace.core import family
+from headrace.core.batch import Batch, refusal_of_member
+from headrace.core.change import Change, Tally
+from headrace.core.decide import tally_of_new
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.engine.statements import Statement, Statements
+from headrace.engines.postgres.batches import row_of_batch
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import Waiting
+from headrace.engines.record import Micros, encode
+from headrace.errors import HeadraceError, Unavailable
+
+__all__ = ["Admission", "Relatives", "hold_relatives", "is_related", "notes_of", "relate", "tally_in"]
+
+_relatives = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
+
+_open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
+
+_Stand = tuple[Status | None, bool]
+"""The status of a job, and whether its cancel was requested."""
+
+
+def notes_of(change: Change) -> str | None:
+    """The notes of a change, by first letters."""
+    return "".join(note[0] for note in change.notes) or None
+
+
+def tally_in(change: Change) -> str | None:
+    """What a change adds to a batch: the batch, and how many more completed, failed and were cancelled."""
+    if (tally := change.tally) is None:
+        return None
+    return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
+
+
+def is_related(job: Job) -> bool:
+    """Whether storing the job takes more than the job."""
+    spec = job.spec
+    return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is Status.WAITING
+
+
+class Relatives:
+    """Those whom new jobs are related to, held until the transaction ends."""
+
+    def __init__(
+        self, here: Mapping[UUID, _Stand], busy: frozenset[UUID], cancelled: frozenset[UUID] = frozenset()
+    ) -> None:
+        """``cancelled``: those of their batches that were."""
+        self._here, self._busy, self._cancelled = here, busy, cancelled
+
+    def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
+        """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
+        found = set(busy)
+        for job in jobs:
+            ids = _related_ids(job)
+            held = job.spec.batch in self._busy or not self._busy.isdisjoint(ids)
+            if held or not found.isdisjoint(ids):
+                found.add(job.id)
+        return found
+
+    def refusals(self, jobs: Iterable[Job]) -> dict[UUID, HeadraceError]:
+        """Why some of these new jobs cannot be what they say they are; those before them may be their relatives."""
+        admission = Admission(self)
+        for job in jobs:
+            admission.refuses(job)
+        return admission.refused
+
+    def stands(self) -> dict[UUID, _Stand]:
+        """How those that are here stand."""
+        return dict(self._here)
+
+    def refusal(self, job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
+        """Why a job cannot be what it says it is to those who are here by then."""
+        spec = job.spec
+        if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
+            why = family.refusal(spec.parent, *stand, job)
+            if why is not None:
+                return why
+        if spec.batch is not None:
+            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
+            if why is not None:
+                return why
+        missing = next((id for id in spec.after if id not in here), None)
+        return None if missing is None else family.unknown_parent(missing)
+
+
+class Admission:
+    """Where new jobs are let in, one after the other: those that were may be the relatives of those behind them."""
+
+    def __init__(self, relatives: Relatives) -> None:
+        self._relatives, self._here = relatives, relatives.stands()
+        self.refused: dict[UUID, HeadraceError] = {}
+        """Those that were not, and why."""
+
+    def refuses(self, job: Job) -> bool:
+        """Whether there is something against it; otherwise it counts as stored."""
+        why = self._relatives.refusal(job, self._here)
+        if why is None:
+            self._here[job.id] = (job.status, job.cancel_requested_at is not None)
+        else:
+            self.refused[job.id] = why
+        return why is not None
+
+
+def _related_ids(job: Job) -> tuple[UUID, ...]:
+    spec = job.spec
+    return spec.after if spec.parent is None else (spec.parent, *spec.after)
+
+
+def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[Relatives]:
+    """Hold those whom these jobs are related to, and their batches, which must have been made: what is read of them is
+    true until the commit. ``wait`` for them; otherwise those that another holds are busy."""
+    cancelled, missed = yield from _hold_batches(schema, jobs, wait=wait)
+    related = list(dict.fromkeys(id for job in jobs for id in _related_ids(job)))
+    if not related:
+        return Relatives({}, missed, cancelled)
+    # Children keep a cancel away and do not mind each other; who is waited for is written to.
+    lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
+    document, trying = encode(related), sql("kin", schema, lock=f"{lock} SKIP LOCKED")
+    waiting = Waiting(sql("kin", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
+    answer = _relatives((yield waiting if wait else Statement(trying, document)))
+    missed |= frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
+    return Relatives({id: (status, asked) for id, status, asked in answer if status is not None}, missed, cancelled)
+
+
+def _hold_batches(
+    schema: str, jobs: Sequence[Job], *, wait: bool
+) -> Statements[tuple[frozenset[UUID], frozenset[UUID]]]:
+    """Those of the jobs' batches that were cancelled, and those that another holds."""
+    ids = list(dict.fromkeys(job.spec.batch for job in jobs if job.spec.batch is not None))
+    if not ids:
+        return frozenset(), frozenset()
+    # Only whoever cancels one minds: counts are added up meanwhile.
+    lock = "KEY SHARE"
+    document, trying = encode(ids), sql("open_batches", schema, lock=f"{lock} SKIP LOCKED")
+    waiting = Waiting(sql("open_batches", schema, lock=lock), document, trying, _all_held)
+    answer = _open((yield waiting if wait else Statement(trying, document)))
+    missed = frozenset() if wait else frozenset(id for id, is_cancelled in answer if is_cancelled is None)
+    return frozenset(id for id, is_cancelled in answer if is_cancelled), missed
+
+
+def _skipped(answer: str) -> bool:
+    return any(status is None for _, status, _ in _relatives(answer))
+
+
+def _all_held(answer: str) -> bool:
+    return all(is_cancelled is not None for _, is_cancelled in _open(answer))
+
+
+def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Statements[None]:
+    """Write down what jobs that were just stored are to others; and the batch, unless it is here."""
+    at = Micros()
+    counts = dict[UUID, tuple[Tally, int]]()
+    for job in stored:
+        if job.spec.batch is not None:
+            tally, last = counts.get(job.spec.batch, (Tally(), 0))
+            counts[job.spec.batch] = (tally.plus(tally_of_new(job)), max(last, at[job.updated_at] or 0))
+    document = {
+        "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
+        "noted": [job.seq for job in stored if family.note_of_new(job)],
+        "batches": [] if batch is None else [row_of_batch(batch, at)],
+        "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
+    }
+    if any(document.values()):
+        yield Statement(sql("relate", schema), encode(document))
+
+
+def not_now(job: Job) -> Unavailable:
+    """Why a job is refused for now."""
+    key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
+    relatives = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
+    held = " or ".join(one for one in (key, relatives) if one is not None)
+    return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -1,0 +1,47 @@
+"""Transactions: inserts and changes within a transaction of the user's, on a connection of any driver that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any
+
+from headrace.core.change import Change, Key, Verdict
+from headrace.core.job import Job
+from headrace.engine import Enlisted, InsertAnswer, Statements
+from headrace.engines.postgres.applying import Applying
+from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import Waiting, enlist
+from headrace.engines.postgres.inserting import Inserting
+from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.rows import key_lock
+from headrace.engines.record import encode
+
+__all__ = ["Transactions"]
+
+
+class Transactions:
+    """The role ``transactions`` of one session."""
+
+    def __init__(self, lent: Pool, schema: str, inserting: Inserting, applying: Applying) -> None:
+        self._lent, self._schema, self._inserting, self._applying = lent, schema, inserting, applying
+
+    def enlist(self, connection: Any) -> Enlisted:
+        return enlist(connection)
+
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
+        return await self._inserting.statements(jobs)
+
+    async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
+        return self._apply(change, await self._inserting.statements(change.inserts) if change.inserts else None)
+
+    def _apply(self, change: Change, inserts: Statements[list[InsertAnswer]] | None) -> Statements[Verdict]:
+        # This transaction may stay open for long: an insert that wants the key it releases must not wait for it.
+        if change.key is Key.RELEASE and change.job.spec.dedup is not None:
+            document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
+            yield Waiting(sql("lock_keys", self._schema), document, trying)
+        return (yield from self._applying.statements(change, inserts))
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return self._lent.lent()

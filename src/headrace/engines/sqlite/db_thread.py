@@ -1,0 +1,184 @@
+"""A thread that owns one connection and does one thing after another with it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from headrace.engines.sqlite.connection import damaged, translate
+from headrace.engines.sqlite.files import Files
+from headrace.errors import EngineError, NotOpen, StoreLost
+from headrace.host import Host
+
+__all__ = ["DbThread"]
+
+T = TypeVar("T")
+
+_Work = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+PATIENCE = 30.0
+"""Seconds a locked file is waited for before the caller is told."""
+
+_WAIT = 60
+"""Milliseconds of one wait inside SQLite. It waits longer and longer within one, up to a tenth of a second; beginning
+anew is what keeps a busy neighbour from being ahead every time."""
+
+
+class DbThread:
+    """Does what it is given, in order, on its own thread; whoever asks awaits the answer on their own loop.
+
+    An asker who leaves changes nothing: what was handed over is done.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        host: Host,
+        connect: Callable[[], apsw.Connection],
+        tidy: Callable[[apsw.Connection], float] | None = None,
+    ) -> None:
+        """``tidy`` is called between two pieces of work, now and then; it says after how many seconds again."""
+        self._name, self._path, self._host, self._connect, self._tidy = name, path, host, connect, tidy
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._over: asyncio.Future[None] | None = None
+
+    async def open(self) -> None:
+        """Start the thread and connect on it; what is wrong with the file is raised here."""
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        over: asyncio.Future[None] = loop.create_future()
+        self._work, self._over = SimpleQueue(), over
+
+        def main(work: SimpleQueue[_Work | None] = self._work) -> None:
+            try:
+                self._main(work, lambda error: _tell(loop, ready, None, error))
+            finally:
+                _tell(loop, over, None, None)
+
+        self._thread = threading.Thread(target=main, name=self._name, daemon=True)
+        self._thread.start()
+        try:
+            await ready
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Do what is queued, disconnect, and end the thread."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._over is not None:
+            self._work.put(None)
+            if thread.is_alive():  # it is not in a process that was forked off
+                await asyncio.shield(self._over)
+            thread.join()  # it has nothing left to do
+
+    async def run(self, call: Callable[[apsw.Connection], T]) -> T:
+        """Have this done; its answer or its error."""
+        if self._thread is None:
+            raise NotOpen("this session of the SQLite engine is not open")
+        if not self._thread.is_alive():
+            raise NotOpen("this session of the SQLite engine was opened before the process forked: open one after it")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        self._work.put((call, answer, loop))
+        return await answer
+
+    # -- on the thread
+
+    def _main(self, work: SimpleQueue[_Work | None], ready: Callable[[Exception | None], None]) -> None:
+        try:
+            connection, files = self._patiently(None, self._begin)
+        except Exception as error:
+            ready(translate(error, self._path))
+            return
+        ready(None)
+        tidy_at = self._host.clock.monotonic()
+        try:
+            while (item := work.get()) is not None:
+                call, answer, asker = item
+                try:
+                    _tell(asker, answer, self._do(connection, call, files), None)
+                except BaseException as error:  # whatever it is, those behind it are waiting
+                    _tell(asker, answer, None, self._mean(error, files))
+                del item, call, answer
+                if self._tidy is not None and self._host.clock.monotonic() >= tidy_at:
+                    tidy_at = self._host.clock.monotonic() + self._tidy(connection)
+        finally:
+            connection.close()
+
+    def _begin(self) -> tuple[apsw.Connection, Files]:
+        connection = self._connect()
+        try:
+            return connection, Files(connection, self._path)
+        except BaseException:
+            connection.close()
+            raise
+
+    def _do(self, connection: apsw.Connection, call: Callable[[apsw.Connection], T], files: Files) -> T:
+        answer = self._patiently(connection, lambda: call(connection))
+        files.check()  # after the commit: what went into a file that nobody will find is not acknowledged
+        return answer
+
+    def _mean(self, error: BaseException, files: Files) -> Exception:
+        """What to tell whoever asked; a future takes no StopIteration, and a loop would end by a KeyboardInterrupt."""
+        if isinstance(error, apsw.Error):
+            try:
+                files.check()  # whatever SQLite stumbled over, a file that is gone is why
+            except StoreLost as lost:
+                return lost
+        if isinstance(error, apsw.NotADBError):  # it was one when it was opened
+            return damaged(self._path, error)
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            return translate(error, self._path)
+        return EngineError(f"the thread that works on {self._path} was interrupted by {error!r}")
+
+    def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T]) -> T:
+        """Do it, waiting while another process holds the lock, but not for ever."""
+        began = self._host.clock.monotonic()
+        tries = 0
+        while True:
+            try:
+                if connection is not None:
+                    connection.set_busy_timeout(int(_WAIT * (0.5 + self._host.dice.chance())))
+                return act()
+            except (apsw.BusyError, apsw.LockedError):
+                tries += 1
+                _undo(connection)
+                # The count is for clocks that stand still.
+                if self._host.clock.monotonic() - began > PATIENCE or tries * _WAIT > 4000 * PATIENCE:
+                    raise
+            except BaseException:
+                _undo(connection)
+                raise
+
+
+def _undo(connection: apsw.Connection | None) -> None:
+    """Leave no transaction open behind an error."""
+    if connection is not None and connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _tell(
+    loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], answer: T | None, error: Exception | None
+) -> None:
+    try:
+        loop.call_soon_threadsafe(_settle, future, answer, error)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        pass
+
+
+def _settle(future: asyncio.Future[Any], answer: Any, error: Exception | None) -> None:
+    if future.done():  # the asker left
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,188 @@
+"""A session on a SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from headrace.core.rules import Rules
+from headrace.engine import Bus, Check, Engine
+from headrace.engines.sqlite import checks, migrate, records
+from headrace.engines.sqlite.bus import SocketBus
+from headrace.engines.sqlite.connection import (
+    Synchronous,
+    check_library,
+    check_place,
+    connect,
+    setup,
+    translate,
+    trim_log,
+)
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.documents import Documents
+from headrace.engines.sqlite.entries import Entries
+from headrace.engines.sqlite.families import Families
+from headrace.engines.sqlite.jobs import Jobs
+from headrace.engines.sqlite.records import Records
+from headrace.engines.sqlite.transactions import Transactions
+from headrace.engines.sqlite.workers import Workers
+from headrace.errors import ConfigError
+from headrace.host import Host
+
+__all__ = ["SqliteEngine"]
+
+T = TypeVar("T")
+
+
+class SqliteEngine:
+    """Jobs in one file, for any number of processes of one machine.
+
+    ``synchronous="full"`` (the default) has every acknowledged write on disk; ``"normal"`` is faster, and a power
+    failure may take the last commits, though never the file's consistency. A crash of the process alone takes nothing
+    with either.
+    """
+
+    name = "sqlite"
+
+    def __init__(self, path: str | Path, *, rules: Rules, host: Host, synchronous: Synchronous = "full") -> None:
+        if str(path) in ("", ":memory:"):
+            raise ConfigError("SQLite needs a file; to keep jobs in memory use memory://")
+        if synchronous not in ("full", "normal"):
+            raise ConfigError(f"synchronous must be full or normal, not {synchronous!r}")
+        self.rules = rules
+        self._path, self._host, self._synchronous = Path(path).absolute(), host, synchronous
+        self._bus = SocketBus(self._path, host)
+        self.bus: Bus = self._bus
+        self._open = False
+        self._holders: set[SqliteEngine] = set()
+        """The open sessions made from one another: while there is one, a file that is gone is lost and never made."""
+        self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
+        self._reader = DbThread("headrace-sqlite-read", self._path, host, self._connect_reader)
+        # Apart from the reader: whoever waits for a result must not wait for somebody's search through all jobs.
+        self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
+        self._threads = (self._writer, self._reader, self._searcher)
+        self.jobs = Jobs(self._writer, self._reader, rules)
+        self.records = Records(self._reader, self._searcher)
+        self.entries = Entries(self._writer, self._reader)
+        self.families = Families(self._writer, self._reader, rules)
+        self.workers = Workers(self._writer, self._reader, rules)
+        self.documents = Documents(self._writer, self._reader)
+        self.transactions = Transactions(self._path, synchronous, host, self.bus)
+
+    async def open(self) -> None:
+        if self._open:
+            return
+        check_library()
+        if self._may_make:
+            check_place(self._path)
+        self.jobs.forget()
+        try:
+            for thread in self._threads:
+                await thread.open()
+                self._holders.add(self)
+        except BaseException:
+            await self._end_threads()
+            raise
+        self._bus.open()
+        self._open = True
+
+    async def exists(self) -> bool:
+        # A file in which nobody has put anything is none: opening would make the schema in it.
+        return self._path.exists() and self._path.stat().st_size > 0
+
+    async def close(self) -> None:
+        self._open = False
+        self._bus.close()
+        await self._end_threads()
+
+    async def _end_threads(self) -> None:
+        self._holders.discard(self)
+        for thread in self._threads:
+            await thread.close()
+
+    def another_session(self) -> Engine:
+        another = SqliteEngine(self._path, rules=self.rules, host=self._host, synchronous=self._synchronous)
+        another._holders = self._holders
+        return another
+
+    @property
+    def _may_make(self) -> bool:
+        """Whether a file that is not there is a new one: no session has it open."""
+        return not self._holders
+
+    async def migrate(self, *, plan: bool = False) -> list[str]:
+        if plan and not self._path.exists():
+            return [step.name for step in migrate.available()]
+
+        def act(connection: apsw.Connection) -> list[str]:
+            if plan:
+                return [step.name for step in migrate.pending(connection, self._path)]
+            return migrate.apply(connection, self._path, self._host.clock.now())
+
+        return await self._aside(act)
+
+    async def migrations(self) -> tuple[list[str], list[str]]:
+        """The names of the migrations applied, and of those to come."""
+        if not self._path.exists():
+            return [], [step.name for step in migrate.available()]
+        return await self._aside(
+            lambda connection: (
+                migrate.applied(connection),
+                [step.name for step in migrate.pending(connection, self._path)],
+            )
+        )
+
+    async def check(self, now: datetime) -> list[Check]:
+        if not self._path.exists():
+            return [
+                Check("file", "warn", f"{self._path} is not there yet", "it is made when the engine is first opened")
+            ]
+        return await self._aside(lambda connection: list(checks.check(connection, self._path)))
+
+    async def _aside(self, act: Callable[[apsw.Connection], T]) -> T:
+        """Do something on a connection of its own, whether the session is open or not."""
+
+        def run() -> T:
+            try:
+                connection = connect(self._path, self._synchronous, make=self._may_make)
+                connection.set_busy_timeout(10_000)
+                try:
+                    return act(connection)
+                finally:
+                    connection.close()
+            except Exception as error:
+                raise translate(error, self._path) from error
+
+        check_library()
+        if self._may_make:
+            check_place(self._path)
+        return await asyncio.to_thread(run)
+
+    # -- connections, on their threads
+
+    def _connect_writer(self) -> apsw.Connection:
+        connection = connect(self._path, self._synchronous, make=self._may_make)
+        try:
+            if migrate.is_empty(connection):
+                migrate.apply(connection, self._path, self._host.clock.now())
+            migrate.check(connection, self._path)
+            for verb in ("record", "insert", "claim", "apply", "delete"):
+                connection.execute(setup(verb))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _trim_log(self, connection: apsw.Connection) -> float:
+        return trim_log(connection, self._path)
+
+    def _connect_reader(self) -> apsw.Connection:
+        connection = connect(self._path, self._synchronous, ["record"], make=False)
+        connection.pragma("query_only", True)
+        records.prepare(connection)
+        return connection

@@ -1,0 +1,96 @@
+"""Notes: processed on the thread that writes, in one transaction with what follows from them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import apsw
+import msgspec
+
+from headrace.core import family
+from headrace.core.change import Change, Note
+from headrace.core.job import Job
+from headrace.core.rules import Rules
+from headrace.core.status import Status
+from headrace.engines.record import encode
+from headrace.engines.sqlite.applying import ChangeSet
+from headrace.engines.sqlite.batches import by_id
+from headrace.engines.sqlite.connection import ask, drive
+from headrace.engines.sqlite.relations import pass_on
+from headrace.engines.sqlite.rows import jobs_of
+
+__all__ = ["NoteProcessor"]
+
+_statuses = msgspec.json.Decoder(frozenset[Status | None]).decode
+
+
+class NoteProcessor:
+    """Processes notes within the transaction that is open on a connection."""
+
+    def __init__(self, connection: apsw.Connection, rules: Rules, now: datetime) -> None:
+        self._connection, self._rules, self._now = connection, rules, now
+        self.changes = list[Change]()
+        """What was made of other jobs."""
+
+    def process(self, limit: int) -> None:
+        """Process notes in rounds, those that one round leaves in the next, as far as ``limit`` jobs that they concern.
+
+        A row is a note and one of the jobs that it concerns.
+        """
+        while limit > 0:
+            # One more than is processed, to see whether the last note concerns others, too.
+            rows: list[Any] = self._connection.execute(ask("concerned"), (limit + 1,)).fetchall()
+            taken = rows[:limit]
+            if not taken:
+                return
+            self._round([(Note(kind), seq) for _, kind, seq in taken if seq is not None])
+            self._delete(taken, rows[limit:])
+            limit -= len(taken)
+
+    def _delete(self, taken: list[Any], rest: list[Any]) -> None:
+        """Delete notes that were processed; of one that concerns more jobs, remember how far it got."""
+        last, _, seq = taken[-1]
+        cut = bool(rest) and rest[0][0] == last
+        self._connection.execute("DELETE FROM notes WHERE id < ?1 + ?2", (last, 0 if cut else 1))
+        if cut:
+            self._connection.execute("UPDATE notes SET cursor = ?2 WHERE id = ?1", (last, seq))
+
+    def _round(self, concerned: list[tuple[Note, int]]) -> None:
+        # All is decided before any of it is written, and a job that is to be cancelled is not released first.
+        orphaned = {seq for note, seq in concerned if note is Note.CANCELLED}
+        stopped = {seq for note, seq in concerned if note is Note.STOPPED}
+        ending = orphaned | stopped
+        parents = self._parents({seq for _, seq in concerned})
+        moving = dict.fromkeys(
+            seq for _, seq in concerned if seq in ending or family.may_move(parents.get(seq, frozenset()))
+        )
+        jobs, changes = self._jobs(set(moving)), list[Change]()
+        ids = {jobs[seq].spec.batch for seq in stopped if seq in jobs}
+        cancelled = by_id(self._connection, {id for id in ids if id is not None})
+        for seq in moving:
+            job = jobs.get(seq)
+            if job is None:
+                continue
+            batch = cancelled.get(job.spec.batch) if seq in stopped and job.spec.batch is not None else None
+            waited_for = parents.get(seq, frozenset())
+            change = family.follow(
+                job, waited_for, self._now, self._rules, parent_cancelled=seq in orphaned, batch=batch
+            )
+            if change is not None:
+                changes.append(change)
+        if changes:
+            ChangeSet(changes).write(self._connection)
+            self.changes += changes
+        drive(self._connection, pass_on([jobs[seq] for seq in moving if seq in orphaned and seq in jobs]))
+
+    def _parents(self, seqs: set[int]) -> dict[int, frozenset[Status | None]]:
+        """For each of these jobs, the statuses of those that it waits for."""
+        rows: list[Any] = self._connection.execute(ask("parents"), (encode(list(seqs)),)).fetchall()
+        return {seq: _statuses(found) for seq, found in rows}
+
+    def _jobs(self, seqs: set[int]) -> dict[int, Job]:
+        if not seqs:
+            return {}
+        found = self._connection.execute(ask("records"), (encode(list(seqs)),)).get
+        return {job.seq: job for job in jobs_of(found)}

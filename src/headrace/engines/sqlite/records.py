@@ -1,0 +1,132 @@
+"""Records of a SQLite store: find, count, history, ledger, usage, position.
+
+They are read on connections that cannot write, so that no reader delays a writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import apsw
+import msgspec
+
+from headrace.core.job import ErrorInfo, Event, History, Job
+from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of
+from headrace.core.rule import Bound
+from headrace.core.status import DEFERRED, HELD, LIVE, Status
+from headrace.engines.position import position_asked, position_of
+from headrace.engines.record import attempts_of, encode, labels_asked, micros, moment
+from headrace.engines.refusing import has_halves
+from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.limiting import usage
+from headrace.engines.sqlite.rows import jobs_of
+
+__all__ = ["GROUPS", "Records", "prepare"]
+
+GROUPS: tuple[frozenset[Status], ...] = (
+    frozenset({Status.QUEUED}),
+    DEFERRED,
+    frozenset({Status.PENDING, Status.WAITING}),
+    HELD,
+    frozenset({Status.FAILED, Status.CANCELLED}),
+)
+"""Statuses with an index of their own; the completed are too many to be gathered and sorted."""
+
+_NEWEST = 2**62
+
+_error = msgspec.json.Decoder(ErrorInfo).decode
+_events = msgspec.json.Decoder(tuple[Event, ...]).decode
+_counts = msgspec.json.Decoder(list[tuple[str, Status, int, int | None]]).decode
+
+
+def prepare(connection: apsw.Connection) -> None:
+    """Teach a reading connection to search text as ``core.query.matches`` does."""
+
+    def mentions(*args: Any) -> bool:
+        place, text = args
+        return text in place.lower()
+
+    def mentions_error(*args: Any) -> bool:
+        document, text = args
+        error = _error(document)
+        return text in error.type.lower() or text in error.message.lower()
+
+    connection.create_scalar_function("mentions", mentions, 2, deterministic=True)
+    connection.create_scalar_function("mentions_error", mentions_error, 2, deterministic=True)
+
+
+class Records:
+    """The role ``records`` of one session. What may look at many jobs is asked of the searcher, which keeps nobody
+    waiting who only asks for one."""
+
+    def __init__(self, reader: DbThread, searcher: DbThread) -> None:
+        self._reader, self._searcher = reader, searcher
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        below = cursor_of(cursor)
+        if has_halves(filter.task, filter.queue, filter.tag, filter.schedule, filter.text):
+            return Page((), None)
+        labels = labels_asked(filter)
+        among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
+        args = (
+            _NEWEST if below is None else below,
+            limit + 1,
+            micros(now),
+            encode(sorted(filter.status)) if filter.status else None,
+            filter.task,
+            filter.queue,
+            encode(labels[1:]) if labels[1:] else None,
+            labels[0] if labels else None,
+            *(not group.isdisjoint(among) for group in GROUPS),
+            None if filter.text is None else filter.text.lower(),
+        )
+        gathered = bool(filter.status) and Status.COMPLETED not in filter.status
+
+        def read(connection: apsw.Connection) -> str:
+            found: str = connection.execute(_candidates(connection, args, gathered) + ask("find"), args).get
+            return found
+
+        jobs = jobs_of(await self._searcher.run(read))
+        items = tuple(as_seen(job, now) for job in jobs[:limit])
+        if len(jobs) <= limit:
+            return Page(items)
+        return Page(items, str(items[-1].seq) if items else cursor)
+
+    async def count(self, now: datetime) -> list[Count]:
+        found = await self._searcher.run(lambda connection: connection.execute(ask("count"), (micros(now),)).get)
+        return [
+            Count(queue, status, jobs, moment(oldest) if status in LIVE and oldest is not None else None)
+            for queue, status, jobs, oldest in _counts(found)
+        ]
+
+    async def history(self, id: UUID) -> History:
+        found = await self._reader.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)
+        return History() if found is None else History(attempts_of(found[0]), _events(found[1]))
+
+    async def ledger(self) -> Ledger:
+        return Ledger(*await self._searcher.run(lambda connection: connection.execute(ask("ledger")).get))
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        return await self._reader.run(lambda connection: usage(connection, set(rates)))
+
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+        *place, statuses, since = position_asked(job, now, window, most)
+        asked = (*place, *statuses, since)
+        found = await self._searcher.run(lambda connection: connection.execute(ask("standing"), asked).get)
+        return position_of(*found)
+
+
+def _candidates(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) -> str:
+    """The shortest list of candidates that is sure to hold the answers, as the beginning of a statement."""
+    if args[7] is not None:
+        return ask("find_by_label")
+    rare = ask("find_by_status")
+    if gathered and connection.execute(rare + ask("find_few"), args[:-1]).get:
+        return rare
+    return ask("find_by_seq")

@@ -1,0 +1,182 @@
+"""Transactions of a SQLite store: writes within those of the user's, and a connection of the engine's own for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from headrace.core.change import Change, Verdict
+from headrace.core.job import Job
+from headrace.engine import Bus, Enlisted, Hint, InsertAnswer, Statements, Topic
+from headrace.engines.sqlite import statements
+from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
+from headrace.engines.sqlite.db_thread import PATIENCE
+from headrace.engines.sqlite.files import Files, has_moved
+from headrace.errors import ConfigError, NotSupported
+from headrace.host import Host
+
+__all__ = ["ApswConnection", "Transactions"]
+
+T = TypeVar("T")
+
+_WAIT = 60
+"""Milliseconds of one wait for the lock; short, so that whoever waits for it can leave."""
+
+
+class Transactions:
+    """The role ``transactions`` of one session."""
+
+    def __init__(self, path: Path, synchronous: Synchronous, host: Host, bus: Bus) -> None:
+        self._path, self._synchronous, self._host, self._bus = path, synchronous, host, bus
+
+    def enlist(self, connection: Any) -> Enlisted:
+        if not isinstance(connection, apsw.Connection):
+            kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+            raise NotSupported(
+                f"connection: the SQLite engine takes an apsw.Connection, not a {kind}: apsw brings its own SQLite, and"
+                " two SQLite libraries that work on one file in one process undo each other's locks, which ends in a"
+                " damaged file. Open one with apsw.Connection(path)"
+            )
+        file, path = connection.db_filename("main"), self._path
+        if not file or not path.exists() or not os.path.samefile(file, path):
+            raise ConfigError(
+                f"connection: it is open on {file or 'a database in memory'}, and the jobs are in {path}: only what is"
+                " in one file can be committed together"
+            )
+        if has_moved(connection):
+            raise ConfigError(
+                f"connection: {path} was replaced by another file since it was opened, and what is committed on it"
+                " would be lost: open a new one"
+            )
+        return ApswConnection(connection)
+
+    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
+        # Profiles are made by the statements themselves: the user's transaction may hold the only lock there is.
+        return statements.inserting(jobs)
+
+    async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
+        return statements.applying(change)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[apsw.Connection]:
+        """A connection in a transaction that ends with the block; no wait for the lock or the disk holds up the loop.
+
+        If jobs were stored in it, the bus says so after the commit.
+        """
+        path = self._path
+        connection = await self._aside(lambda: connect(path, self._synchronous, make=False), lambda made: made.close())
+        try:
+            await self._begin(connection)
+            before, files = _last_seq(connection), Files(connection, path)
+            try:
+                yield connection
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+            if connection.in_transaction:
+                more = _last_seq(connection) > before
+                await self._aside(lambda: connection.execute("COMMIT"))
+                files.check()
+                if more:
+                    self._bus.send(Hint(Topic.READY))
+        finally:
+            connection.close(True)
+
+    async def _begin(self, connection: apsw.Connection) -> None:
+        host = self._host
+        until = host.clock.monotonic() + PATIENCE
+        tries = 0
+
+        def begin() -> bool:
+            connection.set_busy_timeout(int(_WAIT * (0.5 + host.dice.chance())))
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except (apsw.BusyError, apsw.LockedError):
+                # The count is for clocks that stand still.
+                if host.clock.monotonic() > until or tries * _WAIT > 4000 * PATIENCE:
+                    raise
+                return False
+            return True
+
+        while not await self._aside(begin):
+            tries += 1
+
+    async def _aside(self, act: Callable[[], T], undo: Callable[[T], object] = lambda made: None) -> T:
+        """Do it on a thread; whoever is cancelled meanwhile leaves when it is done, and nothing of it stays."""
+        work = asyncio.ensure_future(asyncio.to_thread(act))
+        try:
+            return await asyncio.shield(work)
+        except asyncio.CancelledError:
+            await asyncio.wait([work])
+            if not work.cancelled() and work.exception() is None:
+                undo(work.result())
+            raise
+        except apsw.Error as error:
+            raise translate(error, self._path) from error
+
+
+class ApswConnection:
+    """A connection of the user's, within the transaction that they began."""
+
+    blocking = True
+    exclusive = True
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    @property
+    def open(self) -> bool:
+        try:
+            return self._connection.in_transaction
+        except apsw.ThreadingViolationError:  # its owner is using it, at this very moment
+            return True
+        except apsw.ConnectionClosedError:
+            return False
+
+    def run_blocking(self, statements: Statements[T]) -> T:
+        connection = self._connection
+        if not connection.in_transaction:
+            raise ConfigError('connection: no transaction is open on it: begin one first, as in execute("BEGIN")')
+        tracer, connection.row_trace = connection.row_trace, None  # else rows come in whatever shape the user likes
+        try:
+            self._refuse_shadows()
+            return self._atomically(statements)
+        finally:
+            connection.row_trace = tracer
+
+    async def run(self, statements: Statements[T]) -> T:
+        return self.run_blocking(statements)
+
+    def _atomically(self, statements: Statements[T]) -> T:
+        """All of it or nothing, also if the user goes on after an error."""
+        connection = self._connection
+        connection.execute("SAVEPOINT headrace")
+        try:
+            value = drive(connection, statements)
+        except BaseException:
+            if connection.in_transaction:  # SQLite itself ends one that found the disk full
+                connection.execute("ROLLBACK TO headrace; RELEASE headrace")
+            raise
+        connection.execute("RELEASE headrace")
+        return value
+
+    def _refuse_shadows(self) -> None:
+        shadows = "SELECT name FROM temp.sqlite_schema WHERE name IN (SELECT name FROM main.sqlite_schema) LIMIT 1"
+        name = self._connection.execute(shadows).get
+        if name is not None:
+            raise ConfigError(f"connection: a temporary table {name!r} hides the one of the same name: rename it")
+
+
+def _last_seq(connection: apsw.Connection) -> int:
+    tracer, connection.row_trace = connection.row_trace, None
+    last: int = connection.execute("SELECT last_seq FROM books").get
+    connection.row_trace = tracer
+    return last

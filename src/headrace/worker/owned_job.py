@@ -1,0 +1,254 @@
+"""A job that this worker owns: the single writer of everything that the worker has to say about it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from headrace.core.account import name_of
+from headrace.core.change import Applied, Change, Conflict, Verdict
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.lifecycle import finish, release, start, start_may_wait
+from headrace.core.outcome import Completed, Ending, Failed
+from headrace.core.status import Reason, Status, Verb
+from headrace.errors import StoreLost, TransitionRefused, Unstorable
+from headrace.handler import Handler
+from headrace.runtime.lanes import Lanes
+
+__all__ = ["OwnedJob"]
+
+_log = logging.getLogger("headrace.worker")
+
+Decide = Callable[[Job], Change | None]
+Then = Callable[[bool], None]
+Settled = Callable[["OwnedJob", bool], None]
+"""Called with whether the last thing that the worker had written about a job was stored."""
+
+
+class OwnedJob:
+    """A claimed job. Writes its changes one after another: each is decided from what the one before it made.
+
+    A conflict (the job moved, for instance because a cancel was requested) is decided again from the job returned; a
+    stale answer means that the job has another owner, and everything still to be said about it is dropped.
+    """
+
+    __slots__ = (
+        "_completed",
+        "_flying",
+        "_landing",
+        "_on_settled",
+        "_queue",
+        "ended_at",
+        "ending",
+        "handler",
+        "in_transaction",
+        "items",
+        "job",
+        "kept",
+        "lanes",
+        "over",
+        "since",
+        "started_at",
+        "weight",
+    )
+    items: Sequence[Change]
+    weight: int
+    since: float
+
+    def __init__(self, job: Job, handler: Handler, lanes: Lanes, on_settled: Settled) -> None:
+        """``on_settled`` is called once, when the worker has had its last word."""
+        self.job, self.handler = job, handler
+        """The job as last known to be stored."""
+        self.started_at: datetime | None = None
+        """When the handler was called; the start itself may not be stored yet."""
+        self.ending: Ending | None = None
+        """What the attempt came to; set once, by whoever is first."""
+        self.ended_at: datetime | None = None
+        """When it did."""
+        self.over = False
+        """The last change was applied or dropped: it is no longer ours."""
+        self.kept = True
+        """False once the store said that it has another owner."""
+        self.in_transaction = False
+        """A transaction of the handler's may have the job: until that is over, nothing is written about it."""
+        self.lanes = lanes
+        self._on_settled, self._completed = on_settled, False
+        self._flying: tuple[Decide, Then | None, Change] | None = None
+        self._queue: deque[tuple[Decide, Then | None]] | None = None
+        self._landing: asyncio.Future[None] | None = None
+
+    @property
+    def must_start_first(self) -> bool:
+        """Whether the start must be durable before the handler is called."""
+        return not start_may_wait(self.job)
+
+    @property
+    def start_due(self) -> bool:
+        """Whether a start that was left out so far still has to be written."""
+        if self.started_at is None or self.over or self.in_transaction or self._flying is not None:
+            return False
+        return self.job.status is not Status.RUNNING
+
+    def write_start(self, then: Then | None = None) -> None:
+        """Record the start, unless it is recorded; a job that was cancelled meanwhile is handed back instead."""
+        host, rules = self.lanes.host, self.lanes.engine.rules
+
+        def decide(job: Job) -> Change | None:
+            if job.status is Status.RUNNING:
+                return None
+            if job.cancel_requested_at is not None and self.started_at is None:
+                return release(job, host.clock.now())
+            return start(job, self.started_at or host.clock.now(), rules)
+
+        self.write(decide, then)
+
+    async def recorded(self) -> bool:
+        """Wait until the start, and all that was to be written before it, is stored; whether the job is still ours."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.write_start(lambda stored: None if future.done() else future.set_result(stored))
+        return await future
+
+    # -- the last word
+
+    def finish(self, ending: Ending, at: datetime) -> None:
+        """Record what the run came to, and the start with it if that was left out."""
+        self.ending, self.ended_at = ending, at
+        host, rules = self.lanes.host, self.lanes.engine.rules
+        chance = host.dice.chance()
+
+        def decide(job: Job) -> Change | None:
+            return finish(job, ending, at, chance, rules, self.started_at)
+
+        self.write(decide, self.settle)
+
+    def release(self) -> None:
+        """Give an unstarted job back; decided again from the stored job, this ends it if a cancel was requested."""
+        host = self.lanes.host
+        self.write(lambda job: release(job, host.clock.now()), self.settle)
+
+    def settle(self, stored: bool) -> None:
+        """Give the job up, and tell the slots: the last change of it is stored, or never will be."""
+        self.over = True
+        if self._completed:  # by the handler's own commit: what it came to besides does not count
+            self.ending, stored = Completed(self.job.result_text or "null"), True
+        self._on_settled(self, stored)
+
+    # -- one change after another
+
+    def write(self, decide: Decide, then: Then | None = None) -> None:
+        """Write the decided change after those before it; ``then`` learns whether it was stored."""
+        if self._flying is None and not self.in_transaction:
+            self._send(decide, then)
+        elif self._queue is None:
+            self._queue = deque([(decide, then)])
+        else:
+            self._queue.append((decide, then))
+
+    def _send(self, decide: Decide, then: Then | None) -> None:
+        change = None
+        if self.kept:
+            try:
+                change = decide(self.job)
+            except TransitionRefused as error:
+                # Somebody ended or took the job between our changes: there is nothing left to say about it.
+                _log.warning("dropped: %s", error)
+                self.kept = False
+            except Exception:  # a fault of ours: the job must not stay in our hands for it
+                _log.exception("job %s: nothing could be decided", self.job.id)
+                self.kept = False
+        if change is not None:
+            self._flying = (decide, then, change)
+            self.lanes.finish(change, self)
+        elif then is not None:
+            then(self.kept)
+
+    def _next(self) -> None:
+        while self._queue and self._flying is None and not self.in_transaction:
+            self._send(*self._queue.popleft())
+        if self._flying is None and self._landing is not None:
+            landing, self._landing = self._landing, None
+            landing.set_result(None)
+
+    # -- while a transaction of the handler's has the job
+
+    async def landed(self) -> None:
+        """Wait until the store has answered the change that is on its way, if one is."""
+        if self._flying is not None:
+            if self._landing is None:
+                self._landing = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._landing)
+
+    def take_back(self) -> None:
+        """Go on with what was to be written: the transaction is over, and the job is as it was."""
+        self.in_transaction = False
+        self._next()
+
+    def completed(self, job: Job) -> None:
+        """Keep the job as the handler's commit has ended it, and write nothing more."""
+        self.job, self.kept, self._completed = job, False, True
+        self.take_back()
+
+    # -- the ticket of the change on its way
+
+    def wanted(self) -> bool:
+        """True: a worker does not take back what it said."""
+        return True
+
+    def answer(self, verdicts: Sequence[Verdict]) -> None:
+        """Go by the store's verdict on the change that was on its way."""
+        (verdict,) = verdicts
+        decide, then, change = self._landed()
+        if isinstance(verdict, Conflict):
+            self.job = verdict.job
+            if self.in_transaction:  # which may have the job in its hands already: said again when that is over
+                self._queue = deque([(decide, then), *(self._queue or ())])
+            else:
+                self._send(decide, then)
+        else:
+            if not self.kept:
+                pass  # it was ended by the handler's own transaction meanwhile
+            elif isinstance(verdict, Applied):
+                self.job = verdict.job
+            else:
+                self.kept = False
+                # Of one that was not begun, or has not ended, there is nothing that anybody would miss.
+                level = logging.DEBUG if change.attempt is None else logging.WARNING
+                _log.log(level, "%s has another owner by now: what this worker had to say was stale", name_of(self.job))
+            if then is not None:
+                then(self.kept)
+        self._next()
+
+    def reject(self, error: BaseException) -> None:
+        """Go on without the change that was on its way: it could not be stored."""
+        _, then, change = self._landed()
+        unstorable = isinstance(error, Unstorable)
+        if unstorable and change.verb is Verb.PROGRESS:
+            _log.warning("job %s: a report of progress was dropped: %s", self.job.id, error)
+            if then is not None:
+                then(True)
+        elif unstorable and change.attempt is not None and not _is_substitute(change):
+            # What the run came to cannot be stored; that is an end too, and a final one.
+            now, rules = self.lanes.host.clock.now(), self.lanes.engine.rules
+            info = ErrorInfo(Unstorable.__name__, str(error)).cut(rules.error_limit)
+            ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
+            self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
+        else:
+            why = "the store is lost" if isinstance(error, StoreLost) else error  # which is said once, at length
+            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, why)
+            self.kept = False  # unknown: the sweeper will say what became of it
+            if then is not None:
+                then(False)
+        self._next()
+
+    def _landed(self) -> tuple[Decide, Then | None, Change]:
+        assert self._flying is not None, "an answer without a question"
+        landed, self._flying = self._flying, None
+        return landed
+
+
+def _is_substitute(change: Change) -> bool:
+    """Whether this already stands in for an end that could not be stored."""
+    return change.job.error is not None and change.job.error.type == Unstorable.__name__

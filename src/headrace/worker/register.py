@@ -1,0 +1,32 @@
+"""Making a worker known to the store, however long that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from msgspec.structs import replace
+
+from headrace.engine import Engine, WorkerInfo
+from headrace.errors import EngineError, StoreLost
+from headrace.host import Host
+
+__all__ = ["register"]
+
+_log = logging.getLogger("headrace.worker")
+
+
+async def register(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
+    """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile, or it does not
+    come back"""
+    info, pause = replace(info, lease=engine.rules.lease), 0.1
+    while True:
+        try:
+            return await engine.workers.register(info, host.clock.now())
+        except StoreLost:
+            raise
+        except EngineError as error:
+            _log.warning("the worker could not register, trying on: %s", error)
+            if await host.wait(stopping, pause):
+                raise
+            pause = min(pause * 2, 5.0)

@@ -1,0 +1,334 @@
+"""The slots of a worker: the jobs in its hands, from the claim until what came of them is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from datetime import datetime
+from itertools import islice
+from uuid import UUID
+
+from headrace.core.claim import order
+from headrace.core.job import Job
+from headrace.handler import Handler
+from headrace.host import Host
+from headrace.runtime.lanes import Lanes
+from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
+from headrace.worker.bulk import Call
+from headrace.worker.callbacks import Reactions
+from headrace.worker.children import Children
+from headrace.worker.collecting import Collector, begin_calls
+from headrace.worker.owned_job import OwnedJob
+from headrace.worker.pools import ThreadPool
+from headrace.worker.raising import is_passing
+from headrace.worker.resources import Resources
+from headrace.worker.run import STOP_PATIENCE, Run
+from headrace.worker.slot_yielding import YieldedSlots
+from headrace.worker.stuck import Stuck
+from headrace.worker.tally import Tally
+
+__all__ = ["Slots"]
+
+START_WITHIN = 0.5
+"""A start that was left out is written when its handler has run for so long: well within the promised second."""
+BUFFERED_TOO_LONG = 1.0
+TURN = 0.001
+"""Seconds; jobs that end at once are run for so long before others on the loop have their turn."""
+UNACKNOWLEDGED_MOST = 3000
+"""Finishes on their way to the store; beyond this nothing new is started."""
+
+
+class Slots:
+    """The jobs that a worker owns and the runs of them: takes claimed jobs, starts runs, frees slots.
+
+    ``may_start`` is asked before each start, ``hungry`` is told of room.
+    """
+
+    def __init__(
+        self,
+        handlers: Mapping[str, Handler],
+        lanes: Lanes,
+        host: Host,
+        resources: Resources | None = None,
+        *,
+        concurrency: int,
+        may_start: Callable[[], bool],
+        hungry: Callable[[], None],
+    ) -> None:
+        self.host, self.concurrency = host, concurrency
+        self.threads, self.children = ThreadPool("headrace-handler"), Children()
+        self.resources = resources or Resources()
+        self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
+        self.runs: dict[OwnedJob, Run] = {}
+        """Handlers being executed, also those whose attempt is over already: one job may be here more than once."""
+        self.owned: dict[int, OwnedJob] = {}
+        """Everything in our hands: buffered, running, or with its end on the way to the store. By the number that the
+        job's id is, which the interpreter hashes itself."""
+        self.tally = Tally(host.clock)
+        self.freed = asyncio.Event()
+        """Set whenever a job leaves our hands."""
+        self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
+        self._on_settled = self._settled  # bound once, for all jobs
+        self._pace = Pace(concurrency)
+        self._ahead = 0
+        self.unacknowledged = 0
+        """Ends of attempts on their way to the store."""
+        self.calls = self.members = 0
+        """Calls of bulk handlers, each of which takes one slot, and the runs in them, which take none."""
+        self.yielded = YieldedSlots(self)
+        self.called_last = False
+        self._moment = 0.0
+        """When a handler was last done (monotonic)."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.keeper: asyncio.Task[None] | None = None
+        """The task of the worker: cancelled when the loop is torn down, like every other."""
+        self.variables = copy_context()
+        """What a handler finds: nothing of those that ran before it."""
+        bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
+        self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
+        self.reactions = Reactions(self.threads, self.variables, self._reacted, most=concurrency)
+        self.stuck = Stuck(self.runs, min(STOP_PATIENCE, lanes.engine.rules.beat))
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is in our hands or on its way to the store, nor to be told to anybody."""
+        return not self.owned and not self.unacknowledged and not self.reactions
+
+    # -- in
+
+    def room(self) -> tuple[int, int]:
+        """How many jobs to ask for, and how many of them could be started at once."""
+        if not self._may_start():
+            return 0, 0
+        buffered = len(self.buffer)
+        free = max(0, self.concurrency - self._busy - buffered)
+        open_end = self.unacknowledged < UNACKNOWLEDGED_MOST
+        ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
+        if free > 0:
+            return free + ahead, free
+        # Half-empty before asking again: many small claims would cost more than they bring.
+        return (ahead - buffered, 0) if buffered * 2 <= ahead else (0, 0)
+
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+        """Buffer what was claimed and start what there is room for."""
+        self.buffer.add(self.own(jobs), lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
+        self.yielded.turn_away()
+        self.dispatch()
+
+    def own(self, jobs: Sequence[Job]) -> list[OwnedJob]:
+        """Make an owned job of each claimed one."""
+        claimed = []
+        for job in jobs:
+            number = job.id.int
+            if number in self.owned:
+                self._supersede(self.owned[number])
+            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, self._on_settled)
+            claimed.append(owned)
+        return claimed
+
+    def _supersede(self, old: OwnedJob) -> None:
+        """Stop what we had of a job that the store took from us, and now gave us anew."""
+        for line in self._lines():
+            line.remove(old.job.id)
+        if old in self.runs:
+            self.runs[old].stop("lost")
+
+    def _busy_since(self) -> float | None:
+        """How long the running handlers have been at it, on average."""
+        now = self.host.clock.now()
+        newest = islice(reversed(self.runs.items()), LOOKED_AT)
+        began = [owned.started_at for owned, run in newest if not run.yielded]
+        spans = [(now - moment).total_seconds() for moment in began if moment is not None]
+        return sum(spans) / len(spans) if spans else None
+
+    # -- through
+
+    def dispatch(self) -> None:
+        """Give free slots to handlers that want theirs back, and then to what is buffered."""
+        if self.yielded.line:
+            self.yielded.admit()
+        if self.collectors and not (self.called_last and len(self.buffer)):
+            begin_calls(self)  # else it is the others' turn
+        while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
+            if not self.may_begin():
+                break
+            self.called_last = False
+            self._tasks.add(asyncio.create_task(self._run_jobs(), name="headrace-job", context=self.variables.copy()))
+        if self.collectors:
+            begin_calls(self)
+
+    def new_run(
+        self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: Call | None = None
+    ) -> Run:
+        """A run of the job, in our books, to be executed in this task."""
+        run = self.runs[owned] = Run(owned, self, task, now, monotonic, call)
+        if self.tally.talks:
+            self.tally.begins(owned)
+        return run
+
+    def called(self, seconds: float) -> None:
+        """Free the slot of a call of a bulk handler, which took so many seconds."""
+        self.calls -= 1
+        self._pace.ran(seconds)
+        self.slot_freed()
+
+    @property
+    def turns_over(self) -> bool:
+        """Whether a slot is likely to come free soon."""
+        return self._pace.ahead(self._busy_since()) > 0
+
+    @property
+    def has_slot(self) -> bool:
+        """Whether one more could be started."""
+        return len(self._tasks) + self.calls - self.yielded.count < self.concurrency
+
+    @property
+    def _busy(self) -> int:
+        """How many slots are at work."""
+        return len(self.runs) - self.members + self.calls - self.yielded.count
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are in our hands and not begun."""
+        return sum(len(line) for line in self._lines())
+
+    def _lines(self) -> list[Buffer]:
+        return [self.buffer, *(collector.waiting for collector in self.collectors)]
+
+    def may_begin(self) -> bool:
+        """Whether anything may be started now."""
+        pressed = max(self.unacknowledged, len(self.reactions)) >= UNACKNOWLEDGED_MOST
+        return not pressed and self._may_start()
+
+    async def _run_jobs(self) -> None:
+        """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
+        as much as all the rest."""
+        task, clock, line = asyncio.current_task(), self.host.clock, self.yielded.line
+        assert task is not None
+        try:
+            while self.may_begin():
+                if self.collectors and not self.has_slot and any(one.ready for one in self.collectors):
+                    return  # a call waits for a slot, and none would come free while there are other jobs
+                now, self._moment = clock.now(), clock.monotonic()
+                turn = self._moment + TURN
+                while self._moment < turn:
+                    owned = None if line else self.buffer.pop()
+                    if owned is None:
+                        return
+                    run = self.new_run(owned, task, now, self._moment)
+                    await run.go()
+                    if run.own_slot is not None or run.told_to_stop or task.cancelling():
+                        return
+                    if copy_context() != self.variables:
+                        return
+                    now = owned.ended_at or now  # the next begins when this one is done
+                await asyncio.sleep(0)
+        except GeneratorExit as error:  # of a handler's, which has closed this task: see Run
+            if is_passing(error):
+                raise
+        finally:
+            self._tasks.discard(task)
+            self.dispatch()
+
+    def left(self, run: Run) -> None:
+        """Free the slot of a run whose handler is done."""
+        del self.runs[run.owned]
+        if run.bulk_call is not None:
+            self.members -= 1
+            run.bulk_call.left(run)
+            return
+        self._moment = self.host.clock.monotonic()
+        if run.own_slot is not None:  # how long others took says nothing about this worker
+            run.own_slot.close()
+        elif run.owned.started_at is not None:
+            self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
+        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielded.count < self.concurrency:
+            self._hungry()
+
+    def slot_freed(self) -> None:
+        """Fill a slot that has come free, and have more claimed for it."""
+        self._hungry()
+        self.dispatch()
+
+    def tick(self) -> None:
+        """Do what cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
+        now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
+        for owned, run in list(self.runs.items()):
+            run.tick(monotonic)
+            if owned.job.cancel_requested_at is not None:  # learned from a conflict: the hint came before the claim
+                run.stop("cancelled")
+            started = owned.started_at
+            # A clock that was set back must not put the start off until it has caught up.
+            if started is not None and owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
+                owned.write_start()
+        self.tally.look()
+        self.yielded.tick()
+        self.stuck.look(monotonic)
+        oldest = self.buffer.oldest()
+        for collector in self.collectors:
+            if collector.gives_up():
+                self._release_all(collector.waiting)
+        if oldest is not None and self._busy >= self.concurrency:
+            waited = (now - (oldest.job.assigned_at or now)).total_seconds()
+            if waited > BUFFERED_TOO_LONG:  # the slots have turned slow: let others have these jobs
+                self._release_all(self.buffer)
+        self.dispatch()
+
+    # -- out
+
+    def _settled(self, owned: OwnedJob, stored: bool) -> None:
+        """Count a job whose last change is stored or never will be, tell whoever wants to know, and forget it."""
+        if owned.ending is not None:  # else it was given back, or cancelled, before it began
+            self.unacknowledged -= 1
+            self.tally.ended(owned, stored=stored)
+        if stored and owned.handler.callbacks is not None:
+            self.reactions.to(owned.job, owned.handler.callbacks)
+        number = owned.job.id.int
+        if self.owned.get(number) is owned:  # else the job is ours by a later claim
+            del self.owned[number]
+        self.freed.set()
+        if not self.owned:
+            self._hungry()
+        if self.unacknowledged == UNACKNOWLEDGED_MOST - 1 and owned.ending is not None:
+            self.dispatch()
+
+    def _reacted(self) -> None:
+        self.freed.set()
+        if not self.reactions and not self.owned:
+            self._hungry()
+        if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
+            self.dispatch()
+
+    def release_buffer(self) -> None:
+        """Give back what was claimed ahead."""
+        for line in self._lines():
+            self._release_all(line)
+
+    def _release_all(self, line: Buffer) -> None:
+        for owned in line.empty():
+            owned.release()
+
+    def drop_buffer(self) -> list[OwnedJob]:
+        """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
+        owned_jobs = [owned for line in self._lines() for owned in line.empty()]
+        for owned in owned_jobs:
+            self.owned.pop(owned.job.id.int, None)
+        return owned_jobs
+
+    def cancel(self, id: UUID) -> None:
+        """Stop this job, whose cancel was requested: its handler, or give it back if that was not called yet."""
+        owned = self.owned.get(id.int)
+        if owned is not None and owned in self.runs:
+            self.runs[owned].stop("cancelled")
+            return
+        for owned in [owned for line in self._lines() for owned in line.remove(id)]:
+            owned.release()  # decided again from the stored job, this ends it cancelled
+
+    def close(self) -> None:
+        """Let go of threads and child processes."""
+        self.reactions.cancel()
+        for collector in self.collectors:
+            collector.close()
+        self.threads.close()
+        self.children.close()

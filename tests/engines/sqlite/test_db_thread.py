@@ -1,0 +1,161 @@
+"""The thread that does the work: it waits for locks with patience, and leaves no mess behind errors."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import apsw
+import pytest
+
+from headrace.engines.sqlite import db_thread as module
+from headrace.engines.sqlite.connection import connect
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.errors import EngineError, NotOpen, Unavailable, Unstorable
+from headrace.host import Host
+from tests.support.until import until
+
+
+@pytest.fixture
+async def thread(file: Path) -> AsyncIterator[DbThread]:
+    thread = DbThread("thread", file, Host(), lambda: connect(file, "full"))
+    await thread.open()
+    # A file without migrations would be somebody else's, and refused when it is opened again.
+    await thread.run(
+        lambda connection: connection.execute("CREATE TABLE migrations (x); CREATE TABLE t (x INTEGER UNIQUE)")
+    )
+    yield thread
+    await thread.close()
+
+
+def put(x: object) -> str:
+    return f"INSERT INTO t VALUES ({x})"
+
+
+async def test_work_is_done_in_the_order_it_was_handed_over(thread: DbThread) -> None:
+    await asyncio.gather(*(thread.run(lambda connection, x=x: connection.execute(put(x)).get) for x in range(50)))  # type: ignore[misc]
+    assert await thread.run(lambda connection: connection.execute("SELECT x FROM t ORDER BY rowid").fetchall()) == [
+        (x,) for x in range(50)
+    ]
+
+
+async def test_a_lock_that_is_given_up_in_time_is_not_noticed(thread: DbThread, file: Path) -> None:
+    other = apsw.Connection(str(file))
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.ensure_future(thread.run(lambda connection: connection.execute(put(1)).get))
+    done, _ = await asyncio.wait([waiting], timeout=0.3)
+    assert not done
+    other.execute("COMMIT")
+    await waiting
+    other.close()
+
+
+async def test_a_lock_that_is_kept_is_told_as_refused(
+    thread: DbThread, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PATIENCE", 0.2)
+    other = apsw.Connection(str(file))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked by another process") as caught:
+        await thread.run(lambda connection: connection.execute(put(1)).get)
+    assert caught.value.outcome == "refused"
+    other.execute("COMMIT")
+    other.close()
+    await thread.run(lambda connection: connection.execute(put(2)).get)
+    assert await thread.run(lambda connection: connection.execute("SELECT x FROM t").fetchall()) == [(2,)]
+
+
+async def test_an_error_undoes_what_was_begun(thread: DbThread) -> None:
+    def halfway(connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(put(1))
+        connection.execute(put(1))
+
+    with pytest.raises(EngineError, match="Constraint"):
+        await thread.run(halfway)
+    assert await thread.run(lambda connection: connection.execute("SELECT count(*) FROM t").get) == 0
+
+
+async def test_text_that_is_not_unicode_is_unstorable(thread: DbThread) -> None:
+    with pytest.raises(Unstorable):
+        await thread.run(lambda connection: connection.execute("SELECT ?", ("\ud800",)).get)
+
+
+async def test_an_asker_who_left_is_not_answered(thread: DbThread) -> None:
+    asking = asyncio.ensure_future(thread.run(lambda connection: connection.execute(put(1)).get))
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+
+    async def there() -> bool:
+        return bool(await thread.run(lambda connection: connection.execute("SELECT count(*) FROM t").get))
+
+    await until(there)
+
+
+async def test_closing_does_what_is_queued_and_can_be_repeated(thread: DbThread) -> None:
+    asked = [asyncio.ensure_future(thread.run(lambda connection: connection.execute("SELECT 1").get)) for _ in range(9)]
+    await asyncio.sleep(0)
+    await thread.close()
+    assert await asyncio.gather(*asked) == [1] * 9
+    await thread.close()
+    with pytest.raises(NotOpen):
+        await thread.run(lambda connection: None)
+    await thread.open()
+    assert await thread.run(lambda connection: connection.execute("SELECT 1").get) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, StopIteration, asyncio.CancelledError])
+async def test_nothing_ends_the_thread_while_others_wait_for_it(thread: DbThread, error: type[BaseException]) -> None:
+    def interrupted(connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        raise error
+
+    with pytest.raises(EngineError, match=error.__name__):
+        await asyncio.wait_for(thread.run(interrupted), 10)
+    assert await asyncio.wait_for(thread.run(lambda connection: connection.in_transaction), 10) is False
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+async def test_a_forked_process_is_told_instead_of_waiting_for_a_thread_it_does_not_have(file: Path) -> None:
+    script = f"""
+import asyncio, os, sys, warnings
+from pathlib import Path
+from headrace.engines.sqlite.connection import connect
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.errors import NotOpen
+from headrace.host import Host
+
+warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
+path = Path({str(file)!r})
+
+thread = DbThread("thread", path, Host(), lambda: connect(path, "full"))
+loop = asyncio.new_event_loop()
+loop.run_until_complete(thread.open())
+
+async def use():
+    try:
+        return await asyncio.wait_for(thread.run(lambda connection: 1), 10)
+    finally:
+        await asyncio.wait_for(thread.close(), 10)
+
+child = os.fork()
+if child == 0:
+    try:
+        asyncio.run(use())
+    except NotOpen:
+        os._exit(7)
+    finally:
+        os._exit(1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+assert loop.run_until_complete(use()) == 1
+loop.close()
+sys.exit(code)
+"""
+    done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script], timeout=60, check=False)
+    assert done.returncode == 7

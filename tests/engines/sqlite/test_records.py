@@ -1,0 +1,38 @@
+"""A search through all jobs keeps nobody waiting who only asks for one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import apsw
+
+from headrace.core.query import Filter
+from headrace.core.rules import Rules
+from headrace.engines.sqlite import SqliteEngine
+from headrace.host import Host
+
+
+async def test_a_slow_search_keeps_no_get_waiting(tmp_path: Path) -> None:
+    host = Host()
+    engine = SqliteEngine(tmp_path / "jobs.db", rules=Rules(), host=host)
+    await engine.open()
+    gate = threading.Event()
+
+    def slow(connection: apsw.Connection) -> None:
+        gate.wait(30)
+
+    try:
+        searching = asyncio.create_task(engine._searcher.run(slow))
+        behind = asyncio.create_task(engine.records.find(Filter(), host.clock.now()))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            assert await engine.jobs.get([host.dice.new_id(host.clock.now())]) == [None]
+        assert not behind.done()
+        gate.set()
+        await searching
+        assert (await behind).items == ()
+    finally:
+        gate.set()
+        await engine.close()

@@ -1,0 +1,127 @@
+"""What a worker says about one job: in line, decided again on conflict, and never for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import cast
+
+from headrace.core.change import Change, Verdict
+from headrace.core.retry import Retry
+from headrace.core.status import Reason, Status, Verb
+from headrace.engine import Engine
+from headrace.errors import Unstorable
+from headrace.worker.context import Context
+from tests.support.faults import LosesReplies
+from tests.support.shop import Shop
+from tests.support.until import until
+
+NEVER = Retry(0)
+
+
+class Picky(LosesReplies):
+    """Refuses the changes of one verb; the store's own taste differs by store."""
+
+    refuses: Verb
+
+    async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+        if any(one.verb is self.refuses and not _plain(one) for one in changes):
+            raise Unstorable("this row is not for me")
+        return await self._engine.jobs.apply(changes, now)
+
+
+def _plain(change: Change) -> bool:
+    return change.job.error is not None and change.job.error.type == "Unstorable"
+
+
+def picky(shop: Shop, verb: Verb) -> Shop:
+    engine = Picky(shop.engine, {})
+    engine.refuses = verb
+    store = Shop(cast(Engine, engine), shop.host)
+    store.handlers = shop.handlers
+    return store
+
+
+async def test_a_report_that_cannot_be_stored_does_not_cost_the_job(shop: Shop) -> None:
+    async def odd(ctx: Context) -> str:
+        ctx.progress(10, "unspeakable")
+        await ctx.flush()
+        return "done"
+
+    shop.task(odd)
+    store = picky(shop, Verb.PROGRESS)
+    async with store.worker():
+        job = await shop.ended(await shop.submit("odd"))
+    await store.lanes.close()
+    assert (job.status, job.result, job.attempt) == (Status.COMPLETED, "done", 1)
+
+
+async def test_an_error_that_cannot_be_stored_is_an_end_too(shop: Shop) -> None:
+    async def fails() -> None:
+        raise ValueError("unspeakable")
+
+    shop.task(fails)
+    store = picky(shop, Verb.FAIL)
+    async with store.worker():
+        job = await shop.ended(await shop.submit("fails"))
+    await store.lanes.close()
+    assert (job.status, job.reason, job.attempt) == (Status.FAILED, Reason.NON_RETRYABLE, 1)
+    assert job.error is not None
+    assert job.error.type == "Unstorable"
+
+
+async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) -> None:
+    gate, enough = asyncio.Event(), asyncio.Event()
+    written: list[Verb] = []
+
+    class Slow(LosesReplies):
+        async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+            await gate.wait()
+            written.extend(one.verb for one in changes)
+            return await shop.engine.jobs.apply(changes, now)
+
+    async def talks(ctx: Context) -> None:
+        for percent in range(100):
+            ctx.progress(percent)
+            await asyncio.sleep(0.02)
+        enough.set()
+
+    shop.task(talks)
+    store = Shop(cast(Engine, Slow(shop.engine, {})), shop.host)
+    store.handlers = shop.handlers
+    async with store.worker():
+        id = await shop.submit("talks")
+        await asyncio.wait_for(enough.wait(), 20)
+        gate.set()
+        await shop.ended(id)
+    await store.lanes.close()
+    assert written.count(Verb.PROGRESS) <= 2
+
+
+async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgotten(shop: Shop) -> None:
+    starting, gate, ran = asyncio.Event(), asyncio.Event(), []
+
+    class Slow(LosesReplies):
+        async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+            verdicts = await shop.engine.jobs.apply(changes, now)
+            if any(one.verb is Verb.START for one in changes):
+                starting.set()
+                await gate.wait()
+            return verdicts
+
+    async def once() -> None:
+        ran.append(1)
+
+    shop.task(once)
+    store = Shop(cast(Engine, Slow(shop.engine, {})), shop.host)
+    store.handlers = shop.handlers
+    async with store.worker() as worker:
+        id = await shop.submit("once", retry=NEVER)
+        await asyncio.wait_for(starting.wait(), 20)
+        await shop.cancel(id)
+        await until(lambda: any(run._why is not None for run in worker._slots.runs.values()))
+        gate.set()
+        job = await shop.ended(id)
+    await store.lanes.close()
+    assert (job.status, job.reason, ran) == (Status.CANCELLED, Reason.USER, [])
