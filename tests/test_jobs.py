@@ -112,6 +112,33 @@ async def test_bad_questions_are_refused(wrong: dict[str, Any]) -> None:
             await app.jobs(**wrong)
 
 
+async def test_many_are_looked_at_in_one_question(sums: Sums) -> None:
+    first, second = await sums.multiply.submit(1, 2), await sums.multiply.submit(3, 4)
+    nobody = UUID(int=7)
+    found = await sums.app.get_many([second.id, nobody, str(first.id)])
+    assert [None if job is None else job.id for job in found] == [second.id, None, first.id]
+    many = await sums.app.get_many([first.id] * 1001)
+    assert {job and job.id for job in many} == {first.id}
+    assert len(many) == 1001
+    assert await sums.app.get_many([]) == []
+
+
+async def test_a_task_is_known_by_this_app_or_by_a_worker(tmp_path: Path) -> None:
+    url = url_of("sqlite", tmp_path)
+    owner, client = App(url), App(url)
+
+    @owner.task
+    def theirs() -> None: ...
+
+    @client.task
+    def ours() -> None: ...
+
+    async with owner, client:
+        assert [await client.knows_task(name) for name in ("ours", "theirs")] == [True, False]
+        await owner.announce()
+        assert [await client.knows_task(name) for name in ("ours", "theirs", "nobodys")] == [True, True, False]
+
+
 async def test_resolving_sets_the_end(sums: Sums) -> None:
     good, bad = await sums.add.submit(1), await sums.add.submit(2)
     done = await sums.app.resolve(good.id, result=7, by="me")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
 from headrace import admin, jobs
@@ -35,12 +35,15 @@ from headrace.ruling import announce_limits
 from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
+from headrace.within import submit_here
 from headrace.worker.options import WorkerOptions, check_worker_options
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
+
+R = TypeVar("R")
 
 
 class App(Hooked, Scheduling, Limited):
@@ -221,6 +224,17 @@ class App(Hooked, Scheduling, Limited):
         """
         return await jobs.submit_many(self, list(drafts))
 
+    def submit_draft(self, draft: Draft[R]) -> Coroutine[Any, Any, JobHandle[R]]:
+        """Store the job of one draft; ``draft.submit()`` is this."""
+        return jobs.submit(self.session, draft)
+
+    def submit_draft_sync(self, draft: Draft[R]) -> JobHandle[R]:
+        """``submit_draft`` for callers without an event loop; ``draft.submit_sync()`` is this."""
+        connection = draft.options.get("connection")
+        if connection is None:
+            return self.wait(draft.submit())  # which finds the session of the loop it runs on
+        return submit_here(self, [draft], connection)[0]
+
     def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:
         """A batch to fill: ``async with app.batch() as batch: batch.add(draft)``; stored when the block ends.
 
@@ -243,6 +257,10 @@ class App(Hooked, Scheduling, Limited):
     async def get(self, id: UUID | str) -> Job:
         """The job as it stands; :raises JobNotFound:"""
         return await jobs.get(self.session, as_id(id))
+
+    async def get_many(self, ids: Iterable[UUID | str]) -> list[Job | None]:
+        """Jobs as they stand, in the order of their ids; None where there is none."""
+        return await jobs.get_many(self.session, [as_id(id) for id in ids])
 
     async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
@@ -326,6 +344,10 @@ class App(Hooked, Scheduling, Limited):
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
         return await admin.tasks(self.session, self.handlers.values())
+
+    async def knows_task(self, name: str) -> bool:
+        """Whether this App or a worker of its store has a task of this name."""
+        return name in self.by_name or await self.session.find_task(name) is not None
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

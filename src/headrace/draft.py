@@ -61,21 +61,14 @@ class Draft(Generic[R_co]):
 
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        from headrace import jobs
-
-        return await jobs.submit(self.app.session, self)
+        return await self.app.submit_draft(self)
 
     def submit_sync(self) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
 
         :raises SyncInAsync: this thread has a running event loop
         """
-        from headrace import within
-
-        connection = self.options.get("connection")
-        if connection is None:
-            return self.app.wait(self.submit())
-        return within.submit_here(self.app, [self], connection)[0]
+        return self.app.submit_draft_sync(self)
 
     def spec(self, now: datetime, kin: Kin | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""

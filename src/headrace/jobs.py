@@ -26,7 +26,7 @@ from headrace.core.status import HELD, Status
 from headrace.core.value import encode_value
 from headrace.core.waiting import relatives
 from headrace.draft import Draft
-from headrace.engine import Duplicated, Engine
+from headrace.engine import MAX_BATCH, Duplicated, Engine
 from headrace.errors import (
     ConfigError,
     InvalidPayload,
@@ -177,6 +177,15 @@ async def get(session: Session, id: UUID) -> Job:
     if job is None:
         raise JobNotFound(id)
     return as_seen(job, session.host.clock.now())
+
+
+async def get_many(session: Session, ids: Sequence[UUID]) -> list[Job | None]:
+    """The jobs as they stand, in this order; None where there is none."""
+    found: list[Job | None] = []
+    for part in range(0, len(ids), MAX_BATCH):
+        found += await session.engine.jobs.get(ids[part : part + MAX_BATCH])
+    now = session.host.clock.now()
+    return [None if job is None else as_seen(job, now) for job in found]
 
 
 def checked_limit(limit: int) -> int:

@@ -10,10 +10,10 @@ import msgspec
 from headrace.core.bounds import COUNT, checked_name, checked_note, whole
 from headrace.core.rate import Rate
 from headrace.core.record import Record
-from headrace.core.rule import TaskRule, limits_of
+from headrace.core.rule import TaskRule, limits_of, told_unreadable
 from headrace.errors import ConfigError
 from headrace.lifetime import Lifetime
-from headrace.ruling import LIMIT, QUEUE, RATE, Named, edit_rule, forget_rule, known_names, said_live
+from headrace.ruling import LIMIT, QUEUE, RATE, Named, edit_rule, forget_rule, known_names, said_live, undefined_rates
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -169,6 +169,15 @@ class Limited(Lifetime):
         """The queues, tasks or rates (``of``) that this App, a job, a schedule or a live worker names."""
         app = cast("App", self)
         return await known_names(self.engine, of, self._declared, app.handlers, self.host.clock.now())
+
+    async def undefined_rates(self) -> dict[str, str]:
+        """The rates that queues and tasks name and nobody has defined, each with a sentence that says who names it."""
+        return await undefined_rates(self.engine)
+
+    async def unreadable_settings(self, prefix: str = "") -> list[str]:
+        """A sentence for each setting of queues, limits and rates that only another version can read."""
+        limits = limits_of((one.key, one.value) for one in await self.engine.documents.settings(prefix))
+        return [": ".join(told_unreadable(key, why)) for key, why in limits.unreadable.items()]
 
     async def _edit(
         self, kind: str, name: str, said: Mapping[str, Any] | None, only: Mapping[str, Any] | None = None

@@ -70,7 +70,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
             from headrace.cli.batch_view import batch_view
 
             calls = [call.id for call in (record.on_complete, record.on_failure) if call is not None]
-            follow = {job.id: job for job in await app.engine.jobs.get(calls) if job is not None}
+            follow = {job.id: job for job in await app.get_many(calls) if job is not None}
             console().print(batch_view(record, follow, app.host.clock.now()))
         return DONE
 

@@ -15,7 +15,6 @@ from rich.tree import Tree
 from headrace.cli.render import counts_text, grid, id_text, remark, status_text
 from headrace.cli.words import counted
 from headrace.core.job import Job
-from headrace.core.query import as_seen
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
@@ -45,11 +44,10 @@ class Relatives(NamedTuple):
 
 async def relatives(app: App, job: Job) -> Relatives:
     """Ask the store who is around a job."""
-    now = app.host.clock.now()
-    after = [one and as_seen(one, now) for one in await app.engine.jobs.get(job.after)] if job.after else []
+    after = await app.get_many(job.after)
     page = await app.jobs(root=job.root or job.id, limit=MEMBERS)
-    root = (await app.engine.jobs.get([job.root]))[0] if job.root else None
-    return Relatives(after, root and as_seen(root, now), page.items[::-1], page.cursor is not None)
+    [root] = await app.get_many([job.root]) if job.root else [None]
+    return Relatives(after, root, page.items[::-1], page.cursor is not None)
 
 
 def family_view(job: Job, around: Relatives, now: datetime, console: Console) -> Iterator[RenderableType]:

@@ -11,7 +11,6 @@ import click
 
 from headrace.cli.failures import NOT_FOUND
 from headrace.core.job import Job
-from headrace.errors import JobNotFound
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -103,13 +102,9 @@ async def resolve_batch(app: App, text: str) -> UUID:
         id = await resolve(app, text)
     except NoSuchJob:
         raise NoSuchBatch(text) from None
-    [batch] = await app.engine.families.batches([id])
-    if batch is not None:
-        return id
-    try:
-        job = await app.get(id)
-    except JobNotFound:
-        return id  # whoever looks for the batch says that there is none
+    [job] = await app.get_many([id])
+    if job is None:
+        return id  # whoever looks for the batch says whether there is one
     if job.batch is None:
         raise NotInBatch(id)
     return job.batch
@@ -127,7 +122,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     if "batch" in found:
         found["batch"] = await resolve_batch(app, found["batch"])
     if "root" in found:
-        [job] = await app.engine.jobs.get([found["root"]])
+        [job] = await app.get_many([found["root"]])
         if job is not None and job.root is not None:
             # Its root in its stead would be the kind of help that cancels more than was meant.
             raise click.UsageError(

@@ -40,7 +40,7 @@ async def check_task(app: App, name: str) -> None:
     from headrace.registry import resembling
 
     app.load()
-    if not app.by_name or name in app.by_name or await app.session.find_task(name) is not None:
+    if not app.by_name or await app.knows_task(name):
         return
     known = {*app.by_name, *(task.name for task in await app.tasks())}
     hint = resembling(name, known) or f"there are {', '.join(sorted(known))}"
@@ -50,9 +50,7 @@ async def check_task(app: App, name: str) -> None:
 
 async def note_undefined(app: App, names: Iterable[str]) -> None:
     """Say which of these rates nobody has defined although somebody names them."""
-    from headrace.ruling import undefined_rates
-
-    undefined = await undefined_rates(app.engine) if names else {}
+    undefined = await app.undefined_rates() if names else {}
     for name in names:
         if name in undefined:
             warn(f"{undefined[name]}: it limits nothing until headrace rates set {name}, or app.rate in code")
@@ -60,8 +58,5 @@ async def note_undefined(app: App, names: Iterable[str]) -> None:
 
 async def note_unreadable(app: App, prefix: str) -> None:
     """Say which settings of these only another version can read."""
-    from headrace.core.rule import limits_of, told_unreadable
-
-    limits = limits_of((one.key, one.value) for one in await app.engine.documents.settings(prefix))
-    for key, why in limits.unreadable.items():
-        warn(": ".join(told_unreadable(key, why)))
+    for sentence in await app.unreadable_settings(prefix):
+        warn(sentence)
