@@ -23,8 +23,8 @@ def test_the_root_exports_what_was_decided() -> None:
 
 MEMBERS = {
     "App": """
-    worker override lifespan wait submit submit_many handle jobs stats queues workers schedules include schedule task bulk
-    queue rate resource middleware batch retry rerun cancel discard
+    worker override lifespan wait submit submit_many handle jobs stats queues workers schedules include schedule task
+    bulk queue rate resource middleware batch retry rerun cancel discard
     """,
     "Tasks": "task",
     "Task": "submit draft options map run fn handle submit_sync",
