@@ -29,7 +29,6 @@ __all__ = [
     "attempt_of",
     "attempts_of",
     "encode",
-    "is_new",
     "key_of",
     "labels_asked",
     "labels_of",
@@ -41,7 +40,6 @@ __all__ = [
     "sort_out",
     "stage_of",
     "stages_of",
-    "state_of",
     "too_many",
     "usage_of",
 ]
@@ -179,23 +177,6 @@ def key_of(job: Job) -> str | None:
     return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
 
 
-def state_of(job: Job, at: Micros) -> str:
-    """What no statement looks at, as it is kept."""
-    return encode(
-        (
-            job.attempt,
-            job.charged,
-            job.redrives,
-            job.waits,
-            at[job.not_after],
-            at[job.started_at],
-            at[job.first_started_at],
-            job.reason,
-            job.streak,
-        )
-    )
-
-
 def past_of(attempt: Attempt, at: Micros) -> str:
     """An attempt as it is kept."""
     return encode(
@@ -235,27 +216,6 @@ def labels_asked(filter: Filter) -> list[str]:
         ("t", filter.tag),
     )
     return [f"{mark}{name}" for mark, name in pairs if name is not None]
-
-
-def is_new(job: Job) -> bool:
-    """Whether it is as submit makes it: all that an insert writes."""
-    return (
-        job.rev == 1
-        and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
-        and job.worker is None
-        and job.claim is None
-        and job.assigned_at is None
-        and job.accepted_at is None
-        and job.started_at is None
-        and job.first_started_at is None
-        and job.finished_at is None
-        and job.cancel_requested_at is None
-        and job.reason is None
-        and job.streak is None
-        and job.progress is None
-        and job.result_text is None
-        and job.error is None
-    )
 
 
 Place = tuple[str, str, str]

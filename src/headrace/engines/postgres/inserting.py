@@ -31,11 +31,11 @@ from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.relations import Admission, Relatives, hold_relatives, is_related, not_now, relate
 from headrace.engines.postgres.rows import (
     TEXTS_OF_RUN,
-    held_key,
+    is_new,
     row_of_new,
     runs_of,
 )
-from headrace.engines.record import Micros, Place, encode, is_new, place_of, sort_out
+from headrace.engines.record import Micros, Place, encode, place_of, sort_out
 from headrace.engines.refusing import refuse_jobs
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
@@ -190,17 +190,17 @@ class Inserting:
         args = (
             literal(ids),
             literal_of_texts(payloads),
-            *columns(runs, TEXTS_OF_RUN),
             learned.collected,
             self._lines.lock,
         )
+        rest = columns(runs, TEXTS_OF_RUN)
         try:
-            found = await write(self._text, *args, *_unzipped(hints))
+            found = await write(self._text, *args, *_unzipped(hints), *rest)
         except Unavailable as error:
             if not hints or "NOTIFY" not in str(error):
                 raise
             # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
-            found, hints = await write(self._text, *args, [], []), []
+            found, hints = await write(self._text, *args, [], [], *rest), []
         first = found[0][0]
         if first is None:
             raise _Collected
@@ -278,13 +278,7 @@ class Inserting:
         if not jobs:
             return []
         at = Micros()
-        rows = [
-            (
-                *row_of_new(job, learned.lines[place_of(job)], at),
-                None if job.ended else held_key(job),
-            )
-            for job in jobs
-        ]
+        rows = [row_of_new(job, learned.lines[place_of(job)], at) for job in jobs]
         document = {
             "collected": learned.collected,
             "lock": self._lines.lock,
