@@ -35,7 +35,7 @@ test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary src tests bench docs
+	@$(BIN)/mypy --strict --no-error-summary src tests bench docs examples/engine
 	@$(BIN)/basedpyright
 	@report=$$($(BIN)/lint-imports --no-logo) || { echo "$$report"; exit 1; }
 
@@ -52,7 +52,7 @@ docs: $(VENV)/.dev ## write docs/reference anew from the code; pictures too, if 
 
 clean: ## remove everything that make has created
 	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	@find src tests bench docs -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests bench docs examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps, renewed when pyproject.toml changes: the demo needs the package only, all else needs the tools too.
 $(VENV)/.package: pyproject.toml | $(VENV)/pyvenv.cfg

@@ -55,15 +55,15 @@ async def test_an_app_waits_for_the_disk_unless_its_url_says_otherwise(
 
     async with app:
         await work.submit()
-        twin = app.engine.another_session()  # as every worker's heartbeat has one
-        await twin.open()
-        for engine in (app.engine, twin):
+        other = app.engine.another_session()  # as every worker's heartbeat has one
+        await other.open()
+        for engine in (app.engine, other):
             assert isinstance(engine, SqliteEngine)
             assert await engine._writer.run(lambda connection: connection.pragma("synchronous")) == level
         assert app.engine.transactions is not None
         async with app.engine.transactions.transaction() as connection:
             assert connection.pragma("synchronous") == level
-        await twin.close()
+        await other.close()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,9 @@ def test_a_store_of_ones_own_has_one_namespace() -> None:
         make("sqlite:///a.db", namespace="other")
 
 
-def other_engine(url: str, rules: Rules, host: Host) -> Engine:
+def other_engine(url: str, rules: Rules, host: Host, *, namespace: str) -> Engine:
+    if namespace != "headrace":
+        raise NotSupported(f"{url} is not for {namespace}")
     return connect("memory://", rules, host)
 
 
@@ -153,6 +155,8 @@ def test_other_packages_bring_engines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make("mine://anything?x=1").name == "memory"
     with pytest.raises(ConfigError, match="mine://"):
         make("yours://")
+    with pytest.raises(NotSupported, match="mine://anything is not for me"):
+        make("mine://anything", namespace="me")
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import json
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -31,11 +30,11 @@ from headrace.core.lease import FREE, Lease, given_back, taken
 from headrace.core.limit import Entry as InLine
 from headrace.core.limit import Usage, deal, forgets, lapses
 from headrace.core.match import Profile
+from headrace.core.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.rate import micros
 from headrace.core.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.rules import Rules
-from headrace.core.standing import BY_WORK, MOST, WINDOW, Standing
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.engine import (
     MAX_BATCH,
@@ -83,7 +82,7 @@ class Store:
         self.events: dict[UUID, list[Event]] = {}
         self.entries: dict[UUID, dict[tuple[Kind, Cursor], Entry]] = {}
         self.waited_for: set[UUID] = set()
-        self.notes: deque[tuple[Note, UUID, int]] = deque()
+        self.notes: deque[tuple[Note, UUID, int]] = deque()  # what, of which job or batch, how far it got
         self.batches: dict[UUID, Batch] = {}
         self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
         self.settings: dict[str, Setting] = {}
@@ -380,7 +379,7 @@ class Records(Role):
         with self.store() as store:
             return store.used()
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         with self.store() as store:
             place = order(as_seen(job, now), 0)
             due = sum(one.status in DEFERRED and one.available_at <= now for one in store.jobs.values())
@@ -397,7 +396,7 @@ class Records(Role):
             if len(recent) > most:
                 since = max(since, recent[-1][0])
             done = [one.assigned_at for at, one in recent if one.queue == job.queue and one.assigned_at and at > since]
-            return Standing(
+            return Position(
                 ahead=min(len(ahead), most),
                 keyed=sum(one.concurrency_key is not None for one in ahead[:most]),
                 more=max(len(before), due) > most,
@@ -453,14 +452,15 @@ class Families(Role):
 
     @staticmethod
     def _heard(store: Store, limit: int) -> list[tuple[Note, UUID]]:
-        """Whom the first notes concern, up to the limit. A note that concerns more stays, with how far it got."""
+        """Whom the first notes concern, up to the limit. A note that concerns more stays, with how far it got: the
+        order number of the last, since a count would be wrong once some of them are deleted."""
         heard: list[tuple[Note, UUID]] = []
         while store.notes and len(heard) < limit:
             note, id, done = store.notes.popleft()
-            concerned = _concerned(store, note, id)
-            part = concerned[done : done + limit - len(heard)]
-            if done + len(part) < len(concerned):
-                store.notes.appendleft((note, id, done + len(part)))
+            concerned = [one for one in _concerned(store, note, id) if store.jobs[one].seq > done]
+            part = concerned[: limit - len(heard)]
+            if len(part) < len(concerned):
+                store.notes.appendleft((note, id, store.jobs[part[-1]].seq))
             heard += [(note, one) for one in part]
         return heard
 
@@ -631,8 +631,9 @@ class TinyBus:
         with self._store.lock:
             buses = list(self._store.buses)
         for bus in buses:
-            if bus.loop is not None and not bus.loop.is_closed():
-                bus.loop.call_soon_threadsafe(bus._local.deliver, hint)
+            if bus.loop is not None:
+                with suppress(RuntimeError):  # its loop is closed: nobody is left to listen
+                    bus.loop.call_soon_threadsafe(bus._local.deliver, hint)
 
     def wanted(self, topic: Topic) -> bool:
         with self._store.lock:
@@ -679,6 +680,10 @@ class TinyEngine:
         return TinyEngine(self.rules, self.host, self.store)
 
 
-def engine(url: str, rules: Rules, host: Host, **_: Any) -> Engine:
-    """What the entry point ``tiny = "tiny_engine:engine"`` in the group ``headrace.engines`` names."""
+def engine(url: str, rules: Rules, host: Host, *, namespace: str) -> Engine:
+    """The engine of a URL: what ``tiny = "tiny_engine:engine"`` names in the entry point group ``headrace.engines``.
+
+    Two namespaces never meet: every engine made here has a store of its own. One that connects to a server must keep
+    them apart there (another schema, another prefix) or refuse all but one with ``NotSupported``.
+    """
     return TinyEngine(rules, host)

@@ -242,7 +242,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
         limits=limits,
         usage=usage,
         holders=holders,
-        standing=await engine.records.position(job, now) if seen_status(job, now) is Status.QUEUED else None,
+        position=await engine.records.position(job, now) if seen_status(job, now) is Status.QUEUED else None,
         parents=[one for one in await engine.jobs.get(relatives(job)) if one is not None],
         rules=engine.rules,
         zone=None,

@@ -17,8 +17,8 @@ from headrace.host import Host
 __all__ = ["GROUP", "connect", "redact"]
 
 GROUP = "headrace.engines"
-"""Entry points by which other packages bring engines: the name is the URL's scheme, the object a function that takes
-the URL, the Rules and the Host, and returns an Engine."""
+"""Entry points by which other packages bring engines. The name is the URL's scheme. The object is a function that takes
+the URL, the Rules and the Host, and the App's ``namespace`` by name, and returns an Engine; it touches no store."""
 
 _OF_THE_SERVER = (
     "sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "host", "port", "passfile", "target_session_attrs",
@@ -46,7 +46,7 @@ def connect(url: str, rules: Rules, host: Host, *, namespace: str = "headrace") 
     if scheme == "sqlite":
         return _sqlite(parts, rules, host)
     for point in entry_points(group=GROUP, name=scheme):
-        engine: Engine = point.load()(url, rules, host)
+        engine: Engine = point.load()(url, rules, host, namespace=namespace)
         return engine
     if scheme == "postgresql":
         return _postgres(parts, url, rules, host, namespace)

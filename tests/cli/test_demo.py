@@ -59,11 +59,12 @@ def test_the_demo_goes_as_expected(shell: Shell, stores: Stores) -> None:
 def test_the_endless_demo_is_ended_by_a_signal(shell: Shell, stores: Stores) -> None:
     child = shell.start("demo", "--json")
     assert child.stdout is not None
+    assert child.stderr is not None
     assert json.loads(child.stdout.readline())["task"]
     child.send_signal(signal.SIGTERM)
-    told, said = child.communicate(timeout=200)
+    told, said = child.stdout.read(), child.stderr.read()  # not communicate, which forgets what readline has buffered
     stores.of(said)
-    assert child.returncode == 0
+    assert child.wait(timeout=200) == 0
     assert all(json.loads(line)["id"] for line in told.splitlines())
 
 

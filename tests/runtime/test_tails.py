@@ -20,6 +20,7 @@ from headrace.engine import MAX_BATCH, Claimed, Engine, WorkerInfo
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, Unavailable
 from headrace.runtime.tails import Tails, _page
+from tests.support.faults import Instead
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.until import until
 
@@ -167,7 +168,8 @@ class Away:
     """An engine that cannot be asked for a while."""
 
     def __init__(self, engine: Engine) -> None:
-        self.bus = engine.bus
+        self.bus, self.entries = engine.bus, engine.entries
+        self.jobs = Instead(engine.jobs, get=self.get)
         self.gone, self.asked = True, 0
         self._engine = engine
 
@@ -176,6 +178,3 @@ class Away:
         if self.gone:
             raise Unavailable("away")
         return await self._engine.jobs.get(ids)
-
-    async def tail(self, id: UUID, kind: Kind, after: Cursor, limit: int) -> list[Entry]:
-        return await self._engine.entries.tail(id, kind, after, limit)

@@ -112,8 +112,8 @@ async def test_what_a_dead_worker_held_is_told_by_whoever_takes_it_back(
     [said] = [
         one.getMessage() for one in caplog.records if one.name == "headrace.sweeper" and "attempt" in one.msg % one.args
     ]
-    lost = rf"slow {id.hex[-8:]}: attempt 1 of 1 was lost: the worker is dead: it was silent for \S+ s; dead letter \(lost\)"
-    assert re.fullmatch(lost, said), said
+    lost = r"attempt 1 of 1 was lost: the worker is dead: it was silent for \S+ s; dead letter \(lost\)"
+    assert re.fullmatch(rf"slow {id.hex[-8:]}: {lost}", said), said
 
 
 async def test_starts_and_ends_are_said_where_somebody_listens(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:

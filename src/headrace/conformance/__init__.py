@@ -16,73 +16,49 @@ own: use it, or derive a name from it); a place not seen before is an empty stor
 engines made for one place do not meet in one store. Every test opens the engine, uses a clock it moves by hand, and
 closes the engine again; nothing sleeps, and nothing but pytest and Hypothesis is needed.
 
+There is a module, or a package, for each role of the contract; ``sessions`` has the session itself and its bus.
+
 Where the contract leaves a choice, a test accepts each way it allows, and no other.
 """
 
 import pytest
 
-_PARTS = (
-    "lab",
-    "inserting",
-    "records",
-    "bounds",
-    "claiming",
-    "dating",
-    "limiting",
-    "unreadable",
-    "turns",
-    "rejoining",
-    "applying",
-    "effects",
-    "fencing",
-    "sweeping",
-    "crew",
-    "entries",
-    "families",
-    "graphs",
-    "batches",
-    "cancelling",
-    "asking",
-    "standing",
-    "keeping",
-    "sessions",
-    "within",
-)
+_PARTS = ("lab", "jobs", "records", "entries", "families", "workers", "documents", "transactions", "sessions")
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
-from headrace.conformance.applying import Applying  # noqa: E402
-from headrace.conformance.asking import Asking  # noqa: E402
-from headrace.conformance.batches import Batches  # noqa: E402
-from headrace.conformance.bounds import Bounds  # noqa: E402
-from headrace.conformance.cancelling import Cancelling  # noqa: E402
-from headrace.conformance.claiming import Claiming  # noqa: E402
-from headrace.conformance.crew import Crew  # noqa: E402
-from headrace.conformance.dating import Dating  # noqa: E402
-from headrace.conformance.effects import Effects  # noqa: E402
+from headrace.conformance.documents import Documents  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
-from headrace.conformance.families import Families  # noqa: E402
-from headrace.conformance.fencing import Fencing  # noqa: E402
-from headrace.conformance.graphs import Graphs  # noqa: E402
-from headrace.conformance.inserting import Inserting  # noqa: E402
-from headrace.conformance.keeping import Keeping  # noqa: E402
+from headrace.conformance.families.batches import Batches  # noqa: E402
+from headrace.conformance.families.cancelling import Cancelling  # noqa: E402
+from headrace.conformance.families.children import Children  # noqa: E402
+from headrace.conformance.families.graphs import Graphs  # noqa: E402
+from headrace.conformance.jobs.applying import Applying  # noqa: E402
+from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
+from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
+from headrace.conformance.jobs.contents import Contents  # noqa: E402
+from headrace.conformance.jobs.dating import Dating  # noqa: E402
+from headrace.conformance.jobs.effects import Effects  # noqa: E402
+from headrace.conformance.jobs.fencing import Fencing  # noqa: E402
+from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
+from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
+from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
+from headrace.conformance.jobs.turns import Turns  # noqa: E402
+from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
-from headrace.conformance.limiting import Limiting  # noqa: E402
-from headrace.conformance.records import Records  # noqa: E402
-from headrace.conformance.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.records.asking import Asking  # noqa: E402
+from headrace.conformance.records.position import Positions  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
-from headrace.conformance.standing import Standings  # noqa: E402
-from headrace.conformance.sweeping import Sweeping  # noqa: E402
-from headrace.conformance.turns import Turns  # noqa: E402
-from headrace.conformance.unreadable import Unreadable  # noqa: E402
-from headrace.conformance.within import Within  # noqa: E402
+from headrace.conformance.transactions import Transactional  # noqa: E402
+from headrace.conformance.workers import Workers  # noqa: E402
 
 __all__ = ["Lab", "Suite"]
 
 
 class Suite(
     Inserting,
-    Records,
+    Contents,
     Bounds,
     Claiming,
     Dating,
@@ -94,16 +70,16 @@ class Suite(
     Effects,
     Fencing,
     Sweeping,
-    Crew,
+    Workers,
     Asking,
-    Standings,
-    Keeping,
+    Positions,
+    Documents,
     Entries,
-    Families,
+    Children,
     Graphs,
     Batches,
     Cancelling,
     Sessions,
-    Within,
+    Transactional,
 ):
     """All of it."""

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.conformance.records import STRANGE
 from headrace.core import lifecycle
 from headrace.core.entry import Append, Entry, Kept, Kind
 from headrace.core.job import Job

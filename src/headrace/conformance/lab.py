@@ -220,15 +220,15 @@ class Lab:
             sweep(found.job, self.now, 0.5, self.rules, alive=alive, unnamed=unnamed, heard_at=heard_at)
         )
 
-    async def tell(self, limit: int = 1000) -> list[Change]:
-        """Tell until there is nothing more to tell; what came of it."""
+    async def process_notes(self, limit: int = 1000) -> list[Change]:
+        """Process notes until there are none left; what came of it."""
         changes = list[Change]()
         for _ in range(100):
-            told = await self.engine.families.process_notes(self.now, limit)
-            changes += told.changes
-            if not told.more:
+            processed = await self.engine.families.process_notes(self.now, limit)
+            changes += processed.changes
+            if not processed.more:
                 return changes
-        raise AssertionError("there is always more to tell")
+        raise AssertionError("there are always more notes")
 
     # -- looking
 

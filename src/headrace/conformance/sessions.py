@@ -1,4 +1,4 @@
-"""Sessions: opening and closing, twins on other threads, many at once, and hints."""
+"""Sessions: opening and closing, other sessions on other threads, many at once, and hints."""
 
 from __future__ import annotations
 
@@ -85,31 +85,31 @@ class Sessions(Part):
         await lab.engine.open()
         assert await lab.engine.jobs.get([job.id]) == [job if self.durable else None]
 
-    # -- twins
+    # -- other sessions
 
-    async def test_a_twin_sees_everything(self, lab: Lab) -> None:
+    async def test_another_session_sees_everything(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.running(worker)
         setting = await lab.engine.documents.put_setting("queue:a", "{}", 0)
         token = await lab.engine.documents.lease("d", worker, 60, lab.now)
 
-        async def look(twin: Engine) -> None:
-            assert await twin.jobs.get([job.id]) == [job]
-            assert await twin.documents.settings() == [setting]
-            assert await twin.documents.lease("d", worker, 60, lab.now) == token
-            assert [row.info.id for row in await twin.workers.list()] == [worker]
-            assert (await twin.records.find(Filter(), lab.now)).items == (job,)
+        async def look(other: Engine) -> None:
+            assert await other.jobs.get([job.id]) == [job]
+            assert await other.documents.settings() == [setting]
+            assert await other.documents.lease("d", worker, 60, lab.now) == token
+            assert [row.info.id for row in await other.workers.list()] == [worker]
+            assert (await other.records.find(Filter(), lab.now)).items == (job,)
 
         await on_a_thread(lab.engine.another_session(), look)
 
-    async def test_what_a_twin_does_is_seen_at_once(self, lab: Lab) -> None:
+    async def test_what_another_session_does_is_seen_at_once(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         done = lab.end(job, Completed("1"))
         fresh = lab.job()
 
-        async def work(twin: Engine) -> Job:
-            await twin.jobs.apply([lab.stamp(done)], lab.now)
-            [answer] = await twin.jobs.insert([fresh], lab.now)
+        async def work(other: Engine) -> Job:
+            await other.jobs.apply([lab.stamp(done)], lab.now)
+            [answer] = await other.jobs.insert([fresh], lab.now)
             assert isinstance(answer, Inserted)
             return answer.job
 
@@ -118,13 +118,13 @@ class Sessions(Part):
         assert await lab.get(fresh) == stored
         assert [taken.id for taken in await lab.claim(await lab.worker())] == [fresh.id]
 
-    async def test_closing_a_twin_leaves_the_other_open(self, lab: Lab) -> None:
+    async def test_closing_another_session_leaves_this_one_open(self, lab: Lab) -> None:
         async def nothing(_: Engine) -> None: ...
 
-        twin = lab.engine.another_session()
-        await on_a_thread(twin, nothing)
+        other = lab.engine.another_session()
+        await on_a_thread(other, nothing)
         job = await lab.put()
-        await on_a_thread(twin, nothing)
+        await on_a_thread(other, nothing)
         assert await lab.get(job) == job
 
     # -- many at once
@@ -136,29 +136,29 @@ class Sessions(Part):
         assert sorted(id for part in seen for id in part) == [job.id for job in jobs]
         assert (await lab.engine.records.ledger()).ended == len(jobs)
 
-    async def test_claims_of_twins_on_threads_give_each_job_once(self, lab: Lab) -> None:
+    async def test_claims_of_sessions_on_threads_give_each_job_once(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(lab.job() for _ in range(300)))
         workers = [await lab.worker() for _ in range(3)]
         together = threading.Barrier(len(workers))
 
-        async def work(twin: Engine, worker: UUID) -> list[UUID]:
+        async def work(other: Engine, worker: UUID) -> list[UUID]:
             together.wait(30)  # nothing else runs on this loop yet
-            return await drain(lab, twin, worker, 7)
+            return await drain(lab, other, worker, 7)
 
-        def on_twin(worker: UUID) -> Coroutine[Any, Any, list[UUID]]:
-            return on_a_thread(lab.engine.another_session(), lambda twin: work(twin, worker))
+        def on_other(worker: UUID) -> Coroutine[Any, Any, list[UUID]]:
+            return on_a_thread(lab.engine.another_session(), lambda other: work(other, worker))
 
-        seen = await asyncio.gather(*(on_twin(worker) for worker in workers))
+        seen = await asyncio.gather(*(on_other(worker) for worker in workers))
         assert sorted(id for part in seen for id in part) == [job.id for job in jobs]
         assert (await lab.engine.records.ledger()).ended == len(jobs)
 
-    async def test_submits_of_twins_on_threads_lose_nothing(self, lab: Lab) -> None:
+    async def test_submits_of_sessions_on_threads_lose_nothing(self, lab: Lab) -> None:
         batches = [[lab.job(payload=f'{{"n":{n}}}') for n in range(20)] for _ in range(12)]
 
         def part(mine: list[list[Job]]) -> Callable[[Engine], Coroutine[Any, Any, None]]:
-            async def work(twin: Engine) -> None:
+            async def work(other: Engine) -> None:
                 for batch in mine:
-                    await twin.jobs.insert(batch, lab.now)
+                    await other.jobs.insert(batch, lab.now)
 
             return work
 
@@ -169,7 +169,7 @@ class Sessions(Part):
 
     # -- hints
 
-    async def test_hints_reach_this_session_and_its_twin_on_their_own_threads(self, lab: Lab) -> None:
+    async def test_hints_reach_this_session_and_another_on_their_own_threads(self, lab: Lab) -> None:
         heard: list[tuple[str, Hint, int]] = []
         hint = Hint(Topic.READY, ("a", "ü"))
 
@@ -181,19 +181,19 @@ class Sessions(Part):
         ended = lab.engine.bus.listen(frozenset({Topic.READY}), note("no longer"))
         ended()
 
-        async def work(twin: Engine) -> int:
-            twin.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("twin"))
+        async def work(other: Engine) -> int:
+            other.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("other"))
             # A hint may be lost, so it is sent until both have heard one.
             async with asyncio.timeout(20):
-                while {name for name, _, _ in heard} < {"here", "twin"}:
-                    twin.bus.send(hint)
+                while {name for name, _, _ in heard} < {"here", "other"}:
+                    other.bus.send(hint)
                     await asyncio.sleep(0.01)
             return threading.get_ident()
 
         there = await on_a_thread(lab.engine.another_session(), work)
         wrong()
-        assert {name for name, _, _ in heard} == {"here", "twin"}
+        assert {name for name, _, _ in heard} == {"here", "other"}
         # Without names, where a bus cannot tell whether it missed some: all may look.
         assert {got for _, got, _ in heard} - {Hint(Topic.READY)} == {hint}
         threads = {name: thread for name, _, thread in heard}
-        assert threads == {"here": threading.get_ident(), "twin": there}
+        assert threads == {"here": threading.get_ident(), "other": there}

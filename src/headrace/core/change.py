@@ -98,7 +98,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 
     job: Job
     noted: bool = False
-    """Whether something is to follow from it, which ``tell`` does: others waited for the job, for one."""
+    """Whether a note was stored for jobs that wait for this one: ``process_notes`` has something to do."""
 
 
 class Conflict(msgspec.Struct, frozen=True):

@@ -13,11 +13,11 @@ from headrace.core.instances import instance_of
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.limit import Usage
 from headrace.core.moments import moment
+from headrace.core.position import Position
 from headrace.core.query import as_seen
 from headrace.core.rule import Limits
 from headrace.core.rules import Rules
 from headrace.core.silence import told_silence
-from headrace.core.standing import Standing
 from headrace.core.status import Outcome, Reason, Status
 from headrace.core.waiting import blame, waiting
 
@@ -51,14 +51,14 @@ def explain(
     limits: Limits | None = None,
     usage: Usage | None = None,
     holders: Sequence[Job] = (),
-    standing: Standing | None = None,
+    position: Position | None = None,
     parents: Sequence[Job] = (),
     rules: Rules | None = None,
     zone: tzinfo | None = UTC,
 ) -> Explanation:
     """Say why the job stands where it does.
 
-    ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``standing``: its place in
+    ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its place in
     its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``zone``: of the
     person who is told; None is that of this machine.
     """
@@ -73,7 +73,7 @@ def explain(
     elif seen.status is Status.QUEUED:
         facts += _queued(seen, now, zone)
         if not expired(seen, now):
-            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, standing, zone)
+            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, position, zone)
     elif seen.status is Status.WAITING:
         facts += [*waiting(seen, known, now), *_expiry(seen, now, zone)]
     else:

@@ -1,8 +1,8 @@
 """Families of jobs: who waits for whom, whose cancel reaches whom, and what is noted so that it follows for certain.
 
 What a change means for other jobs is not part of its write: a job that a thousand others wait for would make its finish
-a thousand writes. The write leaves a note instead, in the same commit, and ``Engine.tell`` works the notes off, at once
-and, should nobody be left to do so, by the sweeper. Working a note off twice changes nothing.
+a thousand writes. The write leaves a note instead, in the same commit, and ``Families.process_notes`` does what
+they say: at once and, should nobody be left to do so, by the sweeper. To process a note twice changes nothing.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from headrace.core.job import Job
 from headrace.core.limit import Usage
 from headrace.core.match import mismatch
 from headrace.core.moments import moment
+from headrace.core.position import Position, estimate, pace, starts_at_once
 from headrace.core.rate import next_permit, permits
 from headrace.core.rule import Group, Limits, counted_by, told_unreadable
-from headrace.core.standing import Standing, estimate, pace, starts_at_once
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
@@ -31,7 +31,7 @@ def in_line(
     limits: Limits,
     usage: Usage,
     holders: Sequence[Job],
-    standing: Standing | None,
+    position: Position | None,
     zone: tzinfo | None = UTC,
 ) -> Iterator[Fact]:
     """What there is to say of a queued job that has not expired; the workers as they are heard of."""
@@ -42,16 +42,16 @@ def in_line(
     nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able)
     if nobody is not None:
         yield nobody
-    if standing is not None:
-        yield _position(job, standing)
+    if position is not None:
+        yield _position(job, position)
     if nobody is not None:
         return
     takers = [row for row in able if _obstacle(job, row) is None]
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
-    soon = not held_back and (standing is None or starts_at_once(standing, free))
+    soon = not held_back and (position is None or starts_at_once(position, free))
     yield from _takers(len(takers), free, soon, bool(held_back))
-    if standing is not None and not soon and not held_back:
-        yield from _start(standing, now, free)
+    if position is not None and not soon and not held_back:
+        yield from _start(position, now, free)
     if job.unstarted_losses:
         text = f"It was lost {many(job.unstarted_losses, 'time')} before its start, so it is given to free slots only."
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
@@ -97,17 +97,17 @@ def _limited(
             yield Fact("rate_spent", f"{text}: {when}.", {"name": bound[1], "next_permit": soon})
 
 
-def _position(job: Job, standing: Standing) -> Fact:
+def _position(job: Job, position: Position) -> Fact:
     """Its place in the queue."""
-    ahead = standing.ahead
+    ahead = position.ahead
     before = f"{many(ahead, 'job')} {'is' if ahead == 1 else 'are'} before it"
-    by_turns = job.concurrency_key is not None or standing.keyed > 0
-    if standing.more:
+    by_turns = job.concurrency_key is not None or position.keyed > 0
+    if position.more:
         text = f"At least {before}" if ahead else "How many jobs are before it is not known, there are too many"
     else:
         text = f"It is number {ahead + 1:,} in its queue: {before}" if ahead else "It is the first in its queue"
     turns = ", more or less, since concurrency keys take turns" if by_turns else ""
-    data = {"position": ahead + 1, "ahead": ahead, "at_least": standing.more, "approximate": by_turns}
+    data = {"position": ahead + 1, "ahead": ahead, "at_least": position.more, "approximate": by_turns}
     return Fact("position", f"{text}{turns}.", data)
 
 
@@ -123,17 +123,17 @@ def _takers(takers: int, free: int, soon: bool, held_back: bool) -> Iterator[Fac
         yield Fact("workers_free", f"{text}.", data)
 
 
-def _start(standing: Standing, now: datetime, free: int) -> Iterator[Fact]:
+def _start(position: Position, now: datetime, free: int) -> Iterator[Fact]:
     """When it may start."""
-    speed, seconds = pace(standing, now), estimate(standing, now, free)
+    speed, seconds = pace(position, now), estimate(position, now, free)
     if speed is None:
-        window = (now - standing.since).total_seconds()
+        window = (now - position.since).total_seconds()
         text = f"No job of its queue was done in the last {roughly(window)}, so there is no telling when it starts."
         yield Fact("no_estimate", text, {"window": window})
     elif seconds is not None:
-        words = f"{'not before' if standing.more else 'about'} {roughly(seconds)} from now, at {per_time(speed)}"
+        words = f"{'not before' if position.more else 'about'} {roughly(seconds)} from now, at {per_time(speed)}"
         at = now + timedelta(seconds=seconds)
-        data = {"seconds": seconds, "at": at, "at_least": standing.more, "jobs_per_second": speed}
+        data = {"seconds": seconds, "at": at, "at_least": position.more, "jobs_per_second": speed}
         yield Fact("estimate", f"It may start {words}.", data)
 
 

@@ -72,8 +72,8 @@ def lapses(spent: Spent) -> datetime:
 def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
     """Whether the last turn of a key is forgotten when a job of that key is pruned.
 
-    ``last`` is the turn in microseconds since 1970, ``before`` the latest moment up to which jobs are pruned. A key with
-    a job in line keeps its place; so does one that had a turn since.
+    ``last`` is the turn in microseconds since 1970, ``before`` the latest moment up to which jobs are pruned. A key
+    with a job in line keeps its place; so does one that had a turn since.
     """
     return not in_line and last <= micros(before)
 

@@ -1,6 +1,6 @@
 """When a worker counts as silent: the one rule for everything that shows workers.
 
-Burying is another matter, judged by looks and not by clocks: see ``maintenance.sweeper``. But where nobody is left to
+Burying is another matter, judged by looks and not by clocks: see ``core.liveness``. But where nobody is left to
 bury the dead they must not be shown as living.
 """
 

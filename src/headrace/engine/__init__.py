@@ -5,23 +5,38 @@ own: ``jobs``, ``records``, ``entries``, ``families``, ``workers``, ``documents`
 
 Five rules hold for every verb of every role:
 
-- **The core decides, an engine applies.** None decides what becomes of a job. Where a verb must repeat a rule of
+- **The core decides, an engine applies.** No engine decides what becomes of a job. Where a verb must repeat a rule of
   ``headrace.core`` for speed, its docstring names the function, and the suite compares the two.
 - **Time is an argument.** No engine reads a clock: ``now`` is what its caller says, and calls may come with a ``now``
   that is earlier than that of the call before.
-- **One verb, one commit.** All that a verb writes is durable when it returns, or none of it.
+- **One verb, one commit.** All that a verb writes is durable when it returns, or none of it. Where a verb may write in
+  several commits, its docstring says so.
 - **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more
   changes.
 - **No verb is optional.** An engine that has no transactions has ``transactions`` None; there is nothing else that an
   engine may leave out.
 
-Errors that every verb may raise: ``Unavailable(outcome="refused")`` when nothing was written,
-``Unavailable(outcome="unknown")`` when the write may have happened (the caller repeats it), and ``Unstorable`` when the
-data of a row is refused (nothing of the batch was written; the caller halves the batch until the guilty row stands
-alone). Every engine refuses text with half of a surrogate pair, and names, keys and tags with a NUL; it keeps a NUL
-within JSON, and everything that ``core.bounds`` allows.
+Errors that every verb may raise:
 
-``docs/engines/writing.md`` walks through a complete small engine; ``headrace.conformance`` is the suite it must pass.
+- ``NotOpen``: the session is not open.
+- ``Unavailable(outcome="refused")``: nothing was written.
+- ``Unavailable(outcome="unknown")``: the write may have happened. The caller repeats it.
+- ``StoreLost``: the store that this session had found is gone or is another one. Nobody waits for it to come back, and
+  a session on it (``another_session``) makes no new one in its place.
+- ``Unstorable``: the data of a row is refused, and nothing of the call was written. The caller halves its batch until
+  the guilty row is alone.
+
+Every engine refuses text with half of a surrogate pair, and names, keys and tags with a NUL (``engines.refusing`` has
+the tests). It keeps a NUL within JSON, and everything that ``core.bounds`` allows.
+
+How an engine is made: an entry point in the group ``headrace.engines`` is named like the scheme of its URLs and is a
+function ``(url, rules, host, *, namespace)`` that returns a session which is not open. ``rules`` are the numbers of the
+lifecycle, ``host`` is where sleeping, monotonic time and random numbers come from. ``namespace`` is the App's, by
+default ``headrace``. Two namespaces of one URL are two stores: an engine keeps them apart, or refuses all but the
+default with ``NotSupported``.
+
+``docs/engines/writing.md`` walks through a complete small engine. ``headrace.conformance`` is the suite that every
+engine must pass.
 """
 
 from headrace.engine.answers import (

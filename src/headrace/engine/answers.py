@@ -1,4 +1,4 @@
-"""What engines are told and what they answer: the values of the contract."""
+"""Answers: the values that engines take and give beside those of the core."""
 
 from __future__ import annotations
 
@@ -39,11 +39,14 @@ __all__ = [
 ]
 
 MAX_BATCH = 1000
+"""How many rows are in one call at most: jobs to insert, changes, appends."""
 MAX_PROFILES = 10_000
+"""How many profiles may have live jobs."""
 
 
 class Inserted(msgspec.Struct, frozen=True, gc=False):
-    """The job is durable. ``job`` is as stored: with its order number, and, if the id was here before, as it is now."""
+    """The job is durable. ``job`` is as it is stored: with its order number, and, if its id was here before, as it is
+    now."""
 
     job: Job
 
@@ -55,8 +58,9 @@ class Duplicated(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The store does not take this job; nothing of it was stored. With ``Unavailable`` as the error: not now, because
-    a transaction that is still open holds its key, or the room for its profile; try again."""
+    """The store does not take this job, and nothing of it was stored. ``Unavailable`` as the error means not now: a
+    transaction that is still open holds its key, a relative of it, or the room for its profile. The caller tries
+    again."""
 
     error: HeadraceError
 

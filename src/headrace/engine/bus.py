@@ -1,4 +1,4 @@
-"""Hints between processes: they may be lost, doubled or late, and nothing but speed depends on them."""
+"""Hints between sessions: they may be lost, doubled or late, and nothing but speed depends on them."""
 
 from __future__ import annotations
 
@@ -35,24 +35,37 @@ class Hint(msgspec.Struct, frozen=True):
 
     topic: Topic
     names: tuple[str, ...] = ()
+    """What it happened to. Empty: it may be anything, so everybody looks. A bus that may have missed hints, or would
+    have to carry too many names, delivers such a hint."""
 
 
 Listener = Callable[[Hint], None]
 
 
 class Bus(Protocol):
-    """Carries hints to whoever listens, in this process and in others."""
+    """Carries hints to whoever listens: in this session, in others of this process, and in other processes.
+
+    An engine whose store cannot notify anybody may deliver to its own process only. Everybody who waits for a hint also
+    asks from time to time. ``LocalBus`` does what concerns the listeners of one session.
+    """
 
     def send(self, hint: Hint) -> None:
-        """Pass it on; never blocks, never fails."""
+        """Pass the hint on to every open session of the store, this one included.
+
+        It never blocks and never fails, and is called from any thread. A session that is closed may drop the hint. The
+        hint of an insert may have gone with its commit: see ``Jobs.insert``.
+        """
         ...
 
     def wanted(self, topic: Topic) -> bool:
-        """Whether anybody may be listening; False spares making the hint."""
+        """Whether anybody may be listening for this topic. An engine that cannot know says True."""
         ...
 
     def listen(self, topics: frozenset[Topic], listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` on this session's loop for each hint of these topics; the returned function ends that."""
+        """Call ``listener`` on this session's loop for each hint of these topics; the returned function ends that.
+
+        Listeners may be added before the session is opened, and stay when it is closed and opened again.
+        """
         ...
 
 

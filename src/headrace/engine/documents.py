@@ -15,7 +15,11 @@ class Documents(Protocol):
     """The small and slow part of a store."""
 
     async def profiles(self) -> Profiles:
-        """Every live profile, and a rev that grows whenever one is added."""
+        """Every profile that a live job needs, perhaps more, and a rev that grows whenever one is added.
+
+        Claims and beats answer the same rev as ``profiles_rev``: a worker that sees it grow asks again which profiles
+        it can run. A profile that was forgotten and is needed again may have another number.
+        """
         ...
 
     async def settings(self, prefix: str = "") -> list[Setting]:

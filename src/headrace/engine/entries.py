@@ -19,10 +19,13 @@ class Entries(Protocol):
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
         """Keep entries of running jobs, in one commit; answers in the same order, one for each job.
 
-        At most one append per job is in a call. The answer is ``stale`` unless the job is ``running`` in the hands of
-        this worker, at this epoch: so a start is on record before anything else of its attempt, and nothing is added to
-        an attempt that is over. An entry that is here already (same job, kind, attempt and number) is left as it is.
-        ``busy``: a transaction that is still open has the job; nothing was kept.
+        At most one append per job is in a call. The answers:
+
+        - ``kept``: the entries are durable. One that was here already (same job, kind, attempt and number) is left as
+          it is.
+        - ``stale``: the job is not ``running`` in the hands of this worker at this epoch, and nothing was kept. So a
+          start is on record before anything else of its attempt, and nothing is added to an attempt that is over.
+        - ``busy``: a transaction that is still open has the job, and nothing was kept. The caller tries again.
         """
         ...
 

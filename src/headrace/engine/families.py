@@ -18,20 +18,30 @@ class Families(Protocol):
     """Does to jobs what follows from changes of others, and keeps the counts of batches."""
 
     async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
-        """Process stored notes, each in one commit with what follows from it, as far as ``limit`` other jobs.
+        """Process stored notes, oldest first, and answer what was made of other jobs.
 
-        It goes in rounds. A round takes the notes that are there and decides about every job they concern before it
-        writes anything:
+        A note concerns other jobs: ``Note.ENDED`` those that wait for its job, ``Note.CANCELLED`` the children of its
+        job, ``Note.WAITS`` the job itself, ``Note.STOPPED`` the jobs of its batch. A note is removed in the commit that
+        writes what follows from it. One that concerns very many jobs may be processed part by part: how far it got is
+        stored with it.
 
-        - the children of a cancelled job, while ``core.family.still_cancelled`` says so of it, are given to
-          ``core.family.cancel_child``; the jobs of a cancelled batch to ``core.batch.stop``; the other jobs, if they
-          wait, to ``core.family.release`` with the statuses of those they wait for;
-        - a child that has ended gets a note for its own children where ``core.family.passes_on`` says so.
+        It goes in rounds, until ``limit`` jobs were looked at. A round takes notes and decides about every job they
+        concern before it writes anything:
 
-        What the changes of a round leave as notes is for the next round. Batches for which ``core.batch.is_silent`` are
-        sealed and marked as abandoned; batches for which ``core.batch.is_over`` are answered, with ``ended_at``, until
-        they are settled. Two sessions may process notes at once. A job that another transaction holds is left for
-        later, with its note.
+        - a child of a cancelled job is given to ``core.family.cancel_child``, while that job is gone or
+          ``core.family.still_cancelled`` says so of it;
+        - a child that has ended leaves ``Note.CANCELLED`` for its own children, where ``core.family.passes_on`` says
+          so;
+        - a job of a cancelled batch is given to ``core.batch.stop``;
+        - every other job is given to ``core.family.release``, with the statuses of the jobs that it waits for.
+
+        A job that several of these hold for is given to the first. What the changes of a round leave as notes is for
+        the next round. To process a note twice changes nothing, so two sessions may process notes at once. A job that
+        another transaction holds is left for later, with its note.
+
+        Beside the notes this looks at batches that are not settled. Those for which ``core.batch.is_silent`` are sealed
+        and marked as abandoned. Those for which ``core.batch.is_over`` are given ``ended_at`` unless they have it, and
+        are in every answer until they are settled.
         """
         ...
 
@@ -40,7 +50,8 @@ class Families(Protocol):
         ...
 
     async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        """All batches with exact tallies, newest first by creation and id, as ``core.batch.newest_first`` pages them."""
+        """All batches with exact tallies, the newest first (by creation, then id), paged by
+        ``core.batch.newest_first``."""
         ...
 
     async def seal(self, batch: UUID, now: datetime) -> bool:

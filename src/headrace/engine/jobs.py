@@ -23,83 +23,102 @@ class Jobs(Protocol):
     async def insert(
         self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
-        """Store new jobs, in one commit, in the order given; answers in the same order.
+        """Store jobs, in one commit, in the order given; answers in the same order.
 
-        *Order numbers.* Each job that is stored gets the next order number (``seq``), which grows with every insert and
-        is never used again. The answer carries it; the jobs that are passed in have 0.
+        *Order numbers.* Each job that is stored gets the next order number (``seq``). Order numbers grow with every
+        insert, and none is used again. The answer carries it; the jobs that are passed in have 0.
 
-        *Repeats.* An id that is here already is answered ``Inserted`` with the job as it is stored now.
+        *Repeats.* A job whose id is here already is answered ``Inserted`` with the job as it is stored now.
 
-        *Keys.* A dedup key that a live job of the same task holds, or that an earlier job of this call takes, is
+        *Not only new ones.* A job need not be as ``submit`` makes it: it may have attempts, an owner, or have ended. An
+        engine stores it field by field, and puts it where its status says: in line, among the deferred, among what its
+        worker holds.
+
+        *Keys.* A job whose dedup key a live job of the same task holds, or an earlier job of this call takes, is
         answered ``Duplicated``. A job that has ended takes no key.
 
-        *Profiles.* A profile is a pair of task and requirements, known by a number. More than ``MAX_PROFILES`` of them
-        with live jobs are ``Refused``; a profile that no live job needs may be forgotten.
+        *Profiles.* A profile is a pair of task and requirements, known by a number. There are at most ``MAX_PROFILES``
+        with live jobs; a job that needs one more is ``Refused``. A profile that no live job needs may be forgotten.
 
         *Relations.* A job with a parent is ``Refused`` where ``core.family.refusal`` says so; one with ``after`` where
         one of those is not here, nor before it in the same call; one of a batch where
-        ``core.batch.refusal_of_member`` says so. These are judged, and it is recorded whom the job waits for, in a step
-        that no change of those jobs, and no cancel of the batch, can come between: otherwise a job would wait for one
-        that has just ended, and nobody would tell it. A job that waits gets the note that ``core.family.note_of_new``
-        says.
+        ``core.batch.refusal_of_member`` says so. A job that waits gets the note that ``core.family.note_of_new`` says.
 
-        *Batches.* A new job adds ``core.decide.tally_of_new`` to its batch, which is here already or is ``batch``; that
-        is made in the same commit unless it is here. A job may name a batch that is not here: it is counted nowhere.
+        *The race with the end of a parent.* An engine must know of each job whether another was ever stored that waits
+        for it, since ``apply`` stores ``Note.ENDED`` only then. To read the status of the parent, to record that it is
+        waited for and to store the job is one step, and no change of the parent comes between: either the insert sees
+        that the parent has ended (the note of the new job then releases it), or the change that ends the parent sees
+        that it is waited for. Otherwise a job would wait for ever for one that has just ended. A lock on the parents
+        does it, if every change of them takes it as well. The same holds for the cancel of a parent or a batch: a new
+        job is refused, or the cancel finds it.
+
+        *Batches.* A new job adds ``core.decide.tally_of_new`` to the counts of its batch, which is here already or is
+        ``batch``; that is made in the same commit unless it is here. A job may name a batch that is not here: it is
+        counted nowhere.
 
         *All or nothing.* With a ``batch``, or with ``whole``, if one of the jobs is refused all are, for its reason,
         and nothing is stored. A duplicate is no refusal.
 
-        *Not only new ones.* A job need not be as ``submit`` makes it: it may have attempts, an owner, or have ended. It
-        is stored field by field.
-
-        *Hints.* The caller sends ``Topic.READY`` afterwards. A store that can send it with the commit may, and then
-        must not have it sent twice.
+        *Hints.* The caller sends ``Topic.READY`` with the queues of the jobs as soon as this has returned. An engine
+        may let the hint ride in the commit instead, for other sessions to hear it sooner; its bus then recognises the
+        ``send`` that follows and passes it to the listeners of its own session only.
         """
         ...
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """Give a worker the first jobs, in order, that it may take.
 
-        First all deferred jobs that are due are queued (``core.claim.promoted``). Then the result is what
+        First all deferred jobs that are due are queued, as ``core.claim.promoted`` says. The result is then what
         ``core.claim.pick`` makes of the queued jobs of the asked profiles, in queues that are asked for and not paused,
-        sorted by ``core.claim.order``. Each is written as ``core.claim.Grant.on`` says.
+        sorted by ``core.claim.order``. Each of them is written as ``core.claim.Grant.on`` says.
 
-        *Limits.* Where a queue or task is limited, or jobs have concurrency keys, the result is what
-        ``core.limit.deal`` makes of the jobs in line, group by group. An engine that reads only the front of a group
-        ends it with an ``Entry`` that is ``unread``; if the answer is ``cut``, that mattered: read further and deal
-        again. Nothing is ever given beyond a limit, whatever other claims do at the same time. What ``deal`` answers
-        of spent rates and of turns is stored in the same commit.
+        *Limits.* Where a queue or a task is limited, or jobs have concurrency keys, the result is what
+        ``core.limit.deal`` makes of the jobs in line, group by group. What ``deal`` answers of spent rates (``spent``)
+        and of keys that had a turn (``turned``) is stored in the same commit. Nothing is ever given beyond a limit,
+        whatever other claims do at the same time.
+
+        *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
+        ``Entry`` that is ``unread`` and stands where the first job stands that was not read, or the last that was.
+        If ``deal`` gets that far, its answer is ``cut``: it may have taken too few. Then the engine writes nothing of
+        that answer, reads further, and deals again from the usage as it is stored (``deal`` has changed the one that it
+        was given). An answer that is not ``cut`` is the same as if all had been read.
 
         *Alive.* That the worker is alive is tested in the same commit: a worker that was buried gets nothing, and the
-        answer is ``Dead``.
+        answer is ``Dead``. So is the answer to a worker that is not known.
 
         *Repeats.* The same request gives the jobs of the first time that this worker still holds unstarted. If it holds
-        none of them, it is a claim like any other.
+        none of them, the request is a claim like any other.
         """
         ...
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """Apply each change, whole, if its rev and owner still hold; verdicts in the same order.
 
-        The verdict is ``core.change.judge``'s; where that is None, the change is written and the answer is ``Applied``.
-        At most one change per job is in a call. The changes of one call may be written in several commits, but each
-        change is in one.
+        The verdict is that of ``core.change.judge``; where that is None, the change is written and the answer is
+        ``Applied``. At most one change per job is in a call. The changes of one call may be written in several commits,
+        but each change is in one.
 
         *Whole.* With the job go the closed attempt (one of a number that is here folds into it: ``Attempt.fold``), the
-        key, the event, the notes, the tally (added to the counts of the job's batch), and the jobs to insert. An engine
-        derives none of these from the change. ``Note.ENDED`` alone has a condition: it is stored only if a job was ever
-        stored that waits for this one, and then the answer is ``noted``.
+        key, the event, the notes, the tally (added to the counts of the job's batch), and the jobs to insert (each as
+        ``insert`` stores it; one that ``insert`` would refuse or call a duplicate is left out). An engine derives none
+        of these from the change. ``Note.ENDED`` alone has a condition: it is stored only if a job was ever stored that
+        waits for this one, and then the answer is ``noted``.
 
-        *The order number may be 0.* Whoever decided the change may not know it (a job that a hub passed on). The id is
-        what counts.
+        *The order number may be 0.* Whoever decided the change may not know it (a job that a hub passed on). The id
+        names the job, and the stored order number stays.
 
-        *Progress leaves the rev alone.* The change of ``Verb.PROGRESS`` has the same rev before and after; everything
-        else of the job stays as it is stored, also which change it saw last.
+        *Progress leaves the rev alone.* The change of ``Verb.PROGRESS`` has the same rev before and after. It writes
+        the progress and the moment; the rest of the job stays as it is stored, and so does the id of the change that it
+        saw last: a finish that is repeated after a lost reply is still recognised.
 
-        *A retry needs its profile again.* With ``Verb.RETRY`` an ended job comes back to life; its profile may have
-        been forgotten since and must be there again, under whatever number, for the job to be claimed.
+        *A retry needs its profile again.* With ``Verb.RETRY`` an ended job comes back to life. Its profile may have
+        been forgotten since; it must be there again, under whatever number, or no worker could claim the job. The limit
+        of ``MAX_PROFILES`` does not hold here.
 
         *Beats.* A change of owner starts the count of beats that did not name the job anew.
+
+        *Open transactions.* Where a transaction of a user's that is still open holds the job, an engine need not wait
+        for it: it may answer ``Conflict`` with the job as it is, at the same rev, and the caller tries again later.
         """
         ...
 
@@ -108,17 +127,26 @@ class Jobs(Protocol):
         ...
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        """Jobs that the sweeper must look at: held ones whose ``act_by`` has passed, whose worker is not alive, or that
-        two successive beats did not name; and idle ones whose ``act_by`` has passed."""
+        """The jobs that the sweeper must look at, with what it must know of their workers.
+
+        These are held jobs whose ``act_by`` has passed, whose worker is not alive or not known, or that two successive
+        beats did not name; and jobs that nobody holds whose ``act_by`` has passed. What to do about them is decided by
+        ``core.sweep`` and ``core.liveness``: this verb writes nothing.
+        """
         ...
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
         """Remove up to ``limit`` ended jobs, with all that is kept of them, and count them as pruned; how many.
 
-        A job goes if it ended at or before the moment of its status, no live job waits or waited for it, and, later
-        than the earliest of the moments, its parent cannot look for it (``core.family.may_be_looked_for``). With it goes
-        the turn of its concurrency key where ``core.limit.forgets`` says so. Settled batches that ended at or before
-        the earliest of the moments go, too.
+        A job is removed if all of this holds:
+
+        - it ended at or before the moment of its status;
+        - no live job waits or waited for it;
+        - it ended at or before the earliest of the moments, or its parent cannot look for it
+          (``core.family.may_be_looked_for``).
+
+        With a job goes the turn of its concurrency key, where ``core.limit.forgets`` says so. Settled batches that
+        ended at or before the earliest of the moments are removed, too.
         """
         ...
 

@@ -9,15 +9,15 @@ from uuid import UUID
 
 from headrace.core.job import History, Job
 from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
-from headrace.core.standing import MOST, WINDOW, Standing
 
 __all__ = ["Records"]
 
 
 class Records(Protocol):
-    """Finds and counts jobs. A search may have to look at many: it must not keep claims and finishes waiting."""
+    """Finds and counts jobs. A search may have to look at many jobs; it must not keep claims and finishes waiting."""
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         """The jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them."""
@@ -39,12 +39,12 @@ class Records(Protocol):
         """How many jobs are held of each queue, task and concurrency key, and what was used of these rates."""
         ...
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         """Where a queued or due job stands, and what its queue did in the last ``window`` seconds.
 
         Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
         expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
-        ``core.standing.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that are due
+        ``core.position.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that are due
         but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last first):
         then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of the first
         job that is not counted.

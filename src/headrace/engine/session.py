@@ -83,7 +83,7 @@ class Engine(Protocol):
         ...
 
     async def exists(self) -> bool:
-        """Whether there is a store to open; if not, opening makes one. Makes nothing itself."""
+        """Whether there is a store to open; if not, opening makes one. It makes nothing, and needs no open session."""
         ...
 
     async def migrate(self, *, plan: bool = False) -> list[str]:

@@ -16,7 +16,8 @@ __all__ = ["Transactions"]
 
 
 class Transactions(Protocol):
-    """Joins transactions. A write is a value (``Statements``) that is run on a connection the engine did not make."""
+    """Joins transactions of the user's. A write is a value (``Statements``) that is run on a connection
+    which the engine did not make. Where a store has no transactions that a user could join, an engine has None here."""
 
     def enlist(self, connection: Any) -> Enlisted:
         """The connection as the engine can use it.
@@ -29,8 +30,8 @@ class Transactions(Protocol):
     async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
         """``Jobs.insert`` for the user's connection. What must be durable before it (profiles) already is.
 
-        A key that is taken fails nothing: the answer is ``Duplicated``. Whoever waits for such jobs is told by the
-        commit, not before.
+        A key that is taken fails nothing: the answer is ``Duplicated``. Hints about these jobs go out with the commit,
+        not before: the engine sees to that, since nobody else knows when it happens.
         """
         ...
 

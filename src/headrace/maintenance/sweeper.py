@@ -12,27 +12,20 @@ from headrace.core.account import account, name_of
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.explanation import many
 from headrace.core.job import Job
-from headrace.core.status import Cause
+from headrace.core.liveness import PAUSE, Watch, is_certain, is_dead, is_late
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unstorable
 from headrace.host import Host
 from headrace.maintenance.elector import Duty
-from headrace.maintenance.sightings import Sightings
 from headrace.runtime.lanes import Lanes
 
 __all__ = ["Sweeper"]
 
 _log = logging.getLogger("headrace.sweeper")
 
-_LOOKS = 3
-_PAUSE = 0.85
-"""Of a beat; three looks fit into a lease, none is further from the last than counts as watching."""
 _TRIES = 10
-
-_CERTAIN = frozenset({None, Cause.LEASE, Cause.BEAT})
-"""Not matters of time: an expiry decided from the job alone, a buried worker, a worker that said so by its beats."""
 
 
 class Sweeper(Duty):
@@ -44,8 +37,8 @@ class Sweeper(Duty):
     def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID, *, limit: int = MAX_BATCH) -> None:
         super().__init__(engine, lanes, host, holder)
         self._limit = limit
-        self._beats: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
-        self._late: Sightings[tuple[UUID, int]] = Sightings(self.rules.look_gap)
+        self._beats: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
+        self._late: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
         self._again_at = float("-inf")
         """When to promote and to tell again."""
         self._quiet = False
@@ -55,7 +48,7 @@ class Sweeper(Duty):
 
     def pause(self) -> float:
         """Seconds until the next look."""
-        return self.rules.beat * _PAUSE * self._jitter()
+        return self.rules.beat * PAUSE * self._jitter()
 
     async def tick(self) -> int:
         """Promote, tell, look at the workers, sweep; how many jobs and workers were moved."""
@@ -97,7 +90,7 @@ class Sweeper(Duty):
         buried = 0
         for (worker, beats), row in living.items():
             seen = self._beats.of((worker, beats))
-            if seen.looks < _LOOKS or seen.seconds < self.rules.lease:
+            if not is_dead(seen, self.rules):
                 continue
             if await self.engine.workers.bury(worker, beats):
                 buried += 1
@@ -135,18 +128,11 @@ class Sweeper(Duty):
 
     def _certain(self, row: Overdue) -> bool:
         job, now = row.job, self.host.clock.now()
-        return cause_of(job, now, self.rules, alive=row.alive, unnamed=row.unnamed) in _CERTAIN
+        return is_certain(cause_of(job, now, self.rules, alive=row.alive, unnamed=row.unnamed))
 
     def _ripe(self, row: Overdue) -> bool:
-        """A passed deadline counts only when it was seen twice, half a beat apart.
-
-        A store that was frozen past the deadline also kept the worker from writing what it had to say: it gets the
-        time to do so before its job is taken from it.
-        """
-        if self._certain(row):
-            return True
-        seen = self._late.of((row.job.id, row.job.epoch))
-        return seen.looks > 1 and seen.seconds >= self.rules.beat / 2
+        """Whether the question about this job can be decided now."""
+        return self._certain(row) or is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
 
     async def _settle_all(self, rows: Sequence[Overdue]) -> int:
         answers = await asyncio.gather(*(self._settle(row) for row in rows), return_exceptions=True)

@@ -88,7 +88,7 @@ class Harness:
                     self._submitted.setdefault(answer.job.id, answer.job)
             return answers
 
-        vars(engine).update(insert=recorded)
+        vars(engine.jobs).update(insert=recorded)
         if self._inline:
             doors = {name: self._drained(getattr(lanes, name)) for name in ("insert", "insert_many", "insert_batch")}
             vars(lanes).update(doors)

@@ -51,15 +51,15 @@ async def test_a_check_says_that_jobs_end_with_the_process() -> None:
 def test_a_hint_for_a_loop_that_is_gone_hurts_nobody() -> None:
     store = engine()
     asyncio.run(store.open())  # and never closed
-    twin = store.another_session()
+    other = store.another_session()
 
     async def send() -> list[Hint]:
         heard: list[Hint] = []
-        await twin.open()
-        twin.bus.listen(frozenset({Topic.READY}), heard.append)
-        twin.bus.send(Hint(Topic.READY, ("q",)))
+        await other.open()
+        other.bus.listen(frozenset({Topic.READY}), heard.append)
+        other.bus.send(Hint(Topic.READY, ("q",)))
         await asyncio.sleep(0)
-        await twin.close()
+        await other.close()
         return heard
 
     assert asyncio.run(send()) == [Hint(Topic.READY, ("q",))]

@@ -80,20 +80,20 @@ async def test_of_two_takers_in_one_batch_the_second_is_told_who_holds_it(lab: L
 
 
 async def test_two_sessions_that_want_one_key_at_once_get_it_once(lab: Lab) -> None:
-    twin = lab.engine.another_session()
-    await twin.open()
+    other = lab.engine.another_session()
+    await other.open()
     for _ in range(20):
         one, two = [await lab.cancel(await lab.put(dedup="k")) for _ in range(2)]
         takers = [lab.stamp(acts.retry(job, lab.now)) for job in (one, two)]
         verdicts = await asyncio.gather(
             lab.engine.jobs.apply([takers[0]], lab.now),
-            twin.jobs.apply([takers[1]], lab.now),
-            twin.jobs.insert([lab.job(dedup="k")], lab.now),
+            other.jobs.apply([takers[1]], lab.now),
+            other.jobs.insert([lab.job(dedup="k")], lab.now),
         )
         holders = [job for job in await _live(lab) if job.spec.dedup == "k"]
         assert len(holders) == 1, verdicts
         await lab.cancel(holders[0])
-    await twin.close()
+    await other.close()
 
 
 async def _live(lab: Lab) -> list[Job]:
@@ -258,8 +258,8 @@ async def test_random_changes_from_two_sessions_never_get_in_each_others_way(lab
     worker = await lab.worker()
     await lab.put_all(*(lab.job() for _ in range(60)))
     jobs = {job.id: await lab.start(job) for job in await lab.claim(worker)}
-    twin = lab.engine.another_session()
-    await twin.open()
+    other = lab.engine.another_session()
+    await other.open()
     tally, all_have_read = {"applied": 0, "else": 0}, asyncio.Barrier(3)
 
     async def session(engine: Engine, seed: int) -> None:
@@ -274,8 +274,8 @@ async def test_random_changes_from_two_sessions_never_get_in_each_others_way(lab
                 for verdict in await engine.jobs.apply(changes, lab.now):
                     tally["applied" if isinstance(verdict, Applied) else "else"] += 1
 
-    await asyncio.gather(session(lab.engine, 1), session(twin, 2), session(twin, 3))
-    await twin.close()
+    await asyncio.gather(session(lab.engine, 1), session(other, 2), session(other, 3))
+    await other.close()
     assert tally["applied"] >= 40
     assert tally["else"] > 0
     await check_store(lab.engine)

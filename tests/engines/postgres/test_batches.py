@@ -130,7 +130,7 @@ async def test_a_cancel_waits_for_a_job_that_is_being_added_and_reaches_it(
     found = await cancelling
     assert found is not None
     assert found.tally == Tally(2)
-    await lab.tell()
+    await lab.process_notes()
     assert (await lab.get(late)).status is Status.CANCELLED
 
 

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from headrace.conformance.jobs.limiting import rule
 from headrace.conformance.lab import BEGIN, Lab
-from headrace.conformance.limiting import rule
 from headrace.core.claim import Ask, order, pick
 from headrace.core.job import Job
 from headrace.core.query import as_seen
@@ -401,12 +401,12 @@ async def test_lines_made_by_another_session_are_served_at_once(lab: Lab) -> Non
     worker = await lab.worker()
     await lab.put("work", queue="here")
     assert len(await lab.claim(worker)) == 1
-    twin = lab.engine.another_session()
-    await twin.open()
-    await twin.jobs.insert([lab.job("work", queue="there")], lab.now)
+    other = lab.engine.another_session()
+    await other.open()
+    await other.jobs.insert([lab.job("work", queue="there")], lab.now)
     # The same profile, so the ask is the same; only the line is new.
     assert [job.queue for job in await lab.claim(worker)] == ["there"]
-    await twin.close()
+    await other.close()
 
 
 async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
@@ -421,14 +421,14 @@ async def test_a_session_serves_any_number_of_asks(lab: Lab) -> None:
 async def test_a_queue_that_is_paused_or_ranked_elsewhere_is_known_at_the_next_claim(lab: Lab) -> None:
     worker = await lab.worker()
     await lab.put_all(*(lab.job(queue=queue) for queue in "abab"))
-    twin = lab.engine.another_session()
-    await twin.open()
-    rule = await twin.documents.put_setting("queue:b", '{"priority": 3}', 0)
+    other = lab.engine.another_session()
+    await other.open()
+    rule = await other.documents.put_setting("queue:b", '{"priority": 3}', 0)
     assert rule is not None
     assert [job.queue for job in await lab.claim(worker, 1)] == ["b"]
-    await twin.documents.put_setting("queue:b", '{"priority": 3, "paused": true}', rule.rev)
+    await other.documents.put_setting("queue:b", '{"priority": 3, "paused": true}', rule.rev)
     assert [job.queue for job in await lab.claim(worker)] == ["a", "a"]
-    await twin.close()
+    await other.close()
 
 
 async def test_jobs_that_others_hold_locked_are_passed_over(lab: Lab, schema: str, connect: Connect) -> None:

@@ -72,7 +72,7 @@ async def test_a_finish_that_waited_for_the_first_child_is_noted(lab: Lab, conne
     assert verdict.noted
     assert (await lab.get(parent)).status is Status.COMPLETED
     # The note of the end, and that of the child itself.
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_child_of_an_end_that_is_not_committed_is_refused_for_now(lab: Lab) -> None:
@@ -89,7 +89,7 @@ async def test_a_child_of_an_end_that_is_not_committed_is_refused_for_now(lab: L
             assert isinstance(answer.error, Unavailable)
             assert "transaction" in str(answer.error)
     await lab.put_all(child, grandchild)
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_cancel_waits_for_a_child_and_reaches_it(lab: Lab, connect: Connect) -> None:
@@ -101,7 +101,7 @@ async def test_a_cancel_waits_for_a_child_and_reaches_it(lab: Lab, connect: Conn
         cancel = asyncio.create_task(lab.apply(*filter(None, [acts.cancel(parent, lab.now, lab.rules)])))
         await waits_for(watching, connection)
     assert isinstance((await cancel)[0], Applied)
-    await lab.tell()
+    await lab.process_notes()
     assert (await lab.get(child)).status is Status.CANCELLED
 
 
@@ -158,7 +158,7 @@ async def test_a_synchronous_connection_on_a_loop_does_not_wait_for_a_relative(l
     for job in (child, later):
         [answer] = submit(job, await lab.transactions.inserting([job], lab.now))
         assert isinstance(answer, Inserted)
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_job_that_begins_to_be_waited_for_is_not_pruned_meanwhile(lab: Lab) -> None:
@@ -171,7 +171,7 @@ async def test_a_job_that_begins_to_be_waited_for_is_not_pruned_meanwhile(lab: L
             await insert(lab, connection, child)
             assert await lab.engine.jobs.delete(before) == 0
         assert await lab.engine.jobs.delete(before) == 0
-        await lab.tell()
+        await lab.process_notes()
     await lab.cancel(await lab.get(first))
     assert await lab.engine.jobs.delete(before) == 1
     await lab.cancel(await lab.get(second))
@@ -183,7 +183,7 @@ async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_par
 ) -> None:
     parent = await lab.stand(Status.COMPLETED, "parent")
     [early] = await lab.put_all(after(lab, parent, task="early"))
-    await lab.tell()
+    await lab.process_notes()
     await lab.cancel(await lab.get(early))
     late = after(lab, parent, task="late")
     assert isinstance(lab.engine, PostgresEngine)
@@ -203,7 +203,9 @@ async def test_a_child_that_comes_between_the_two_steps_of_pruning_keeps_its_par
     assert [type(answer) for answer in came] == [Inserted]
     assert await lab.gone(early)
     assert not await lab.gone(parent)
-    assert [change.job.status for change in await lab.tell()] == [Status.QUEUED], "it is told that its parent completed"
+    assert [change.job.status for change in await lab.process_notes()] == [Status.QUEUED], (
+        "it is told that its parent completed"
+    )
     await lab.cancel(await lab.get(late))
     assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 2
     assert (await lab.engine.records.ledger()).unaccounted == 0

@@ -45,9 +45,9 @@ async def test_a_batch_with_an_id_that_is_here_stores_the_others_and_answers_it_
 
 
 async def test_the_same_jobs_inserted_by_several_sessions_at_once_are_stored_once(lab: Lab) -> None:
-    twins = [lab.engine.another_session() for _ in range(3)]
-    for twin in twins:
-        await twin.open()
+    others = [lab.engine.another_session() for _ in range(3)]
+    for other in others:
+        await other.open()
     for dedup in (None, "k"):
         jobs = [lab.job(dedup=None if dedup is None else f"{dedup}{at}") for at in range(50)]
 
@@ -60,19 +60,19 @@ async def test_the_same_jobs_inserted_by_several_sessions_at_once_are_stored_onc
                 assert all(isinstance(answer, Inserted) for answer in answers)
                 return [answer.job.id for answer in answers if isinstance(answer, Inserted)]
 
-        told = await asyncio.gather(*(insert(engine) for engine in (lab.engine, *twins)))
+        told = await asyncio.gather(*(insert(engine) for engine in (lab.engine, *others)))
         assert told == [[job.id for job in jobs]] * 4
-    for twin in twins:
-        await twin.close()
+    for other in others:
+        await other.close()
     assert (await lab.engine.records.ledger()).accepted == 100
     await check_store(lab.engine)
 
 
 async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab) -> None:
-    twins = [lab.engine.another_session() for _ in range(3)]
-    for twin in twins:
-        await twin.open()
-    lanes = [Lanes(engine, lab.host) for engine in (lab.engine, *twins)]
+    others = [lab.engine.another_session() for _ in range(3)]
+    for other in others:
+        await other.open()
+    lanes = [Lanes(engine, lab.host) for engine in (lab.engine, *others)]
     for at in range(10):
         wishes = [(lane, lab.job(dedup=f"k{at}")) for lane in lanes for _ in range(5)]
         answers = await asyncio.gather(*(lane.insert(job) for lane, job in wishes))
@@ -82,8 +82,8 @@ async def test_one_key_wanted_by_many_sessions_at_once_is_given_to_one(lab: Lab)
         assert sum(isinstance(answer, Duplicated) for answer in answers) == 19
     for lane in lanes:
         await lane.close()
-    for twin in twins:
-        await twin.close()
+    for other in others:
+        await other.close()
     await check_store(lab.engine)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.clock import SystemDice
+from headrace.conformance.jobs.limiting import rate
 from headrace.conformance.lab import Lab
-from headrace.conformance.limiting import rate
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.outcome import Completed

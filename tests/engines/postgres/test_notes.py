@@ -24,7 +24,7 @@ async def test_a_job_in_an_open_transaction_keeps_nobody_from_being_told(lab: La
     parent = await lab.running(await lab.worker(), "parent")
     related = {"waits": lambda: after(lab, parent), "child": lambda: lab.job("child", parent=parent.id, root=parent.id)}
     one, held, three = await lab.put_all(*(related[kind]() for _ in range(3)))
-    await lab.tell()
+    await lab.process_notes()
     async with lab.transactions.transaction() as connection:
         await insert(lab, connection, after(lab, held, task="grandchild"))
         await (lab.cancel(parent) if kind == "child" else lab.finish(parent))
@@ -32,16 +32,16 @@ async def test_a_job_in_an_open_transaction_keeps_nobody_from_being_told(lab: La
             told = await lab.engine.families.process_notes(lab.now)
             assert {change.job.id for change in told.changes} == expected
             assert not told.more
-    [change, *rest] = await lab.tell()
+    [change, *rest] = await lab.process_notes()
     assert change.job.id == held.id
     assert len(rest) == (kind == "child")  # the grandchild waited for it in vain
-    assert await lab.tell() == []
+    assert await lab.process_notes() == []
 
 
 async def test_a_page_that_ends_within_a_note_is_taken_up_again(lab: Lab) -> None:
     parents = [await lab.put(f"p{n}") for n in range(3)]
     children = await lab.put_all(*(after(lab, parents[n % 3]) for n in range(21)))
-    await lab.tell()
+    await lab.process_notes()
     for parent in parents:
         await lab.do(acts.resolve(parent, lab.now, result_text="1"))
     heard: list[UUID] = []
@@ -101,7 +101,7 @@ async def test_cancels_finishes_and_inserts_of_one_family_at_once(lab: Lab) -> N
 
     async def cancel(root: Job) -> None:
         await lab.cancel(root)
-        await lab.tell()
+        await lab.process_notes()
 
     try:
         for turn in range(3):
@@ -115,12 +115,12 @@ async def test_cancels_finishes_and_inserts_of_one_family_at_once(lab: Lab) -> N
                 finish(sessions[3], jobs[30:]),
                 cancel(root),
             )
-            await lab.tell()
+            await lab.process_notes()
             for job in [await lab.get(job) for job in jobs]:
                 assert job.ended or job.cancel_requested_at is not None
                 if not job.ended:
                     await lab.finish(job)
-            await lab.tell()
+            await lab.process_notes()
             assert {(await lab.get(job)).status for job in late} == {Status.QUEUED}
             await lab.claim(worker, 1000, tasks=("late",))
     finally:

@@ -122,13 +122,13 @@ async def test_families_and_batches_are_told_through_the_pooler(bouncer: PgBounc
     answers = await lab.engine.jobs.insert([waits, *(lab.job("child", **related) for _ in range(20))], lab.now, batch)
     assert all(isinstance(answer, Inserted) for answer in answers)
     await lab.cancel(parent)
-    changes = await lab.tell()
+    changes = await lab.process_notes()
     assert {change.job.status for change in changes} == {Status.CANCELLED}
     assert len(changes) == 20
     [over] = (await lab.engine.families.process_notes(lab.now)).over
     assert over.tally == Tally(20, 0, 0, 20)
     await lab.finish(await lab.get(parent))
-    assert [change.job.id for change in await lab.tell()] == [waits.id]
+    assert [change.job.id for change in await lab.process_notes()] == [waits.id]
     await lab.engine.close()
 
 

@@ -55,7 +55,8 @@ INSERT INTO {schema}.events (seq, data) SELECT n, '{{}}' FROM generate_series(1,
 INSERT INTO {schema}.waits (child, parent) SELECT n, n - 1 FROM generate_series(3, {rows}, 2) n;
 INSERT INTO {schema}.batches (
   id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed, cancelled, ended_at)
-SELECT gen_random_uuid(), {now}, {now}, true, false, n % 2 = 0, 1, n % 2, 0, 0, CASE n % 2 WHEN 1 THEN {now} END
+SELECT gen_random_uuid(), {now} + n, {now} + n, true, false, n % 2 = 0, 1, n % 2, 0, 0,
+  CASE n % 2 WHEN 1 THEN {now} + n END
 FROM generate_series(1, {rows} / 10) n;
 INSERT INTO {schema}.heads (task, key, line, rank, at, seq, last)
 SELECT 'work', 'k' || n, 1 + n % 3, CASE n % 2 WHEN 0 THEN -50 END, {now} + n, n, {now}
@@ -67,7 +68,11 @@ SELECT setval('{schema}.seqs', {rows} + 1);
 
 
 async def fill(connection: Connection, schema: str, rows: int = 50_000) -> None:
-    """As many jobs, half of them done, half in line."""
+    """As many jobs, half of them done, half in line.
+
+    Nothing is made at the same moment as all else: to a server that has found that out (autovacuum is on where a table
+    is small), an index by moment and id would be as good as one by id.
+    """
     await connection.execute(FILL.format(schema=schema, now=micros(BEGIN) - 10**9, rows=rows))
 
 
@@ -198,7 +203,6 @@ HOT_STATEMENTS: dict[str, set[str]] = {
         "waits_pkey",
         "waited_for",
         "batches_settled",
-        "heads_pkey",
         "arrived",
     },
     "delete of tied": {"jobs_pkey", "bodies_pkey", "labels_pkey", "waits_pkey", "waited_for"},

@@ -46,9 +46,9 @@ HARMS = {delete: "was deleted or moved away", remove_folder: "was deleted or mov
 
 
 async def open_a_twin(engine: Engine) -> None:
-    twin = engine.another_session()
-    await twin.open()
-    await twin.close()
+    other = engine.another_session()
+    await other.open()
+    await other.close()
 
 
 async def open_a_twins_twin(engine: SqliteEngine) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import apsw
 import pytest
 
+from headrace.conformance.jobs.limiting import fill, free, keys, rule
+from headrace.conformance.jobs.turns import crowd, story
 from headrace.conformance.lab import Lab
-from headrace.conformance.limiting import fill, free, keys, rule
-from headrace.conformance.turns import crowd, story
 from headrace.core.status import ENDED
 from headrace.engines.sqlite import SqliteEngine, limiting
 from headrace.engines.sqlite.connection import ask

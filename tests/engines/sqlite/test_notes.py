@@ -38,23 +38,23 @@ async def test_a_note_that_concerns_many_remembers_how_far_it_got(lab: Lab) -> N
 async def test_a_page_ends_where_a_note_ends(lab: Lab) -> None:
     parents = [await lab.put(f"p{n}") for n in range(2)]
     children = await lab.put_all(*(after(lab, parent) for parent in parents for _ in range(3)))
-    await lab.tell()
+    await lab.process_notes()
     for parent in parents:
         await lab.cancel(parent)
     first = await lab.engine.families.process_notes(lab.now, 3)
     assert [change.job.id for change in first.changes] == [job.id for job in children[:3]]
     assert await notes(lab) == [("ended", parents[1].seq, 0)]
-    assert [change.job.id for change in await lab.tell()] == [job.id for job in children[3:]]
+    assert [change.job.id for change in await lab.process_notes()] == [job.id for job in children[3:]]
 
 
 async def test_who_is_doomed_is_not_released_first(lab: Lab) -> None:
     worker = await lab.worker()
     root, parent = await lab.running(worker, "root"), await lab.running(worker, "parent")
     [child] = await lab.put_all(after(lab, parent, parent=root.id, root=root.id))
-    await lab.tell()
+    await lab.process_notes()
     await lab.finish(parent)
     await lab.cancel(root)
-    changes = await lab.tell()
+    changes = await lab.process_notes()
     assert [change.job.status for change in changes] == [Status.CANCELLED]
     found = await lab.get(child)
     assert (found, found.reason) == (changes[-1].job, Reason.PARENT)
@@ -68,7 +68,7 @@ async def test_the_children_of_a_job_that_was_pruned_are_told_of_its_cancel(lab:
     await lab.finish(asked, Completed())
     lab.later(1)
     assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
-    await lab.tell()
+    await lab.process_notes()
     assert (await lab.get(child)).status is Status.CANCELLED
 
 
@@ -84,7 +84,7 @@ async def test_what_is_told_is_counted(lab: Lab) -> None:
 
 async def test_a_job_that_waits_for_nobody_is_released(lab: Lab) -> None:
     job = await lab.put(waits=1)
-    await lab.tell()
+    await lab.process_notes()
     assert (await lab.get(job)).status is Status.QUEUED
 
 
@@ -96,6 +96,6 @@ async def test_while_others_run_a_job_with_many_parents_is_not_read(lab: Lab) ->
     for parent in parents:
         await lab.finish(parent)
         async with counted(lab) as seen:
-            await lab.tell()
+            await lab.process_notes()
         read.append(ask("records") in seen)
     assert read == [False, False, True]

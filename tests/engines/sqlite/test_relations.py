@@ -59,7 +59,7 @@ async def test_many_children_cost_as_many_statements_as_one(lab: Lab) -> None:
         async with counted(lab) as seen:
             await lab.engine.jobs.insert(jobs, lab.now, batch)
         async with counted(lab) as after_that:
-            await lab.tell()
+            await lab.process_notes()
         told.append((len(seen), len(after_that)))
     assert told[0] == told[1]
 
@@ -106,9 +106,9 @@ async def test_a_job_may_be_refused_and_then_accepted_in_one_call(lab: Lab) -> N
 async def test_waiting_twice_for_the_same_job_is_waiting_for_it_once(lab: Lab) -> None:
     parent = await lab.put("a")
     [child] = await lab.put_all(after(lab, parent, parent))
-    await lab.tell()
+    await lab.process_notes()
     await lab.cancel(parent)
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 async def test_a_job_that_went_far_elsewhere_counts_once(lab: Lab) -> None:
@@ -118,7 +118,7 @@ async def test_a_job_that_went_far_elsewhere_counts_once(lab: Lab) -> None:
     child = after(lab, moved)
     assert [type(one) for one in await lab.insert(moved, child)] == [Inserted, Inserted]
     assert await tally(lab, batch) == Tally(2, 1)
-    assert [change.job.id for change in await lab.tell()] == [child.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
 
 # Within a transaction of the user's
@@ -141,9 +141,9 @@ async def test_within_a_transaction_families_are_judged_and_written(lab: Lab) ->
     assert isinstance(answers[2].error, JobNotFound)
     assert await tally(lab, batch) == Tally(2)
     # First the one waited for has not ended; then it has, and in turn those go on that wait for the child.
-    assert await lab.tell() == []
+    assert await lab.process_notes() == []
     await lab.cancel(parent)
-    assert [change.job.id for change in await lab.tell()] == [child.id, answers[3].job.id]
+    assert [change.job.id for change in await lab.process_notes()] == [child.id, answers[3].job.id]
     assert await tally(lab, batch) == Tally(2, 0, 0, 1)
 
 
@@ -159,7 +159,7 @@ async def test_what_is_rolled_back_ties_nobody_and_counts_nowhere(lab: Lab) -> N
     [verdict] = await lab.apply(lab.end(parent, Completed()))
     assert isinstance(verdict, Applied)
     assert not verdict.noted
-    assert await lab.tell() == []
+    assert await lab.process_notes() == []
 
 
 async def test_within_a_transaction_an_end_is_noted_and_counted_if_it_is_committed(lab: Lab) -> None:
@@ -167,13 +167,13 @@ async def test_within_a_transaction_an_end_is_noted_and_counted_if_it_is_committ
     batch, _ = await filled(lab, 2)
     one, two = [await lab.start(job) for job in await lab.claim(worker)]
     child = (await lab.put_all(after(lab, one)))[0]
-    await lab.tell()
+    await lab.process_notes()
     change = lab.stamp(lab.end(one, Completed("1")))
     with suppress(ZeroDivisionError):
         async with lab.transactions.transaction() as connection:
             assert (await apply(lab, connection, change)).noted
             raise ZeroDivisionError
-    assert await lab.tell() == []
+    assert await lab.process_notes() == []
     assert await tally(lab, batch) == Tally(2)
     async with lab.transactions.transaction() as connection:
         assert await apply(lab, connection, change) == Applied(change.job, noted=True)
@@ -182,5 +182,5 @@ async def test_within_a_transaction_an_end_is_noted_and_counted_if_it_is_committ
         # Said again, it is neither noted nor counted again.
         assert await apply(lab, connection, change) == Applied(change.job)
     assert await tally(lab, batch) == Tally(2, 2)
-    assert [told.job.id for told in await lab.tell()] == [child.id]
+    assert [told.job.id for told in await lab.process_notes()] == [child.id]
     assert (await lab.get(child)).status is Status.QUEUED

@@ -9,14 +9,14 @@ from itertools import islice
 from headrace.core.claim import order
 from headrace.core.decide import expired
 from headrace.core.job import Job
+from headrace.core.position import Position
 from headrace.core.query import as_seen
-from headrace.core.standing import Standing
 from headrace.engines.memory.table import Table
 
 __all__ = ["position"]
 
 
-def position(table: Table, job: Job, now: datetime, window: float, most: int) -> Standing:
+def position(table: Table, job: Job, now: datetime, window: float, most: int) -> Position:
     """How many jobs are before this one, and what its queue did of late."""
     due = [table.records[id] for id in islice(table.deferred.upto(now), most + 1)]
     looked_at = list(islice(_before(table, as_seen(job, now), due, now), most + 1))
@@ -33,7 +33,7 @@ def position(table: Table, job: Job, now: datetime, window: float, most: int) ->
         and one.finished_at is not None
         and one.finished_at > since
     ]
-    return Standing(
+    return Position(
         ahead=len(ahead),
         keyed=sum(one.concurrency_key is not None for one in ahead),
         more=max(len(looked_at), len(due)) > most,

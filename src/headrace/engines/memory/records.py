@@ -8,9 +8,9 @@ from uuid import UUID
 
 from headrace.core.job import History, Job
 from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page
 from headrace.core.rule import Bound
-from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.engines.memory.position import position
 from headrace.engines.memory.state import Session
 
@@ -43,6 +43,6 @@ class Records:
         with self._state() as state:
             return state.usage
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         with self._state() as state:
             return position(state.table, job, now, window, most)

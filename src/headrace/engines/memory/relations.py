@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping
 from datetime import datetime
@@ -53,7 +54,7 @@ class Relations:
         self._children: dict[UUID, list[UUID]] = {}
         self._members: dict[UUID, list[UUID]] = {}
         self._notes: deque[tuple[Note, UUID, int]] = deque()
-        """What is to be told, of which job or batch, and how many have heard it."""
+        """What is to be told, of which job or batch, and the order number of the last job that has heard it."""
 
     def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
         """Why a new job cannot be what it says it is to others, who are here or ``coming``."""
@@ -120,15 +121,20 @@ class Relations:
         while self._notes and len(hearing) < limit:
             note, id, heard = self._notes.popleft()
             concerned = self._concerned(note, id)
-            part = concerned[heard : heard + limit - len(hearing)]
-            if heard + len(part) < len(concerned):
-                self._notes.appendleft((note, id, heard + len(part)))
+            # By order number and not by count: some may have been pruned since.
+            start = bisect_right(concerned, heard, key=self._number)
+            part = concerned[start : start + limit - len(hearing)]
+            if start + len(part) < len(concerned):
+                self._notes.appendleft((note, id, self._number(part[-1])))
             hearing += [(note, one) for one in part]
         return hearing
 
+    def _number(self, id: UUID) -> int:
+        return self._records[id].seq
+
     def _concerned(self, note: Note, id: UUID) -> list[UUID]:
         if note is Note.WAITS:
-            return [id]
+            return [id] if id in self._records else []
         if note is Note.ENDED:
             return self._waiting.get(id, [])
         if note is Note.STOPPED:

@@ -17,10 +17,10 @@ from headrace.core.claim import Ask, order
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.limit import Turn, Usage
 from headrace.core.match import Profile
+from headrace.core.position import BY_WORK
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.rate import Spent
 from headrace.core.rule import Bound, Group, Limits, counted_by
-from headrace.core.standing import BY_WORK
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort

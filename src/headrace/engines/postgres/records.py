@@ -11,15 +11,15 @@ import msgspec
 
 from headrace.core.job import Event, History, Job
 from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.rule import Bound
-from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import DEFERRED, LIVE, Status
+from headrace.engines.position import position_asked, position_of
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
-from headrace.engines.standing import standing_asked, standing_of
 
 __all__ = ["Records"]
 
@@ -121,6 +121,6 @@ class Records:
         names = [encode(bound) for bound in rates]
         return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
-        rows = await self._hot.fetch(sql("standing", self._schema), *standing_asked(job, now, window, most))
-        return standing_of(*rows[0])
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+        rows = await self._hot.fetch(sql("standing", self._schema), *position_asked(job, now, window, most))
+        return position_of(*rows[0])

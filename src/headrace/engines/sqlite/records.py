@@ -15,17 +15,17 @@ import msgspec
 
 from headrace.core.job import ErrorInfo, Event, History, Job
 from headrace.core.limit import Usage
+from headrace.core.position import MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of
 from headrace.core.rule import Bound
-from headrace.core.standing import MOST, WINDOW, Standing
 from headrace.core.status import DEFERRED, HELD, LIVE, Status
+from headrace.engines.position import position_asked, position_of
 from headrace.engines.record import attempts_of, encode, labels_asked, micros, moment
 from headrace.engines.refusing import has_halves
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.limiting import usage
 from headrace.engines.sqlite.rows import jobs_of
-from headrace.engines.standing import standing_asked, standing_of
 
 __all__ = ["GROUPS", "Records", "prepare"]
 
@@ -115,11 +115,11 @@ class Records:
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         return await self._reader.run(lambda connection: usage(connection, set(rates)))
 
-    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Standing:
-        *place, statuses, since = standing_asked(job, now, window, most)
+    async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
+        *place, statuses, since = position_asked(job, now, window, most)
         asked = (*place, *statuses, since)
         found = await self._searcher.run(lambda connection: connection.execute(ask("standing"), asked).get)
-        return standing_of(*found)
+        return position_of(*found)
 
 
 def _candidates(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) -> str:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from headrace.core.job import Job
+from headrace.core.position import BY_WORK, Position
 from headrace.core.query import as_seen
-from headrace.core.standing import BY_WORK, Standing
 from headrace.engines.record import micros, moment
 
-__all__ = ["standing_asked", "standing_of"]
+__all__ = ["position_asked", "position_of"]
 
 Asked = tuple[str, int, int, int, int, int, list[str], int]
 """Queue; rank, arrival and order number of the job; the moment; how many to look at; statuses, and from when on."""
 
 
-def standing_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
+def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
     """What the statement is given."""
     arrived_at = micros(as_seen(job, now).arrived_at)
     since = micros(now - timedelta(seconds=window))
@@ -23,9 +23,9 @@ def standing_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
     return job.queue, -job.priority, arrived_at, job.seq, micros(now), most, statuses, since
 
 
-def standing_of(ahead: int, keyed: int, more: int, ended: int, since: int, first_claimed_at: int | None) -> Standing:
+def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first_claimed_at: int | None) -> Position:
     """What it answers."""
-    return Standing(
+    return Position(
         ahead=ahead,
         keyed=keyed,
         more=bool(more),

@@ -21,7 +21,7 @@ from headrace.core.status import Outcome, Status
 from headrace.engine import Duplicated, InsertAnswer, Inserted, Statements
 from headrace.errors import NotSupported
 
-__all__ = ["Within"]
+__all__ = ["Transactional"]
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 
@@ -31,7 +31,7 @@ class Undone(Exception):
 
 
 def able(test: Test) -> Test:
-    """Only for an engine that has the capability."""
+    """Only for an engine that has transactions."""
 
     @functools.wraps(test)
     async def run(self: Part, lab: Lab, **given: Any) -> None:
@@ -70,7 +70,7 @@ def stored(answers: Sequence[InsertAnswer]) -> list[Job]:
     return [answer.job for answer in answers if isinstance(answer, Inserted)]
 
 
-class Within(Part):
+class Transactional(Part):
     """What ``enlist``, ``inserting``, ``applying`` and ``transaction`` promise."""
 
     @able

@@ -1,4 +1,4 @@
-"""Standing: how many go before a job, and what its queue did of late, as the core has it of all jobs."""
+"""Position: how many go before a job, and what its queue did of late, as the core has it of all jobs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from headrace.core.claim import order
 from headrace.core.decide import expired
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released
+from headrace.core.position import BY_WORK, Position
 from headrace.core.query import Filter, as_seen
 from headrace.core.retry import Retry
-from headrace.core.standing import BY_WORK, Standing
 from headrace.core.status import Reason, Status
 
-__all__ = ["Standings"]
+__all__ = ["Positions"]
 
 _ENDINGS: tuple[Ending, ...] = (
     Completed(),
@@ -28,7 +28,7 @@ _ENDINGS: tuple[Ending, ...] = (
 )
 
 
-def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Standing:
+def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Position:
     """The answer if every job is looked at."""
     place, since = order(as_seen(job, now), 0), now - timedelta(seconds=window)
     seen = [as_seen(one, now) for one in jobs if one.queue == job.queue]
@@ -41,7 +41,7 @@ def model(jobs: Sequence[Job], job: Job, now: datetime, window: float) -> Standi
         and one.finished_at is not None
         and one.finished_at > since
     ]
-    return Standing(
+    return Position(
         ahead=len(ahead),
         keyed=sum(one.concurrency_key is not None for one in ahead),
         more=False,
@@ -57,7 +57,7 @@ async def everything(lab: Lab) -> list[Job]:
     return [job for job in await lab.engine.jobs.get([one.id for one in found]) if job is not None]
 
 
-class Standings(Part):
+class Positions(Part):
     """What is said of a job in line."""
 
     async def test_priority_then_arrival_then_order_number(self, lab: Lab) -> None:
@@ -93,8 +93,8 @@ class Standings(Part):
     async def test_keys_are_counted_by_order(self, lab: Lab) -> None:
         await lab.put_all(*(lab.job(concurrency_key=key) for key in "abacab"))
         job = (await lab.put_all(lab.job(), lab.job(concurrency_key="b")))[1]
-        standing = await lab.engine.records.position(job, lab.now)
-        assert (standing.ahead, standing.keyed) == (7, 6)
+        position = await lab.engine.records.position(job, lab.now)
+        assert (position.ahead, position.keyed) == (7, 6)
 
     async def test_what_was_done_in_the_window(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -106,15 +106,15 @@ class Standings(Part):
         running = await lab.running(worker, "long")
         lab.later(50)
         await lab.finish(running)
-        standing = await lab.engine.records.position(job, lab.now, 60.0)
-        assert (standing.ended, standing.first_claimed_at) == (3, begun)
-        assert standing.since == lab.at(-60)
+        position = await lab.engine.records.position(job, lab.now, 60.0)
+        assert (position.ended, position.first_claimed_at) == (3, begun)
+        assert position.since == lab.at(-60)
         lab.later(10)
-        standing = await lab.engine.records.position(job, lab.now, 60.0)
-        assert (standing.ended, standing.first_claimed_at) == (1, begun), "who ended at its very beginning is not in it"
+        position = await lab.engine.records.position(job, lab.now, 60.0)
+        assert (position.ended, position.first_claimed_at) == (1, begun), "who ended at its very beginning is not in it"
         lab.later(50)
-        standing = await lab.engine.records.position(job, lab.now, 60.0)
-        assert (standing.ended, standing.first_claimed_at) == (0, None)
+        position = await lab.engine.records.position(job, lab.now, 60.0)
+        assert (position.ended, position.first_claimed_at) == (0, None)
 
     async def test_what_was_set_by_hand_is_not_the_work_of_a_queue(self, lab: Lab) -> None:
         job, *others = await lab.put_all(*(lab.job() for _ in range(3)))

@@ -1,21 +1,21 @@
-"""Keeping: profiles, settings under compare-and-set, leased duties."""
+"""Documents: profiles, settings under compare-and-set, leased duties."""
 
 from __future__ import annotations
 
 import asyncio
 
+from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
-from headrace.conformance.records import STRANGE
 from headrace.core import acts
 from headrace.core.claim import Ask
 from headrace.core.match import Profile
 from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
 from headrace.errors import HeadraceError
 
-__all__ = ["Keeping"]
+__all__ = ["Documents"]
 
 
-class Keeping(Part):
+class Documents(Part):
     """What the small verbs promise."""
 
     # -- profiles

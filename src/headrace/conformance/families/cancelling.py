@@ -6,8 +6,8 @@ import asyncio
 
 from msgspec.structs import replace
 
-from headrace.conformance.batches import Batched
-from headrace.conformance.families import GIVES_UP
+from headrace.conformance.families.batches import Batched
+from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import Lab
 from headrace.core import acts
 from headrace.core.batch import Batch, Tally
@@ -74,7 +74,7 @@ class Cancelling(Batched):
         [waiting] = await lab.put_all(lab.job("f", waits=1, after=(running.id,), batch=batch.id))
         await self.cancelled(lab, batch, "me")
         lab.later(1)
-        await lab.tell()
+        await lab.process_notes()
         asked = await lab.get(running)
         assert (asked.status, asked.cancel_requested_at) == (Status.RUNNING, lab.now)
         for job in (queued, deferred, waiting):
@@ -90,7 +90,7 @@ class Cancelling(Batched):
         await lab.finish(asked)
         [over] = (await lab.engine.families.process_notes(lab.now)).over
         assert (over.id, over.abandoned, over.tally.ended) == (batch.id, False, 6)
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
 
     async def test_a_batch_without_live_jobs_is_over_with_it(self, lab: Lab) -> None:
         empty = self.batch(lab, sealed=False)
@@ -106,10 +106,18 @@ class Cancelling(Batched):
         batch, jobs = await self.filled(lab, 25, sealed=False)
         other, _ = await self.filled(lab, 5)
         await self.cancelled(lab, batch)
-        changes = await lab.tell(limit=10)
+        changes = await lab.process_notes(limit=10)
         assert sorted(change.job.id for change in changes) == sorted(job.id for job in jobs)
         assert await self.tally(lab, batch) == Tally(25, 0, 0, 25)
         assert await self.tally(lab, other) == Tally(5)
+
+    async def test_a_job_that_is_pruned_between_two_pages_hides_no_other(self, lab: Lab) -> None:
+        batch, jobs = await self.filled(lab, 6, sealed=False)
+        await self.cancelled(lab, batch)
+        ended = {change.job.id for change in (await lab.engine.families.process_notes(lab.now, 2)).changes}
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == len(ended) == 2
+        ended |= {change.job.id for change in await lab.process_notes(limit=2)}
+        assert ended == {job.id for job in jobs}
 
     async def test_what_is_over_is_not_cancelled(self, lab: Lab) -> None:
         assert await lab.engine.families.cancel_batch(lab.new_id(), lab.now) is None
@@ -122,7 +130,7 @@ class Cancelling(Batched):
             await lab.do(acts.retry(await lab.get(failed), lab.now))
             again = await self.cancelled(lab, batch, by)
             assert (again.cancelled_at, again.cancelled_by) == (lab.now, by)
-            await lab.tell()
+            await lab.process_notes()
             assert (await lab.get(job)).status is Status.CANCELLED
         assert await self.cancelled(lab, batch, "nobody") == replace(again, tally=Tally(1, 0, 0, 1))
 
@@ -130,7 +138,7 @@ class Cancelling(Batched):
         batch, [job] = await self.filled(lab, 1, sealed=False)
         await lab.cancel(job)
         lab.later(lab.rules.batch_silence)
-        await lab.tell()
+        await lab.process_notes()
         assert (await self.cancelled(lab, batch)).cancelled_at == lab.now
         assert isinstance((await lab.insert(lab.job(batch=batch.id)))[0], Refused)
 
@@ -146,7 +154,7 @@ class Cancelling(Batched):
                     return [answer for chunk in chunks for answer in await other.jobs.insert(chunk, lab.now)]
 
                 answers, _ = await asyncio.gather(add(), self.cancelled(lab, batch))
-                await lab.tell()
+                await lab.process_notes()
                 stored = sum(isinstance(answer, Inserted) for answer in answers)
                 total = len(first) + stored
                 assert await self.tally(lab, batch) == Tally(total, 0, 0, total)

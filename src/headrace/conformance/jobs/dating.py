@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.conformance.jobs.limiting import rule
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.conformance.limiting import rule
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released
 from headrace.core.status import Status

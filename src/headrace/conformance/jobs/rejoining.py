@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
+from headrace.conformance.jobs.limiting import fill, free, keys, rule
+from headrace.conformance.jobs.turns import done
 from headrace.conformance.lab import OOPS, Lab, Part
-from headrace.conformance.limiting import fill, free, keys, rule
-from headrace.conformance.turns import done
 from headrace.core import acts, lifecycle
 from headrace.core.job import Job
 from headrace.core.outcome import Failed, Released, Snoozed
@@ -152,7 +152,7 @@ class Rejoining(Part):
         await lab.put_all(child)
         assert await lab.claim(worker) == []
         await lab.finish(parent)
-        await lab.tell()
+        await lab.process_notes()
         assert [job.id for job in await lab.claim(worker)] == [child.id]
 
     async def test_a_key_that_was_emptied_is_filled_again(self, lab: Lab) -> None:

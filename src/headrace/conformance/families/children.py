@@ -1,4 +1,4 @@
-"""Families: children, and what reaches them."""
+"""Children: jobs that a job submitted, and what reaches them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from headrace.core.status import ENDED, Reason, Status
 from headrace.engine import Inserted, Refused
 from headrace.errors import TransitionRefused
 
-__all__ = ["Families"]
+__all__ = ["Children"]
 
 GIVES_UP = Failed(error=OOPS, reason=Reason.NON_RETRYABLE)
 
 
-class Families(Part):
+class Children(Part):
     """What jobs are to those that submitted them."""
 
     async def child(self, lab: Lab, parent: Job, task: str = "child", **spec: Any) -> Job:
@@ -54,7 +54,7 @@ class Families(Part):
         done = await lab.finish(await lab.running(worker, "done", parent=child.id, root=root.id))
         stranger = await lab.put("stranger")
         await lab.cancel(root)
-        await lab.tell()
+        await lab.process_notes()
         for held in (child, grandchild):
             asked = await lab.get(held)
             assert (asked.status, asked.cancel_requested_at) == (held.status, lab.now)
@@ -75,11 +75,11 @@ class Families(Part):
         held = await lab.running(worker, "held", parent=twig.id, root=root.id)
         done, failed = await lab.finish(branch), await lab.finish(twig, GIVES_UP)
         await lab.cancel(root)
-        await lab.tell()
+        await lab.process_notes()
         assert (await lab.get(leaf)).reason is Reason.PARENT
         assert (await lab.get(held)).cancel_requested_at == lab.now
         assert [await lab.get(job) for job in (done, failed)] == [done, failed]
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
 
     async def test_a_cancel_reaches_no_ancestor(self, lab: Lab) -> None:
         worker = await lab.worker()
@@ -87,7 +87,7 @@ class Families(Part):
         child = await lab.running(worker, "child", parent=root.id, root=root.id)
         leaf = await self.child(lab, child, "leaf")
         await lab.cancel(child)
-        await lab.tell()
+        await lab.process_notes()
         assert await lab.get(root) == root
         assert (await lab.get(leaf)).status is Status.CANCELLED
 
@@ -99,7 +99,7 @@ class Families(Part):
         assert ended.status is Status.CANCELLED
         retried = await lab.do(acts.retry(ended, lab.now))
         after = await self.child(lab, retried, "after")
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         assert [await lab.get(child) for child in (before, after)] == [before, after]
 
     async def test_a_cancel_reaches_a_thousand_descendants(self, lab: Lab) -> None:
@@ -125,7 +125,7 @@ class Families(Part):
             parent = await lab.running(worker, f"p{n}")
             child = await self.child(lab, parent, f"c{n}")
             await lab.finish(parent, ending)
-            assert await lab.tell() == []
+            assert await lab.process_notes() == []
             assert await lab.get(child) == child
             # Also after its end a job may get children.
             assert (await self.child(lab, parent, f"c{n}")).status is Status.QUEUED
@@ -155,7 +155,7 @@ class Families(Part):
                 answers, _ = await asyncio.gather(
                     other.jobs.insert(children, lab.now), lab.engine.jobs.apply([lab.stamp(cancel)], lab.now)
                 )
-                await lab.tell()
+                await lab.process_notes()
                 for child, answer in zip(children, answers, strict=True):
                     if isinstance(answer, Inserted):
                         assert (await lab.get(child)).status is Status.CANCELLED
@@ -199,7 +199,7 @@ class Families(Part):
         await lab.finish(asked)
         lab.later(1)
         assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == 1
-        assert [change.job.id for change in await lab.tell()] == [child.id]
+        assert [change.job.id for change in await lab.process_notes()] == [child.id]
         assert [(await lab.get(one)).status for one in (child, other)] == [Status.CANCELLED, Status.QUEUED]
         assert (await lab.get(below)).status is Status.QUEUED, "no worker ever had the child: it has none of its own"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
-from headrace.conformance.records import STRANGE
 from headrace.core import lifecycle
 from headrace.core.status import Cause
 from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
 
-__all__ = ["Crew"]
+__all__ = ["Workers"]
 
 
 async def beat(lab: Lab, worker: object, **fields: object) -> Alive:
@@ -20,7 +20,7 @@ async def beat(lab: Lab, worker: object, **fields: object) -> Alive:
     return answer
 
 
-class Crew(Part):
+class Workers(Part):
     """What the verbs of workers promise."""
 
     async def test_a_registered_worker_is_known_whole(self, lab: Lab) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace.conformance.families import GIVES_UP
+from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core import acts
 from headrace.core.batch import Batch, Call, Tally
@@ -201,12 +201,12 @@ class Batches(Batched):
         lab.later(lab.rules.batch_silence - 1)
         await lab.engine.jobs.insert([lab.job(batch=batch.id)], lab.now)
         lab.later(2)
-        await lab.tell()
+        await lab.process_notes()
         [found] = await lab.engine.families.batches([batch.id])
         assert found is not None
         assert (found.sealed, found.abandoned) == (False, False)
         lab.later(lab.rules.batch_silence)
-        await lab.tell()
+        await lab.process_notes()
         [found] = await lab.engine.families.batches([batch.id])
         assert found is not None
         assert (found.sealed, found.abandoned, found.tally) == (True, True, Tally(2))

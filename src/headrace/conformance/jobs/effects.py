@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from headrace.conformance.batches import Batched
+from headrace.conformance.families.batches import Batched
 from headrace.conformance.lab import OOPS, Lab
-from headrace.conformance.within import Undone, able, apply
+from headrace.conformance.transactions import Undone, able, apply
 from headrace.core import acts
 from headrace.core.change import Applied, Change, Conflict, Key, Note, Tally, WasStale
 from headrace.core.job import Job
@@ -32,9 +33,9 @@ class Effects(Batched):
     async def test_an_end_is_noted_only_if_the_change_says_so(self, lab: Lab, ending: Completed | Failed) -> None:
         job = await lab.running(await lab.worker())
         [child] = await lab.put_all(lab.job(waits=1, after=(job.id,), after_when="ended"))
-        await lab.tell()
+        await lab.process_notes()
         await lab.do(replace(lab.end(job, ending), notes=()))
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         assert (await lab.get(child)).status is Status.WAITING
 
     async def test_notes_are_processed_whatever_the_verb(self, lab: Lab) -> None:
@@ -43,7 +44,7 @@ class Effects(Batched):
         change = lab.end(job, Failed(error=OOPS))
         assert change.notes == ()
         await lab.do(replace(change, notes=(Note.CANCELLED,), job=replace(change.job, cancel_requested_at=lab.now)))
-        assert [change.job.id for change in await lab.tell()] == [child.id]
+        assert [change.job.id for change in await lab.process_notes()] == [child.id]
 
     async def test_the_tally_is_added_as_it_is_given(self, lab: Lab) -> None:
         batch, _ = await self.filled(lab, 3)
@@ -115,14 +116,14 @@ class Effects(Batched):
         member = lab.job("hook", batch=batch.id, waits=1, after=(job.id,))
         await lab.do(with_inserts(lab.end(job, Completed("1")), member))
         assert await self.tally(lab, batch) == Tally(2, 1)
-        assert [change.job.id for change in await lab.tell()] == [member.id]
+        assert [change.job.id for change in await lab.process_notes()] == [member.id]
         assert (await lab.get(member)).status is Status.QUEUED
 
     @able
     async def test_in_a_transaction_the_inserts_share_its_fate(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
         kept, undone = lab.job("hook", queue="new"), lab.job("hook", queue="newer")
-        with pytest.raises(Undone):
+        with suppress(Undone):
             async with lab.transactions.transaction() as connection:
                 await apply(lab, connection, lab.stamp(with_inserts(lab.end(job, Completed("1")), undone)))
                 raise Undone

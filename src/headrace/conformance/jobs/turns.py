@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from headrace.clock import SystemDice
+from headrace.conformance.jobs.limiting import fill, free, keys, rate, rule
 from headrace.conformance.lab import OOPS, Choices, Lab, Part
-from headrace.conformance.limiting import fill, free, keys, rate, rule
 from headrace.core import lifecycle
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed

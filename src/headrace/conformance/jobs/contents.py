@@ -1,4 +1,4 @@
-"""Records: what goes into a store comes out the same."""
+"""Contents: what goes into a store comes out the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.core.retry import Retry
 from headrace.core.status import Reason
 from headrace.engine import Inserted
 
-__all__ = ["Records"]
+__all__ = ["Contents"]
 
 STRANGE = "ä ß 漢字 🜂 👩‍👩‍👧 e\u0301 \u200b \u2028 \ufeff ' \" \\ \\u0000 % _ ; -- \t\r\n"
 """Text that has broken stores: astral, combining, invisible, quoting, line ends."""
@@ -100,7 +100,7 @@ _FULL: dict[str, Any] = {
 }
 
 
-class Records(Part):
+class Contents(Part):
     """What comes back is what was stored."""
 
     async def test_every_field_of_a_submission_comes_back(self, lab: Lab) -> None:

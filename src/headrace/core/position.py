@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.status import Status
 
-__all__ = ["BY_WORK", "MOST", "WINDOW", "Standing", "estimate", "pace", "starts_at_once"]
+__all__ = ["BY_WORK", "MOST", "WINDOW", "Position", "estimate", "pace", "starts_at_once"]
 
 WINDOW = 300.0
 """Seconds over which the pace of a queue is taken."""
@@ -23,7 +23,7 @@ _LEAST = 1.0
 """Seconds: what happened within less says nothing of the pace."""
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class Position(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a job in its queue, and what the queue did of late; as exact as a look at so many jobs allows."""
 
     ahead: int
@@ -40,31 +40,31 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """When the first of them was claimed."""
 
 
-def pace(standing: Standing, now: datetime) -> float | None:
+def pace(position: Position, now: datetime) -> float | None:
     """How many jobs of its queue are done in a second; None if none was of late.
 
     Counted from the first claim on, if that is later: a worker that has just begun is as fast as it has been since.
     """
-    if standing.ended == 0:
+    if position.ended == 0:
         return None
-    begun = standing.first_claimed_at
-    since = standing.since if begun is None else max(standing.since, begun)
-    return standing.ended / max((now - since).total_seconds(), _LEAST)
+    begun = position.first_claimed_at
+    since = position.since if begun is None else max(position.since, begun)
+    return position.ended / max((now - since).total_seconds(), _LEAST)
 
 
-def starts_at_once(standing: Standing, free: int) -> bool:
+def starts_at_once(position: Position, free: int) -> bool:
     """Whether so many free slots are enough for it and those before it."""
-    return standing.ahead < free and not standing.more
+    return position.ahead < free and not position.more
 
 
-def estimate(standing: Standing, now: datetime, free: int) -> float | None:
+def estimate(position: Position, now: datetime, free: int) -> float | None:
     """In how many seconds it may start, with so many slots free now; None if there is nothing to tell it by.
 
     If there are more jobs before it than were counted, it is not before that.
     """
-    if starts_at_once(standing, free):
+    if starts_at_once(position, free):
         return 0.0
-    speed = pace(standing, now)
-    if speed is None or standing.ahead < free:
+    speed = pace(position, now)
+    if speed is None or position.ahead < free:
         return None
-    return (standing.ahead + 1 - free) / speed
+    return (position.ahead + 1 - free) / speed

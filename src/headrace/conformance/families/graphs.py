@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace.conformance.families import GIVES_UP
+from headrace.conformance.families.children import GIVES_UP
 from headrace.conformance.lab import Lab, Part
 from headrace.core import acts
 from headrace.core.change import Applied
@@ -34,24 +34,24 @@ class Graphs(Part):
         one, two = await lab.running(worker, "a"), await lab.running(worker, "b")
         [child] = await lab.put_all(self.after(lab, one, two))
         assert child.status is Status.WAITING
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         await lab.finish(one)
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         assert await lab.claim(worker) == []
         await lab.finish(two)
         lab.later(1)
-        [change] = await lab.tell()
+        [change] = await lab.process_notes()
         freed = await lab.get(child)
         assert change.job == freed
         assert (freed.status, freed.waits, freed.arrived_at) == (Status.QUEUED, 0, lab.now)
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         assert [job.id for job in await lab.claim(worker)] == [child.id]
 
     async def test_an_end_that_others_wait_for_is_noted(self, lab: Lab) -> None:
         worker = await lab.worker()
         waited_for, alone = await lab.running(worker, "a"), await lab.running(worker, "b")
         await lab.put_all(self.after(lab, waited_for))
-        await lab.tell()
+        await lab.process_notes()
         verdicts = await lab.apply(lab.end(waited_for, GIVES_UP), lab.end(alone, GIVES_UP))
         assert [isinstance(one, Applied) and one.noted for one in verdicts] == [True, False]
 
@@ -66,7 +66,7 @@ class Graphs(Part):
         done = await lab.stand(Status.COMPLETED, "a")
         [child] = await lab.put_all(self.after(lab, done))
         assert child.status is Status.WAITING
-        [change] = await lab.tell()
+        [change] = await lab.process_notes()
         assert (change.job.id, change.job.status) == (child.id, Status.QUEUED)
 
     async def test_parents_may_come_with_the_child(self, lab: Lab) -> None:
@@ -78,18 +78,18 @@ class Graphs(Part):
         assert {job.id for job in await lab.claim(worker)} == {one.id, two.id}
         for id in (one.id, two.id):
             await lab.finish(await lab.start(await lab.get(id)))
-        await lab.tell()
+        await lab.process_notes()
         [taken] = await lab.claim(worker)
         assert taken.id == child.id
         await lab.finish(await lab.start(taken))
-        await lab.tell()
+        await lab.process_notes()
         assert [job.id for job in await lab.claim(worker)] == [grandchild.id]
 
     async def test_a_time_is_still_waited_for(self, lab: Lab) -> None:
         parent = await lab.put("a")
         [child] = await lab.put_all(self.after(lab, parent, delay=60))
         await lab.do(acts.resolve(parent, lab.now, result_text="1"))
-        await lab.tell()
+        await lab.process_notes()
         freed = await lab.get(child)
         assert (freed.status, freed.available_at) == (Status.SCHEDULED, child.available_at)
 
@@ -100,7 +100,7 @@ class Graphs(Part):
         bad = await lab.stand(end, "bad")
         child = self.after(lab, other, bad, on_parent_failure=choice)
         await lab.put_all(child, self.after(lab, child, task="grandchild"))
-        changes = await lab.tell()
+        changes = await lab.process_notes()
         # At once, although the other parent has not ended; and those who wait for this one in turn.
         status = Status.CANCELLED if choice == "cancel" else Status.FAILED
         assert [change.job.status for change in changes] == [status, Status.CANCELLED]
@@ -110,9 +110,9 @@ class Graphs(Part):
     async def test_a_parent_that_fails_while_one_waits(self, lab: Lab) -> None:
         parent = await lab.running(await lab.worker(), "a")
         [child] = await lab.put_all(self.after(lab, parent, dedup="k"))
-        await lab.tell()
+        await lab.process_notes()
         await lab.finish(parent, GIVES_UP)
-        await lab.tell()
+        await lab.process_notes()
         assert (await lab.get(child)).status is Status.CANCELLED
         # Its key is free again.
         assert isinstance((await lab.insert(lab.job("child", dedup="k")))[0], Inserted)
@@ -121,23 +121,23 @@ class Graphs(Part):
     async def test_any_end_will_do_where_that_is_asked(self, lab: Lab, end: Status) -> None:
         parent, other = await lab.stand(end, "a"), await lab.put("b")
         [child] = await lab.put_all(self.after(lab, parent, other, after_when="ended"))
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         await lab.cancel(other)
-        await lab.tell()
+        await lab.process_notes()
         assert (await lab.get(child)).status is Status.QUEUED
 
     async def test_retried_it_waits_again_and_is_told_again(self, lab: Lab) -> None:
         parent = await lab.stand(Status.FAILED, "a")
         [child] = await lab.put_all(self.after(lab, parent))
-        await lab.tell()
+        await lab.process_notes()
         lab.later(1)
         again = await lab.do(acts.retry(await lab.get(child), lab.now))
         assert again.status is Status.WAITING
-        await lab.tell()
+        await lab.process_notes()
         assert (await lab.get(child)).status is Status.CANCELLED
         await lab.do(acts.resolve(parent, lab.now, result_text="1"))
         await lab.do(acts.retry(await lab.get(child), lab.now))
-        await lab.tell()
+        await lab.process_notes()
         assert (await lab.get(child)).status is Status.QUEUED
 
     async def test_retried_it_does_not_wait_for_what_was_pruned(self, lab: Lab) -> None:
@@ -148,19 +148,19 @@ class Graphs(Part):
         # Of two that have ended, the one that is kept longer.
         assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}) == 1
         await lab.do(acts.retry(ended, lab.now))
-        await lab.tell()
+        await lab.process_notes()
         assert (await lab.get(child)).status is Status.QUEUED
 
     async def test_what_waits_may_be_cancelled_or_expire(self, lab: Lab) -> None:
         parent = await lab.running(await lab.worker(), "a")
         cancelled, late = await lab.put_all(self.after(lab, parent), self.after(lab, parent, not_after=5))
-        await lab.tell()
+        await lab.process_notes()
         ended = await lab.cancel(cancelled)
         lab.later(10)
         [found] = [one for one in await lab.engine.jobs.overdue(lab.now) if one.job.id == late.id]
         await lab.sweep(found)
         await lab.finish(parent)
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         assert await lab.get(cancelled) == ended
         assert (await lab.get(late)).reason is Reason.EXPIRED
 
@@ -190,7 +190,7 @@ class Graphs(Part):
             assert str(missing.id) in str(answer.error)
         assert [await lab.gone(job) for job in (one, two, stranger, sibling)] == [True] * 4
         assert (await lab.engine.records.ledger()).accepted == 2
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
         # A duplicate is not there either, for whoever would wait for it.
         answers = await lab.engine.jobs.insert([one, two, self.after(lab, two)], lab.now, whole=True)
         assert [isinstance(answer, Refused) for answer in answers] == [True] * 3
@@ -208,19 +208,19 @@ class Graphs(Part):
         first = await lab.put_all(child)
         assert await lab.put_all(child) == first
         await lab.do(acts.resolve(parent, lab.now, result_text="1"))
-        changes = await lab.tell()
+        changes = await lab.process_notes()
         assert [change.job.id for change in changes] == [child.id]
         assert await lab.put_all(child) == [await lab.get(child)]
-        assert await lab.tell() == []
+        assert await lab.process_notes() == []
 
     async def test_many_wait_for_one_a_page_at_a_time(self, lab: Lab) -> None:
         one, two = await lab.put("a"), await lab.put("b")
         early = [self.after(lab, one, two) for _ in range(25)]
         children = [self.after(lab, one) for _ in range(25)]
         await lab.put_all(*early, *children)
-        await lab.tell()
+        await lab.process_notes()
         await lab.do(acts.resolve(one, lab.now, result_text="1"))
-        changes = await lab.tell(limit=10)
+        changes = await lab.process_notes(limit=10)
         # Those that wait on for another are passed, and keep nobody from being told.
         assert {change.job.id for change in changes} == {job.id for job in children}
 
@@ -238,7 +238,7 @@ class Graphs(Part):
 
                 # The child is stored while they end: before, between or after.
                 await asyncio.gather(finish(lab.engine, one), lab.insert(child), finish(other, two))
-                await lab.tell()
+                await lab.process_notes()
                 assert (await lab.get(child)).status is Status.QUEUED
         finally:
             await other.close()
@@ -246,7 +246,7 @@ class Graphs(Part):
     async def test_what_is_waited_for_is_not_pruned(self, lab: Lab) -> None:
         parent = await lab.stand(Status.COMPLETED, "a")
         [child] = await lab.put_all(self.after(lab, parent))
-        await lab.tell()
+        await lab.process_notes()
         lab.later(10)
         before: dict[Status, datetime] = dict.fromkeys(ENDED, lab.now)
         # Also once it is in line: it may ask for the result.

@@ -1,0 +1,100 @@
+"""Liveness: when a worker is dead, and when a passed deadline counts.
+
+Both are judged by looks and not by time stamps. Whoever watches asks the store again and again, and counts on its own
+monotonic time how long the answer has stayed the same. So a store that stood still, or a clock that was set, kills
+nobody. How a worker is shown is another matter: see ``core.silence``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Generic, NamedTuple, TypeVar
+
+from headrace.core.rules import Rules
+from headrace.core.status import Cause
+
+__all__ = ["PAUSE", "Seen", "Watch", "is_certain", "is_dead", "is_late"]
+
+K = TypeVar("K", bound=Hashable)
+
+PAUSE = 0.85
+"""The pause between two looks, as a share of a beat: three looks fit into a lease, and none is further from the one
+before than ``Rules.look_gap``."""
+
+_LOOKS = 3
+"""How many looks it takes to call a worker dead."""
+_CERTAIN = frozenset({None, Cause.LEASE, Cause.BEAT})
+
+
+class Seen(NamedTuple):
+    """How long one thing was seen without a change."""
+
+    looks: int
+    seconds: float
+
+
+_NEVER = Seen(0, 0.0)
+
+
+def is_dead(seen: Seen, rules: Rules) -> bool:
+    """Whether a worker is dead whose beat number was seen unchanged for so long: a whole lease, in three looks."""
+    return seen.looks >= _LOOKS and seen.seconds >= rules.lease
+
+
+def is_late(seen: Seen, rules: Rules) -> bool:
+    """Whether a deadline that was seen as passed for so long counts: seen twice, half a beat apart.
+
+    A store that was frozen past the deadline also kept the worker from writing what it had to say. So the worker gets
+    the time to do so before its job is taken from it.
+    """
+    return seen.looks > 1 and seen.seconds >= rules.beat / 2
+
+
+def is_certain(cause: Cause | None) -> bool:
+    """Whether a job can be decided about at the first look.
+
+    That is so where no deadline is involved: the job expired by itself (``None``: no cause to take it from a worker),
+    its worker was buried, or its worker said by its beats that it does not have the job.
+    """
+    return cause in _CERTAIN
+
+
+class Watch(Generic[K]):
+    """Remembers how long each thing was seen, look by look; a gap between looks forgets everything.
+
+    A look lasts from ``before`` (asked) to ``after`` (answered), and what it shows was so at some moment in between.
+    So what lasted is counted from the answer of the first look to the question of the last, and a gap from question
+    to answer: a look that hung in a frozen store is itself a gap.
+    """
+
+    def __init__(self, gap: float) -> None:
+        self._gap = gap
+        self._last: float | None = None
+        self._since: dict[K, float] = {}
+        self._seen: dict[K, Seen] = {}
+
+    def look(self, keys: Iterable[K], before: float, after: float) -> None:
+        """Count a look that saw these; whatever it did not see is forgotten."""
+        known = self._since
+        if after - (before if self._last is None else self._last) > self._gap:
+            known = {}
+        self._last = before
+        seen, since = self._seen, dict[K, float]()
+        self._seen = {}
+        for key in keys:
+            start = known.get(key)
+            if start is None:
+                since[key], self._seen[key] = after, Seen(1, 0.0)
+            else:
+                since[key], self._seen[key] = start, Seen(seen[key].looks + 1, before - start)
+        self._since = since
+
+    def add(self, keys: Iterable[K], after: float) -> None:
+        """Count these as seen by the same look, which went on."""
+        for key in keys:
+            if key not in self._since:
+                self._since[key], self._seen[key] = after, Seen(1, 0.0)
+
+    def of(self, key: K) -> Seen:
+        """How long this one was seen."""
+        return self._seen.get(key, _NEVER)

@@ -1,0 +1,82 @@
+"""When a worker is dead, and when a passed deadline counts: looks, not clocks."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.liveness import PAUSE, Seen, Watch, is_certain, is_dead, is_late
+from headrace.core.rules import Rules
+from headrace.core.status import Cause
+
+
+def seen(looks: list[tuple[str, float, float]], gap: float = 10.0) -> Seen:
+    """What is known of "a" after looks at (keys, before, after)."""
+    watch: Watch[str] = Watch(gap)
+    for keys, before, after in looks:
+        watch.look(keys, before, after)
+    return watch.of("a")
+
+
+def test_what_was_never_seen_counts_nothing() -> None:
+    assert seen([]) == (0, 0.0)
+    assert seen([("b", 0, 0)]) == (0, 0.0)
+
+
+def test_what_stays_is_counted_in_looks_and_seconds() -> None:
+    assert seen([("a", 0, 0)]) == (1, 0.0)
+    assert seen([("a", 0, 0), ("ab", 5, 5), ("a", 9, 9)]) == (3, 9.0)
+
+
+def test_only_the_time_that_certainly_passed_counts() -> None:
+    assert seen([("a", 0, 2), ("a", 5, 8)]) == (2, 3.0)
+
+
+def test_what_was_away_begins_anew() -> None:
+    assert seen([("a", 0, 0), ("b", 5, 5), ("a", 9, 9)]) == (1, 0.0)
+
+
+def test_a_gap_forgets_everything() -> None:
+    assert seen([("a", 0, 0), ("a", 10, 10)]) == (2, 10.0)
+    assert seen([("a", 0, 0), ("a", 10.1, 10.1)]) == (1, 0.0)
+
+
+def test_a_look_that_hangs_is_a_gap() -> None:
+    assert seen([("a", 0, 0), ("a", 5, 45), ("a", 46, 46)]) == (1, 0.0)
+    assert seen([("a", 0, 0), ("a", 5, 45), ("a", 46, 46), ("a", 50, 50)]) == (2, 4.0)
+
+
+def test_a_look_may_go_on() -> None:
+    watch: Watch[str] = Watch(10)
+    watch.look("a", 0, 0)
+    watch.look("a", 4, 4)
+    watch.add("ab", 5)
+    assert watch.of("a") == (2, 4.0)
+    assert watch.of("b") == (1, 0.0)
+    watch.look("ab", 9, 9)
+    assert watch.of("b") == (2, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "dead"), [(0, 0, False), (3, 29.9, False), (2, 1000, False), (3, 30, True), (9, 31, True)]
+)
+def test_dead_is_who_stood_still_for_a_lease_in_three_looks(looks: int, seconds: float, dead: bool) -> None:
+    assert is_dead(Seen(looks, seconds), Rules(lease=30)) is dead
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "late"), [(0, 0, False), (1, 60, False), (2, 4.9, False), (2, 5, True), (3, 9, True)]
+)
+def test_a_deadline_counts_when_it_was_seen_twice_half_a_beat_apart(looks: int, seconds: float, late: bool) -> None:
+    assert is_late(Seen(looks, seconds), Rules(beat=10)) is late
+
+
+@pytest.mark.parametrize("cause", [None, *Cause])
+def test_only_deadlines_need_a_second_look(cause: Cause | None) -> None:
+    assert is_certain(cause) is (cause in {None, Cause.LEASE, Cause.BEAT})
+
+
+def test_looks_come_often_enough_to_be_one_watch_and_to_bury_after_a_lease() -> None:
+    rules = Rules()
+    pause = PAUSE * rules.beat
+    assert pause <= rules.look_gap
+    assert 3 * pause <= rules.lease
