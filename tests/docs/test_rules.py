@@ -47,7 +47,10 @@ def _code(cell: str) -> list[str]:
 def place(engine: str, name: str) -> Path:
     """The file of an engine that the table calls by this name."""
     folder = SOURCE / "engines" / engine
-    return folder / "sql" / name if name.endswith(".sql") else folder / name
+    if not name.endswith(".sql"):
+        return folder / name
+    own, shared = folder / "sql" / name, SOURCE / "engines" / "sql" / "sql" / name
+    return own if own.exists() else shared
 
 
 def missing(rule: Rule) -> list[str]:
@@ -79,7 +82,7 @@ def test_what_a_rule_names_is_there(rule: Rule) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_rule_that_a_statement_names_is_in_the_table(engine: str) -> None:
     named = {(rule.core, name) for rule in RULES for name in rule.places[engine]}
-    for file in sorted((SOURCE / "engines" / engine / "sql").iterdir()):
+    for file in (*(SOURCE / "engines" / engine / "sql").iterdir(), *(SOURCE / "engines" / "sql" / "sql").iterdir()):
         for core in re.findall(r"\bcore\.[a-z_]+\.\w+", file.read_text(encoding="utf-8")):
             assert (core, file.name) in named, f"{file.name} repeats {core}"
 

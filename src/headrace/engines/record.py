@@ -242,12 +242,12 @@ def sort_out(
     jobs: Sequence[Job],
     ids: Iterable[UUID],
     keys: Mapping[str, UUID],
-    refused: Callable[[int], bool] = lambda place: False,
+    refused: Callable[[int, Job], bool] = lambda place, job: False,
 ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
     """Which of these jobs to store, given the ids that are here and who holds which key.
 
     Also, for each job, the id it is answered with, or that of the job it is a duplicate of. ``refused`` is asked, in
-    order, of each that would be stored, whether there is something against it.
+    order, of each that would be stored, with its place, whether there is something against it.
     """
     here, holders = set(ids), dict(keys)
     fresh, told = list[int](), list[tuple[UUID, UUID | None]]()
@@ -255,7 +255,7 @@ def sort_out(
         key = key_of(job)
         holder = None if key is None or job.id in here else holders.get(key)
         told.append((job.id, holder))
-        if job.id in here or holder is not None or refused(index):
+        if job.id in here or holder is not None or refused(index, job):
             continue
         here.add(job.id)
         fresh.append(index)

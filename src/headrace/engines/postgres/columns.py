@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.engines.sql import batches
 from headrace.engines.sql.columns import FOR_OTHERS, NEW_STATE, READ_STATE, Column, document, moment, plain
 
 __all__ = ["CHANGE", "CLAIMED", "JOB", "NEW", "RECORD", "RUN", "WORDS", "texts"]
@@ -128,6 +129,11 @@ WORDS = {
     "run_names": _names(RUN),
     "run_columns": _names(RUN, "jobs"),
     "run_arrays": _arrays(RUN, 7),
+    "ids": "bodies",
+    "binary": ' COLLATE "C"',
+    "batch": ", ".join(batches.COLUMNS),
+    "batch_values": ", ".join(f"(r ->> {place})::{type}" for place, type in enumerate(batches.COLUMNS.values())),
+    "batch_ended": ", ".join(f"o.{name}" for name in batches.COLUMNS),
     "change_names": _names(CHANGE),
     "change_arrays": _arrays(CHANGE, 1),
     "change_values": ", ".join(f"{value} AS {name}" for name, value in _values(CHANGE).items()),

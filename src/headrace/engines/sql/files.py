@@ -1,4 +1,8 @@
-"""The SQL of an engine's package: a file for each statement, with words in braces for what is filled in."""
+"""The SQL of the engines: a file for each statement, with words in braces for what is filled in.
+
+Statements that the engines do alike are in ``engines/sql/sql``, written as PostgreSQL takes them; the others are in the
+package of each engine.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,20 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-__all__ = ["filled", "text"]
+__all__ = ["filled", "shared", "text"]
 
 
 @cache
 def text(package: str, name: str) -> str:
-    """The text of one file."""
-    return resources.files(package).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    """The text of one file, of the engine's own or of those that are shared."""
+    file = resources.files(package).joinpath("sql", f"{name}.sql")
+    return file.read_text(encoding="utf-8") if file.is_file() else shared(name)
+
+
+@cache
+def shared(name: str) -> str:
+    """The text of a statement that the engines do alike."""
+    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

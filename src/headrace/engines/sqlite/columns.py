@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.engines.sql import batches
 from headrace.engines.sql.columns import NEW_STATE, READ_STATE, Column, document, moment, plain
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "WORDS"]
@@ -85,6 +86,13 @@ WORDS = {
     "new_values": ", ".join(_new[name] for name in _kept),
     "new_payload": _new["payload"],
     "new_spec": _new["spec"],
+    "ids": "jobs",
+    "binary": "",
+    "batch": ", ".join(batches.COLUMNS),
+    "batch_values": ", ".join(
+        {"id": "unhex($1 ->> 0, '-')", "calls": f"coalesce($1 ->> {place}, '[null,null]')"}.get(name, f"$1 ->> {place}")
+        for place, name in enumerate(batches.COLUMNS)
+    ),
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
     "change_values": ", ".join(_value(column, place, "value") for place, column in enumerate(CHANGE)),
 }

@@ -12,8 +12,8 @@ from headrace.core.job import Job
 from headrace.engine import InsertAnswer, Inserted
 from headrace.engine.statements import Statements
 from headrace.engines.record import Micros, encode, labels_of
+from headrace.engines.sql.admission import is_related
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.relations import have_relations
 from headrace.engines.sqlite.rows import is_new, row_of_new
 from headrace.engines.sqlite.statements import storing
 
@@ -30,7 +30,7 @@ class Insertion:
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
         self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
         self._new = all(is_new(job) for job in jobs)
-        self._alone = of is None and not have_relations(jobs)
+        self._alone = of is None and not any(map(is_related, jobs))
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:

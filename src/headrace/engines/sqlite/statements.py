@@ -66,17 +66,17 @@ def storing(
         elif (key := key_of(job)) is not None:
             keys[key] = job.id
     relations = Relations(jobs)
-    yield from relations.looking()
-    fresh, told = sort_out(jobs, here, keys, relations.refused)
-    if whole and relations.refusals:
-        return [Refused(next(iter(relations.refusals.values())))] * len(jobs)
+    admission = yield from relations.looking()
+    fresh, told = sort_out(jobs, here, keys, admission.refuses)
+    if whole and admission.refused:
+        return [Refused(next(iter(admission.refused.values())))] * len(jobs)
     before = (yield from insert(fresh)) if fresh else 0
     stored = [replace(jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
     for job in stored:
         if not is_new(job):  # what it brings along beyond a new one's fields
             yield from _write(Change(verb=Verb.SUBMIT, rev=1, job=job))
     yield from relations.storing(stored, batch)
-    return relations.answers(told, ids | {job.id: job for job in stored})
+    return admission.answers(told, ids | {job.id: job for job in stored})
 
 
 def applying(change: Change) -> Statements[Verdict]:
