@@ -10,20 +10,14 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 
-__all__ = ["filled", "shared", "text"]
+__all__ = ["filled", "text"]
 
 
 @cache
 def text(package: str, name: str) -> str:
     """The text of one file, of the engine's own or of those that are shared."""
-    file = resources.files(package).joinpath("sql", f"{name}.sql")
-    return file.read_text(encoding="utf-8") if file.is_file() else shared(name)
-
-
-@cache
-def shared(name: str) -> str:
-    """The text of a statement that the engines do alike."""
-    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    own, shared = (resources.files(one).joinpath("sql", f"{name}.sql") for one in (package, __package__))
+    return (own if own.is_file() else shared).read_text(encoding="utf-8")
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import apsw
 
 from headrace.engine.statements import Statement, Statements, walk
-from headrace.engines.sql.files import filled, shared, text
+from headrace.engines.sql.files import filled, text
 from headrace.engines.sqlite.columns import AS_STATEMENT, AS_TRIGGER, WORDS
 from headrace.engines.sqlite.files import find, refuse_empty
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
@@ -54,11 +53,11 @@ _HALVES = "-- ask\n"
 @cache
 def sql(name: str) -> str:
     """The text of one verb's file."""
+    found = text(__package__, name)
+    if "{schema}" in found:  # one that PostgreSQL takes as well
+        found = found.replace("{schema}.", "").replace("$", "?")
     parts = {part: filled(text(__package__, part), words).strip("\n") for part, words in AS_TRIGGER.items()}
-    # In a file there is but one schema, and parameters that are not names have a question mark.
-    if not resources.files(__package__).joinpath("sql", f"{name}.sql").is_file():
-        return filled(shared(name).replace("{schema}.", "").replace("$", "?"), WORDS)
-    return filled(text(__package__, name), parts | WORDS)
+    return filled(found, parts | WORDS)
 
 
 @cache
