@@ -5,64 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.engines.sql import batches
-from headrace.engines.sql.columns import FOR_OTHERS, NEW_STATE, READ_STATE, Column, document, moment, plain
+from headrace.engines.sql.columns import FOR_OTHERS, Column, job_columns
 
 __all__ = ["CHANGE", "CLAIMED", "JOB", "NEW", "RECORD", "RUN", "WORDS", "texts"]
 
+_HELD = "{0}={0} if held else None"
+"""Of a job that was completed the worker is that of the attempt that did it, and the claim says nothing."""
+
 JOB = (
-    Column("seq", "bigint", read="seq=seq"),
-    Column("id", "uuid", "job.id", read="id=id", select="b.id"),
-    Column("line", "integer", "line"),
-    Column("status", "text", "job.status.value", "job.status.value", "status=status", given="status=given.status"),
-    Column("stage", "smallint", "stage_of(job)", "stage_of(job)"),
-    Column("rank", "smallint", "-job.spec.priority"),
-    moment("available_at", "bigint", new=True),
-    moment("arrived_at", "bigint", new=True),
-    moment("updated_at", "bigint", new=True, given="updated_at=at[assigned_at]"),
-    plain("rev", "integer"),
-    plain("epoch", "integer"),
-    plain("unstarted_losses", "integer"),
-    # Of a job that was completed these two are those of the attempt that did it.
-    Column(
-        "worker",
-        "uuid",
-        changed="job.worker",
-        read="worker=worker if held else None",
-        given="worker=given.worker",
-        set="CASE WHEN j.number IS NULL THEN {} ELSE j.worker END",
+    *job_columns(
+        id={"select": "b.id"},
+        worker={"read": _HELD.format("worker"), "set": "CASE WHEN j.number IS NULL THEN {} ELSE j.worker END"},
+        claim={"read": _HELD.format("claim")},
+        progress={
+            "read": "progress=read_progress(progress) if progress is not None else None if number is None else DONE"
+        },
     ),
-    Column("claim", "bigint", "", "job.claim", "claim=claim if held else None", given="claim=given.claim"),
-    moment("act_by", "bigint", new=True, given="act_by=given.act_by"),
-    moment("assigned_at", "bigint"),
-    moment("accepted_at", "bigint", given="accepted_at=None if given.accepted_at is None else at[assigned_at]"),
-    moment("finished_at", "bigint", given=""),
-    moment("cancel_requested_at", "bigint", given=""),
-    Column(
-        "progress",
-        "text",
-        changed="None if job.progress is None else encode(job.progress)",
-        read="progress=read_progress(progress) if progress is not None else None if number is None else DONE",
-    ),
-    Column("state", "text", NEW_STATE, "state_of(job, at)", READ_STATE),
-    # With a change: null keeps it, an empty text releases it, any other takes it.
-    Column(
-        "held_key",
-        "text",
-        "None if job.ended else held_key(job)",
-        "None if change.key is KEEP or job.spec.dedup is None else '' if change.key is RELEASE else held_key(job)",
-        set="CASE WHEN {} IS NULL THEN j.held_key ELSE nullif({}, '') END",
-    ),
-    Column("turn_key", "text", "job.spec.concurrency_key"),
-    Column("change", "bigint", changed="change.id"),
-    Column("payload", "text", "job.payload_text", read="payload_text=payload", table="bodies"),
-    Column("spec", "text", "encode(job.spec)", read="spec=specs[spec]", table="bodies"),
-    Column("result", "text", changed="job.result_text", read="result_text=result"),
-    document("error", "text"),
     # Of the attempt that completed the job: its number, and when it began. Written by complete.sql alone.
     Column("number", "integer", read=FOR_OTHERS, given=""),
     Column("began", "bigint", read=FOR_OTHERS, given=""),
 )
-"""What is kept of a job. A new field of ``Job`` is one line here."""
+"""What is kept of a job."""
 
 NEW = (*(column for column in JOB if column.new), Column("labels", "text", "labels(job)", table="labels"))
 """The rows that ``insert_document.sql`` takes."""

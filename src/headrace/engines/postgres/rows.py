@@ -53,8 +53,7 @@ _job: Callable[..., Job] = function(
     "job",
     f"at, specs, {', '.join(column.name for column in RECORD)}",
     [
-        "status = STATUS[status]",
-        "held = status in HELD",
+        "held = STATUS[status] in HELD",
         # That of a job whose first and only attempt completed it is left out.
         f"{_STATE}NEW if number is None else State(number, number, 0, 0, None, began, began)",
         job_of(column.read for column in RECORD),

@@ -1,7 +1,8 @@
 """Row formats: which column keeps which field of a job, and how its value is written and read.
 
-An engine lists its columns once (``sqlite/columns.py``, ``postgres/columns.py``). Its statements, and the functions
-that make rows of jobs and jobs of rows, are made from that list when the engine is imported. What is written and read
+The columns are listed once (``_JOB``), and each engine says what is different there (``sqlite/columns.py``,
+``postgres/columns.py``). Its statements, and the functions that make rows of jobs and jobs of rows, are made from that
+list when the engine is imported. What is written and read
 is said as a Python expression, and these are compiled into one function, as ``namedtuple`` and ``dataclass`` do: a loop
 over the columns would take twice as long, and this is done several times for every job.
 """
@@ -26,13 +27,11 @@ __all__ = [
     "READ_STATE",
     "Column",
     "Specs",
-    "document",
     "fields_in",
     "function",
     "is_new",
+    "job_columns",
     "job_of",
-    "moment",
-    "plain",
     "row",
     "state_of",
     "tuple_type",
@@ -49,7 +48,7 @@ class Column(msgspec.Struct, frozen=True):
 
     name: str
     type: str
-    """As the engine's schema says it."""
+    """As PostgreSQL says it."""
     new: str = ""
     """What is written for a new job; empty: nothing, the schema has a default."""
     changed: str = ""
@@ -77,16 +76,16 @@ def plain(name: str, type: str, *, new: bool = False, given: str | None = None) 
     return Column(name, type, value if new else "", value, f"{name}={name}", given=given)
 
 
-def moment(name: str, type: str, *, new: bool = False, given: str | None = None) -> Column:
+def moment(name: str, *, new: bool = False, given: str | None = None) -> Column:
     """A column that keeps a moment, in microseconds."""
     value = f"at[job.{name}]"
-    return Column(name, type, value if new else "", value, f"{name}=at[{name}]", given=given)
+    return Column(name, "bigint", value if new else "", value, f"{name}=at[{name}]", given=given)
 
 
-def document(name: str, type: str, *, table: str = "jobs") -> Column:
+def document(name: str) -> Column:
     """A column that keeps a value as JSON."""
     value = f"None if job.{name} is None else encode(job.{name})"
-    return Column(name, type, "", value, f"{name}=None if {name} is None else read_{name}({name})", table)
+    return Column(name, "text", "", value, f"{name}=None if {name} is None else read_{name}({name})")
 
 
 class Specs(dict[str, Spec]):
@@ -157,6 +156,51 @@ NAMES["state_of"] = state_of
 
 NEW_STATE = "None if job.waits == 0 and job.not_after is None else state_of(job, at)"
 """The expression for the state of a new job: most have none yet."""
+
+
+_JOB = (
+    Column("seq", "bigint", read="seq=seq"),
+    Column("id", "uuid", "job.id", read="id=id"),
+    Column("line", "integer", "line"),
+    Column("status", "text", "job.status", "job.status", "status=STATUS[status]", given="status=given.status"),
+    Column("stage", "smallint", "stage_of(job)", "stage_of(job)"),
+    Column("rank", "smallint", "-job.spec.priority"),
+    moment("available_at", new=True),
+    moment("arrived_at", new=True),
+    moment("updated_at", new=True, given="updated_at=at[assigned_at]"),
+    plain("rev", "integer"),
+    plain("epoch", "integer"),
+    plain("unstarted_losses", "integer"),
+    plain("worker", "uuid", given="worker=given.worker"),
+    plain("claim", "bigint", given="claim=given.claim"),
+    moment("act_by", new=True, given="act_by=given.act_by"),
+    moment("assigned_at"),
+    moment("accepted_at", given="accepted_at=None if given.accepted_at is None else at[assigned_at]"),
+    moment("finished_at", given=""),
+    moment("cancel_requested_at", given=""),
+    document("progress"),
+    Column("state", "text", NEW_STATE, "state_of(job, at)", READ_STATE),
+    # With a change: null keeps it, an empty text releases it, any other takes it.
+    Column(
+        "held_key",
+        "text",
+        "None if job.spec.dedup is None or job.ended else held_key(job)",
+        "None if change.key is KEEP or job.spec.dedup is None else '' if change.key is RELEASE else held_key(job)",
+        set="CASE WHEN {} IS NULL THEN j.held_key ELSE nullif({}, '') END",
+    ),
+    Column("turn_key", "text", "job.spec.concurrency_key"),
+    Column("change", "bigint", changed="change.id"),
+    Column("payload", "text", "job.payload_text", read="payload_text=payload", table="bodies"),
+    Column("spec", "text", "encode(job.spec)", read="spec=specs[spec]", table="bodies"),
+    Column("result", "text", changed="job.result_text", read="result_text=result"),
+    document("error"),
+)
+
+
+def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:
+    """What is kept of a job, with PostgreSQL's types; ``own`` says by column what is different in one engine. A new
+    field of ``Job`` is one line above."""
+    return tuple(msgspec.structs.replace(column, **own.get(column.name, {})) for column in _JOB)
 
 
 def fields_in(columns: Iterable[Column]) -> list[str]:

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from headrace.engines.sql import batches
-from headrace.engines.sql.columns import NEW_STATE, READ_STATE, Column, document, moment, plain
+from headrace.engines.sql.columns import Column, job_columns
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "WORDS"]
 
-JOB = (
-    Column("seq", "INTEGER", read="seq=seq"),
-    Column("id", "BLOB", "job.id", read="id=id", select="hex(j.id)"),
-    Column("line", "INTEGER", "line"),
-    Column("status", "TEXT", "job.status", "job.status", "status=STATUS[status]"),
-    Column("stage", "INTEGER", "stage_of(job)", "stage_of(job)"),
-    Column("rank", "INTEGER", "-job.spec.priority"),
-    moment("available_at", "INTEGER", new=True),
-    moment("arrived_at", "INTEGER", new=True),
-    moment("updated_at", "INTEGER", new=True),
-    plain("rev", "INTEGER"),
-    plain("epoch", "INTEGER"),
-    plain("unstarted_losses", "INTEGER"),
-    Column("worker", "BLOB", "", "job.worker", "worker=worker", select="iif(j.worker IS NULL, NULL, hex(j.worker))"),
-    plain("claim", "INTEGER"),
-    moment("act_by", "INTEGER", new=True),
-    moment("assigned_at", "INTEGER"),
-    moment("accepted_at", "INTEGER"),
-    moment("finished_at", "INTEGER"),
-    moment("cancel_requested_at", "INTEGER"),
-    document("progress", "TEXT"),
-    Column("state", "TEXT", NEW_STATE, "state_of(job, at)", READ_STATE),
-    # With a change: 0 keeps it, 1 releases it, a text takes it.
-    Column(
-        "held_key",
-        "TEXT",
-        "None if job.spec.dedup is None or job.ended else key_of(job)",
-        "0 if change.key is KEEP or job.spec.dedup is None else 1 if change.key is RELEASE else key_of(job)",
-        set="CASE {} WHEN 0 THEN held_key WHEN 1 THEN NULL ELSE {} END",
-    ),
-    Column("turn_key", "TEXT", "job.spec.concurrency_key"),
-    Column("change", "INTEGER", changed="change.id"),
-    Column("payload", "TEXT", "job.payload_text", read="payload_text=payload", table="bodies"),
-    Column("spec", "TEXT", "encode(job.spec)", read="spec=specs[spec]", table="bodies"),
-    Column("result", "TEXT", changed="job.result_text", read="result_text=result", table="ends"),
-    document("error", "TEXT", table="ends"),
+JOB = job_columns(
+    id={"select": "hex(j.id)"},
+    worker={"select": "iif(j.worker IS NULL, NULL, hex(j.worker))"},
+    held_key={"set": "CASE WHEN {} IS NULL THEN held_key ELSE nullif({}, '') END"},
+    result={"table": "ends"},
+    error={"table": "ends"},
 )
-"""What is kept of a job. A new field of ``Job`` is one line here."""
+"""What is kept of a job."""
 
 NEW = tuple(column for column in JOB if column.new)
 """The rows that ``insert_rows.sql`` takes."""
@@ -53,13 +23,13 @@ RECORD = tuple(column for column in JOB if column.read)
 """The rows of the view ``record``."""
 
 CHANGE = (
-    Column("seq", "INTEGER", changed="job.seq"),
-    Column("rev_before", "INTEGER", changed="change.rev"),
+    Column("seq", "integer", changed="job.seq"),
+    Column("rev_before", "integer", changed="change.rev"),
     *(column for column in JOB if column.changed),
-    Column("number", "INTEGER", changed="None if attempt is None else attempt.number"),
-    Column("attempt", "TEXT", changed="None if attempt is None else past_of(attempt, at)"),
-    Column("event", "TEXT", changed="None if change.event is None else encode(change.event)"),
-    Column("ended", "INTEGER", changed="ENDED in change.notes"),
+    Column("number", "integer", changed="None if attempt is None else attempt.number"),
+    Column("attempt", "text", changed="None if attempt is None else past_of(attempt, at)"),
+    Column("event", "text", changed="None if change.event is None else encode(change.event)"),
+    Column("ended", "integer", changed="ENDED in change.notes"),
 )
 """The rows that ``apply_row.sql`` takes."""
 
@@ -68,7 +38,7 @@ _SET = tuple(column for column in JOB if column.changed and column.table == "job
 
 def _value(column: Column, place: int, row: str) -> str:
     """What a row, which is a JSON array, has in this column."""
-    return f"unhex({row} ->> {place}, '-')" if column.type == "BLOB" else f"({row} ->> {place})"
+    return f"unhex({row} ->> {place}, '-')" if column.type == "uuid" else f"({row} ->> {place})"
 
 
 def _words_of_change(values: dict[str, str]) -> dict[str, str]:

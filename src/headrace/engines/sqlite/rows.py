@@ -60,7 +60,7 @@ def jobs_of(document: str) -> list[Job]:
 is_new = make_is_new(NEW)
 
 row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
-    "row_of_new", "job, line, at", [row(column.new for column in NEW)], stage_of=stage_of, key_of=key_of
+    "row_of_new", "job, line, at", [row(column.new for column in NEW)], stage_of=stage_of, held_key=key_of
 )
 """A job as ``insert_rows.sql`` takes it."""
 
@@ -69,7 +69,7 @@ row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     "change, at",
     ["job, attempt = change.job, change.attempt", row(column.changed for column in CHANGE)],
     stage_of=stage_of,
-    key_of=key_of,
+    held_key=key_of,
     past_of=past_of,
     KEEP=Key.KEEP,
     RELEASE=Key.RELEASE,
