@@ -50,7 +50,7 @@ MAY_NAME: Mapping[str, frozenset[str]] = {
 }
 """Engines that are built on another one."""
 
-COMMON = frozenset({"migrations", "record", "refusing", "rulebook", "position"})
+COMMON = frozenset({"migrations", "record", "refusing", "rulebook", "position", "sql"})
 """Modules beside the engines that are none: what several of them share."""
 
 MAY_WIRE: Mapping[str, str] = {

@@ -29,7 +29,6 @@ __all__ = [
     "attempt_of",
     "attempts_of",
     "encode",
-    "is_new",
     "key_of",
     "labels_asked",
     "labels_of",
@@ -41,7 +40,6 @@ __all__ = [
     "sort_out",
     "stage_of",
     "stages_of",
-    "state_of",
     "too_many",
     "usage_of",
 ]
@@ -179,23 +177,6 @@ def key_of(job: Job) -> str | None:
     return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
 
 
-def state_of(job: Job, at: Micros) -> str:
-    """What no statement looks at, as it is kept."""
-    return encode(
-        (
-            job.attempt,
-            job.charged,
-            job.redrives,
-            job.waits,
-            at[job.not_after],
-            at[job.started_at],
-            at[job.first_started_at],
-            job.reason,
-            job.streak,
-        )
-    )
-
-
 def past_of(attempt: Attempt, at: Micros) -> str:
     """An attempt as it is kept."""
     return encode(
@@ -237,27 +218,6 @@ def labels_asked(filter: Filter) -> list[str]:
     return [f"{mark}{name}" for mark, name in pairs if name is not None]
 
 
-def is_new(job: Job) -> bool:
-    """Whether it is as submit makes it: all that an insert writes."""
-    return (
-        job.rev == 1
-        and job.epoch == job.attempt == job.charged == job.unstarted_losses == job.redrives == 0
-        and job.worker is None
-        and job.claim is None
-        and job.assigned_at is None
-        and job.accepted_at is None
-        and job.started_at is None
-        and job.first_started_at is None
-        and job.finished_at is None
-        and job.cancel_requested_at is None
-        and job.reason is None
-        and job.streak is None
-        and job.progress is None
-        and job.result_text is None
-        and job.error is None
-    )
-
-
 Place = tuple[str, str, str]
 """Queue, task and requirements: what a line is made of."""
 
@@ -282,12 +242,12 @@ def sort_out(
     jobs: Sequence[Job],
     ids: Iterable[UUID],
     keys: Mapping[str, UUID],
-    refused: Callable[[int], bool] = lambda place: False,
+    refused: Callable[[int, Job], bool] = lambda place, job: False,
 ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
     """Which of these jobs to store, given the ids that are here and who holds which key.
 
     Also, for each job, the id it is answered with, or that of the job it is a duplicate of. ``refused`` is asked, in
-    order, of each that would be stored, whether there is something against it.
+    order, of each that would be stored, with its place, whether there is something against it.
     """
     here, holders = set(ids), dict(keys)
     fresh, told = list[int](), list[tuple[UUID, UUID | None]]()
@@ -295,7 +255,7 @@ def sort_out(
         key = key_of(job)
         holder = None if key is None or job.id in here else holders.get(key)
         told.append((job.id, holder))
-        if job.id in here or holder is not None or refused(index):
+        if job.id in here or holder is not None or refused(index, job):
             continue
         here.add(job.id)
         fresh.append(index)

@@ -13,7 +13,7 @@ from headrace.conformance.jobs.limiting import fill, free, keys, rule
 from headrace.conformance.jobs.turns import crowd, story
 from headrace.conformance.lab import Lab
 from headrace.core.status import ENDED
-from headrace.engines.sqlite import SqliteEngine, limiting
+from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
 from tests.engines.sqlite.test_sql import plan
 
@@ -26,23 +26,23 @@ WHERE j.place = 1 ORDER BY 1, 2, 3"""
 HEADS = "SELECT task, key, line, rank, arrived_at, seq FROM heads WHERE rank IS NOT NULL ORDER BY 1, 2, 3"
 
 STATEMENTS: dict[str, tuple[Any, ...]] = {
-    "_IN_LINE": (1,),
-    "_REST_OF_KEY": (1, "a", 2, 3, 4),
-    "_HEADS": (1,),
-    "_SERVED": (1,),
-    "_OCCUPIED": (1,),
-    "_HELD": (),
-    "_GIVE": ("[1]", "accepted", b"w", 1, 2, 3, 4),
-    "_GIVEN": ("[1]",),
-    "_AGAIN": (b"w", 1),
-    "_TURN": ('[["a", "b"]]', 1),
+    "in_line": (1,),
+    "rest_of_key": (1, "a", 2, 3, 4),
+    "heads": (1,),
+    "served": (1,),
+    "occupied": (1,),
+    "usage": (),
+    "give": ("[1]", "accepted", b"w", 1, 2, 3, 4),
+    "given": ("[1]",),
+    "again": (b"w", 1),
+    "turn": ('[["a", "b"]]', 1),
 }
 
 INDEXED = {
-    "_IN_LINE": "INDEX ready (line=?)",
-    "_REST_OF_KEY": "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)>(?,?))",
-    "_HEADS": "INDEX heads_in_line (line=? AND rank>?)",
-    "_TURN": "PRIMARY KEY (task=? AND key=?)",
+    "in_line": "INDEX ready (line=?)",
+    "rest_of_key": "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)>(?,?))",
+    "heads": "INDEX heads_in_line (line=? AND rank>?)",
+    "turn": "PRIMARY KEY (task=? AND key=?)",
 }
 
 
@@ -176,7 +176,7 @@ async def test_keys_that_are_full_cost_little(lab: Lab) -> None:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 async def test_a_statement_goes_by_index_and_is_compiled_once(lab: Lab, name: str) -> None:
-    text, terms = str(getattr(limiting, name)), STATEMENTS[name]
+    text, terms = ask(name), STATEMENTS[name]
     compiled = 0
 
     def look(*what: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from headrace.conformance.lab import Lab
 from headrace.core.outcome import Completed
 from headrace.engine import Inserted, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.sqlite import lines, statements, transactions
+from headrace.engines.sqlite import lines, transactions
+from headrace.engines.sqlite.connection import unfolded
 from headrace.errors import ConfigError, Unavailable
 from tests.support.until import until
 
@@ -139,14 +141,17 @@ async def test_a_line_that_was_rolled_back_is_not_remembered(lab: Lab) -> None:
 
 
 async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
-    insert = statements._unfolded("insert", "arrival", "arriving")
+    def parts(name: str) -> list[str]:
+        return [part for part in re.sub(r"--[^\n]*", "", unfolded(name)).split(";") if part.strip()]
+
+    insert = parts("insert_rows")
     assert [one.split("(")[0].split(" SET")[0].strip() for one in insert] == [
         "INSERT INTO jobs",
         "INSERT INTO bodies",
         "INSERT INTO labels",
         "UPDATE books",
     ]
-    apply = statements._unfolded("apply", "turned", "turning_one")
+    apply = parts("apply_row")
     assert [one.split("(")[0].split(" SET")[0].strip() for one in apply] == [
         "INSERT INTO notes",
         "UPDATE jobs",

@@ -23,7 +23,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
-    RECORD,
+    RECORD_TYPE,
     TEXTS_OF_CHANGE,
     TEXTS_OF_COMPLETE,
     TEXTS_OF_REPORT,
@@ -41,7 +41,7 @@ from headrace.errors import Unavailable
 __all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
 _places = msgspec.json.Decoder(list[int]).decode
-_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD | None, RECORD | None]]).decode
+_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None]]).decode
 
 _PATIENCE = 250
 """Milliseconds for which one change may wait for a key or a job that somebody holds, and keep others waiting."""

@@ -2,64 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
-from headrace.core.batch import Batch, Call, Tally
+from headrace.core.batch import Batch
 from headrace.core.rules import Rules
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.record import Micros, encode, micros, moment
+from headrace.engines.record import micros
+from headrace.engines.sql.batches import batch_of
 
-__all__ = ["batch_of", "by_id", "of_ids", "over", "page_of_all", "row_of_batch", "silent_since"]
-
-_calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
+__all__ = ["by_id", "of_ids", "over", "page_of_all", "silent_since"]
 
 _DELTAS = 10_000
 """How many are added up in one go."""
-
-
-def row_of_batch(batch: Batch, at: Micros) -> tuple[Any, ...]:
-    """A batch as ``relate.sql`` takes it."""
-    calls = (batch.on_complete, batch.on_failure)
-    return (
-        batch.id,
-        at[batch.created_at],
-        at[batch.touched_at],
-        batch.sealed,
-        batch.abandoned,
-        batch.settled,
-        *msgspec.structs.astuple(batch.tally),
-        at[batch.ended_at],
-        at[batch.cancelled_at],
-        batch.cancelled_by,
-        None if calls == (None, None) else encode(calls),
-    )
-
-
-def batch_of(row: Sequence[Any]) -> Batch:
-    """A batch as ``batches.sql`` and ``fold.sql`` answer it."""
-    id, created_at, touched_at, sealed, abandoned, settled, *counts, ended_at, cancelled_at, cancelled_by, calls = row
-    on_complete, on_failure = (None, None) if calls is None else _calls(calls)
-    return Batch(
-        id=id,
-        created_at=moment(created_at),
-        touched_at=moment(touched_at),
-        sealed=sealed,
-        abandoned=abandoned,
-        settled=settled,
-        tally=Tally(*counts),
-        ended_at=None if ended_at is None else moment(ended_at),
-        cancelled_at=None if cancelled_at is None else moment(cancelled_at),
-        cancelled_by=cancelled_by,
-        on_complete=on_complete,
-        on_failure=on_failure,
-    )
 
 
 def of_ids(schema: str) -> str:

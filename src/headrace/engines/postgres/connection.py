@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from functools import cache
 from hashlib import sha256
-from importlib import resources
 from typing import TYPE_CHECKING, NoReturn
 
 import asyncpg
 from asyncpg import exceptions as pg
 
+from headrace.engines.postgres.columns import WORDS
+from headrace.engines.sql.files import filled, text
 from headrace.errors import ConfigError, EngineError, Unavailable, Unstorable
 
 __all__ = ["Connection", "askable", "check_schema", "digest", "lock_number", "raise_meaning", "sql"]
@@ -38,12 +39,7 @@ def check_schema(name: str) -> str:
 @cache
 def sql(name: str, schema: str, **words: str) -> str:
     """The text of one verb's file, for a schema."""
-    text = resources.files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
-    if "{record}" in text:
-        text = text.replace("{record}", sql("record", schema).strip())
-    for word, value in words.items():
-        text = text.replace(f"{{{word}}}", value)
-    return text.replace("{schema}", schema)
+    return filled(text(__package__, name), WORDS | words | {"schema": schema})
 
 
 def digest(*texts: str) -> str:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from uuid import UUID
 
 import msgspec
 
-from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
-from headrace.engine import MAX_BATCH
+from headrace.core.entry import Append, Kept
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.pool import Pool
-from headrace.engines.record import encode, micros, moment
+from headrace.engines.postgres.pool import Pool, fetching
+from headrace.engines.record import encode, micros
 from headrace.engines.refusing import refuse_entries
+from headrace.engines.sql.roles import SqlEntries
 
 __all__ = ["Entries"]
 
@@ -22,11 +21,12 @@ _TEXTS = frozenset({4})
 _places = msgspec.json.Decoder(list[int]).decode
 
 
-class Entries:
+class Entries(SqlEntries):
     """The role ``entries`` of one session."""
 
     def __init__(self, pool: Pool, schema: str) -> None:
-        self._pool, self._schema = pool, schema
+        super().__init__(fetching(pool, schema))
+        self._pool = pool
         self._append, self._owned = sql("append", schema), sql("owned", schema)
 
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
@@ -41,14 +41,6 @@ class Entries:
             {place for (place,) in await self._pool.fetch(self._owned, *columns(missed, frozenset()))} if missed else ()
         )
         return ["kept" if place in took else "busy" if place in busy else "stale" for place in range(len(rows))]
-
-    async def tail(
-        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
-    ) -> list[Entry]:
-        text = sql("tail_newest" if newest else "tail", self._schema)
-        rows = await self._pool.fetch(text, job, str(kind), *after, limit)
-        found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]
-        return found[::-1] if newest else found
 
 
 def _document(one: Append) -> str:

@@ -11,11 +11,12 @@ from headrace.core.change import Change
 from headrace.core.query import Page
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Processed
-from headrace.engines.postgres.batches import batch_of, by_id, over, page_of_all, silent_since
+from headrace.engines.postgres.batches import by_id, over, page_of_all, silent_since
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.notes import Notes
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.record import micros
+from headrace.engines.sql.batches import batch_of
 from headrace.errors import Unavailable
 
 __all__ = ["Families"]

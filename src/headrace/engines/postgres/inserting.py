@@ -17,7 +17,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engine import InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.applying import changing
@@ -28,15 +28,16 @@ from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.known import lock_keys, look
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.postgres.relations import Admission, Relatives, hold_relatives, is_related, not_now, relate
+from headrace.engines.postgres.relations import Relatives, hold_relatives, not_now, relate
 from headrace.engines.postgres.rows import (
     TEXTS_OF_RUN,
-    held_key,
+    is_new,
     row_of_new,
     runs_of,
 )
-from headrace.engines.record import Micros, Place, encode, is_new, place_of, sort_out
+from headrace.engines.record import Micros, Place, encode, place_of, sort_out
 from headrace.engines.refusing import refuse_jobs
+from headrace.engines.sql.admission import is_related
 from headrace.errors import HeadraceError, Unavailable
 from headrace.host import Host
 
@@ -190,17 +191,17 @@ class Inserting:
         args = (
             literal(ids),
             literal_of_texts(payloads),
-            *columns(runs, TEXTS_OF_RUN),
             learned.collected,
             self._lines.lock,
         )
+        rest = columns(runs, TEXTS_OF_RUN)
         try:
-            found = await write(self._text, *args, *_unzipped(hints))
+            found = await write(self._text, *args, *_unzipped(hints), *rest)
         except Unavailable as error:
             if not hints or "NOTIFY" not in str(error):
                 raise
             # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
-            found, hints = await write(self._text, *args, [], []), []
+            found, hints = await write(self._text, *args, [], [], *rest), []
         first = found[0][0]
         if first is None:
             raise _Collected
@@ -213,7 +214,7 @@ class Inserting:
             if batch is not None:
                 await run_statements(connection, relate(self._schema, (), batch))
             relatives = await run_statements(connection, hold_relatives(self._schema, jobs, wait=False))
-            if relatives.busy(jobs, ()) or relatives.refusals(jobs):
+            if relatives.busy(jobs, ()) or relatives.refuse(jobs):
                 raise _Questionable
             found: list[Any] = await connection.fetch(text, *args)
             if (first := found[0][0]) is None:
@@ -241,7 +242,7 @@ class Inserting:
             relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
             busy = relatives.busy(jobs, keyed)
             free = [job for job in jobs if job.id not in busy]
-            if blind and not busy and not relatives.refusals(jobs):
+            if blind and not busy and not relatives.refuse(jobs):
                 # Most likely none of them is here.
                 stored = yield from self._store(jobs, learned, tell=tell)
                 if stored is not None:
@@ -257,20 +258,14 @@ class Inserting:
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are here, and store the others; None if another transaction stored one of them since."""
         known, here, holders = yield from look(self._schema, jobs)
-        admission = Admission(relatives)
+        admission = relatives.admit()
         # In order: a key is not taken by a job that is refused, so that one behind it may be fresh, and be waited for.
-        fresh, told = sort_out(jobs, here, holders, lambda at: admission.refuses(jobs[at]))
+        fresh, told = sort_out(jobs, here, holders, admission.refuses)
         stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
             return None
         known |= {job.id: job for job in stored}
-        answers = dict[UUID, InsertAnswer]()
-        for job, (id, of) in zip(jobs, told, strict=True):
-            if (why := admission.refused.get(job.id)) is not None:
-                answers[job.id] = Refused(why)
-            else:
-                answers[job.id] = Inserted(known[id]) if of is None else Duplicated(known[of])
-        return answers
+        return dict(zip((job.id for job in jobs), admission.answers(told, known), strict=True))
 
     def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job] | None]:
         """Write new jobs; None if not all of them were new: those that were are written. ``tell``: hints go with the
@@ -278,13 +273,7 @@ class Inserting:
         if not jobs:
             return []
         at = Micros()
-        rows = [
-            (
-                *row_of_new(job, learned.lines[place_of(job)], at),
-                None if job.ended else held_key(job),
-            )
-            for job in jobs
-        ]
+        rows = [row_of_new(job, learned.lines[place_of(job)], at) for job in jobs]
         document = {
             "collected": learned.collected,
             "lock": self._lines.lock,

@@ -11,13 +11,13 @@ from headrace.core.job import Job
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
-from headrace.engines.postgres.rows import RECORD, Reader, held_key, key_lock
+from headrace.engines.postgres.rows import RECORD_TYPE, Reader, held_key, key_lock
 from headrace.engines.record import encode, key_of
 
 __all__ = ["lock_keys", "look"]
 
 _bools = msgspec.json.Decoder(list[bool]).decode
-_known = msgspec.json.Decoder(list[tuple[str | None, RECORD]]).decode
+_known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 
 
 def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
@@ -38,7 +38,8 @@ def look(schema: str, jobs: Sequence[Job]) -> Statements[tuple[dict[UUID, Job], 
     document = encode({"ids": [job.id for job in jobs], "keys": keys})
     reader, known, here, holders = Reader(), dict[UUID, Job](), list[UUID](), dict[str, UUID]()
     for by, record in _known((yield Statement(sql("known", schema), document))):
-        job = known[record[1]] = reader.job(record)
+        job = reader.job(record)
+        known[job.id] = job
         if by is None:
             here.append(job.id)
         elif (key := key_of(job)) is not None:

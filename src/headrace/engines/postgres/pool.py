@@ -8,11 +8,12 @@ from typing import Any, NoReturn, cast
 
 import asyncpg
 
-from headrace.engines.postgres.connection import Connection, raise_meaning
+from headrace.engines.postgres.connection import Connection, raise_meaning, sql
+from headrace.engines.sql.roles import Fetch
 from headrace.errors import NotOpen
 from headrace.host import Host
 
-__all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once"]
+__all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once", "fetching"]
 
 _OUR_TRANSACTIONS = {
     # What was waited for must be seen, whatever the role or the database defaults to.
@@ -185,6 +186,15 @@ def _broken(connection: Connection, error: Exception) -> NoReturn:
     if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
         connection.terminate()
     raise_meaning(error)
+
+
+def fetching(pool: Pool, schema: str) -> Fetch:
+    """Runs statements by name on connections of this pool."""
+
+    async def fetch(name: str, *args: Any) -> list[Any]:
+        return await pool.fetch(sql(name, schema), *args)
+
+    return fetch
 
 
 async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:

@@ -8,26 +8,24 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, refusal_of_member
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.postgres.batches import row_of_batch
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.record import Micros, encode
-from headrace.errors import HeadraceError, Unavailable
+from headrace.engines.sql.admission import Admission, Stand, is_related
+from headrace.engines.sql.batches import row_of_batch
+from headrace.errors import Unavailable
 
-__all__ = ["Admission", "Relatives", "hold_relatives", "is_related", "notes_of", "relate", "tally_in"]
+__all__ = ["Relatives", "hold_relatives", "not_now", "notes_of", "relate", "tally_in"]
 
 _relatives = msgspec.json.Decoder(list[tuple[UUID, Status | None, bool]]).decode
 
 _open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
-
-_Stand = tuple[Status | None, bool]
-"""The status of a job, and whether its cancel was requested."""
 
 
 def notes_of(change: Change) -> str | None:
@@ -42,73 +40,33 @@ def tally_in(change: Change) -> str | None:
     return encode((change.job.spec.batch, tally.completed, tally.failed, tally.cancelled))
 
 
-def is_related(job: Job) -> bool:
-    """Whether storing the job takes more than the job."""
-    spec = job.spec
-    return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is Status.WAITING
-
-
-class Relatives:
+class Relatives(msgspec.Struct, frozen=True):
     """Those whom new jobs are related to, held until the transaction ends."""
 
-    def __init__(
-        self, here: Mapping[UUID, _Stand], busy: frozenset[UUID], cancelled: frozenset[UUID] = frozenset()
-    ) -> None:
-        """``cancelled``: those of their batches that were."""
-        self._here, self._busy, self._cancelled = here, busy, cancelled
+    here: Mapping[UUID, Stand]
+    held: frozenset[UUID]
+    """Those that another holds."""
+    cancelled: frozenset[UUID] = frozenset()
+    """Those of their batches that were."""
 
     def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
         """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
         found = set(busy)
         for job in jobs:
             ids = _related_ids(job)
-            held = job.spec.batch in self._busy or not self._busy.isdisjoint(ids)
+            held = job.spec.batch in self.held or not self.held.isdisjoint(ids)
             if held or not found.isdisjoint(ids):
                 found.add(job.id)
         return found
 
-    def refusals(self, jobs: Iterable[Job]) -> dict[UUID, HeadraceError]:
-        """Why some of these new jobs cannot be what they say they are; those before them may be their relatives."""
-        admission = Admission(self)
-        for job in jobs:
-            admission.refuses(job)
-        return admission.refused
+    def admit(self) -> Admission:
+        """Let new jobs in."""
+        return Admission(self.here, self.cancelled)
 
-    def stands(self) -> dict[UUID, _Stand]:
-        """How those that are here stand."""
-        return dict(self._here)
-
-    def refusal(self, job: Job, here: Mapping[UUID, _Stand]) -> HeadraceError | None:
-        """Why a job cannot be what it says it is to those who are here by then."""
-        spec = job.spec
-        if spec.parent is not None and (stand := here.get(spec.parent)) is not None:
-            why = family.refusal(spec.parent, *stand, job)
-            if why is not None:
-                return why
-        if spec.batch is not None:
-            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
-            if why is not None:
-                return why
-        missing = next((id for id in spec.after if id not in here), None)
-        return None if missing is None else family.unknown_parent(missing)
-
-
-class Admission:
-    """Where new jobs are let in, one after the other: those that were may be the relatives of those behind them."""
-
-    def __init__(self, relatives: Relatives) -> None:
-        self._relatives, self._here = relatives, relatives.stands()
-        self.refused: dict[UUID, HeadraceError] = {}
-        """Those that were not, and why."""
-
-    def refuses(self, job: Job) -> bool:
-        """Whether there is something against it; otherwise it counts as stored."""
-        why = self._relatives.refusal(job, self._here)
-        if why is None:
-            self._here[job.id] = (job.status, job.cancel_requested_at is not None)
-        else:
-            self.refused[job.id] = why
-        return why is not None
+    def refuse(self, jobs: Iterable[Job]) -> bool:
+        """Whether some of these new jobs cannot be what they say they are."""
+        admission = self.admit()
+        return any(admission.refuses(place, job) for place, job in enumerate(jobs))
 
 
 def _related_ids(job: Job) -> tuple[UUID, ...]:
@@ -167,7 +125,7 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
     document = {
         "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
         "noted": [job.seq for job in stored if family.note_of_new(job)],
-        "batches": [] if batch is None else [row_of_batch(batch, at)],
+        "batches": [] if batch is None else [row_of_batch(batch)],
         "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
     }
     if any(document.values()):

@@ -5,29 +5,23 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
-import msgspec
-
 from headrace.core.rules import Rules
-from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
+from headrace.engine import Alive, Beat, Dead
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import encode, micros, moment
+from headrace.engines.record import encode, micros
+from headrace.engines.sql.roles import SqlWorkers
 
 __all__ = ["Workers"]
 
-_info = msgspec.json.Decoder(WorkerInfo).decode
-_beat = msgspec.json.Decoder(Beat).decode
 
-
-class Workers:
+class Workers(SqlWorkers):
     """The role ``workers`` of one session."""
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules) -> None:
+        super().__init__(fetching(cold, schema), fetching(cold, schema))
         self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
-
-    async def register(self, info: WorkerInfo, now: datetime) -> None:
-        await self._hot.fetch(sql("register", self._schema), info.id, encode(info), encode(Beat()), micros(now))
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
@@ -53,14 +47,3 @@ class Workers:
     async def retire(self, worker: UUID) -> None:
         await self._cold.fetch(sql("retire", self._schema), worker)
         await self._cold.fetch(sql("forget", self._schema))
-
-    async def list(self) -> list[WorkerRow]:
-        rows = await self._cold.fetch(sql("workers", self._schema))
-        if any(not alive and not holds for _, _, _, _, alive, holds in rows):
-            await self._cold.fetch(sql("forget", self._schema))
-            rows = [row for row in rows if row[4] or row[5]]
-        known = [
-            WorkerRow(_info(info), _beat(beat), beats, moment(beat_at), alive, holds)
-            for info, beat, beats, beat_at, alive, holds in rows
-        ]
-        return sorted(known, key=lambda row: row.info.started_at)

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
 from headrace.core.status import Verb
-from headrace.engines.record import Micros, Moments, encode, key_of
+from headrace.engines.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.relations import follow, following
-from headrace.engines.sqlite.rows import Record, job_of, row_of_change, row_of_report
+from headrace.engines.sqlite.rows import Reader, row_of_change, row_of_report
 from headrace.engines.sqlite.statements import inserting
 
 __all__ = ["ChangeSet", "change_sets"]
@@ -21,7 +21,6 @@ __all__ = ["ChangeSet", "change_sets"]
 _PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
 
 _numbers = msgspec.json.Decoder(list[int]).decode
-_seen = msgspec.json.Decoder(list[tuple[int | None, Record | None, Record | None]]).decode
 
 
 class ChangeSet:
@@ -88,11 +87,9 @@ class ChangeSet:
     def judged(self, missed: Sequence[int], seen: str) -> Iterator[tuple[int, Verdict | Change]]:
         """The place of each that did not take, from what ``commit`` answered, and its verdict; or the change to be
         applied now, where it could be after all: its key is free by now, or it did not know its job's order number."""
-        moments = Moments()
-        for place, (last, record, holder) in zip(missed, _seen(seen), strict=True):
+        for place, (last, job, holder) in zip(missed, Reader().sights(seen), strict=True):
             change = self.changes[place]
-            job = None if record is None else job_of(record, moments)
-            verdict = judge(change, last, job, None if holder is None else job_of(holder, moments))
+            verdict = judge(change, last, job, holder)
             if verdict is None and job is not None:
                 yield place, replace(change, job=replace(change.job, seq=job.seq))
             else:

@@ -36,12 +36,6 @@ class Head(msgspec.Struct, array_like=True):
 
 _head = msgspec.json.Decoder(Head, strict=False).decode
 
-_TOP = """
-SELECT json_array(
-  EXISTS (SELECT 1 FROM workers WHERE id = ? AND alive), lines_rev, profiles_rev, settings_rev,
-  (SELECT min(available_at) FROM jobs WHERE stage = 1))
-FROM books"""
-
 
 class Claiming:
     """What one connection knows for its claims: the lines that each ask serves, and the limits."""
@@ -84,12 +78,12 @@ class Claiming:
         limits: Limits,
     ) -> tuple[Head, str]:
         connection.execute("BEGIN IMMEDIATE")
-        head, jobs, dealt = _head(connection.execute(_TOP, (given.worker.bytes,)).get), "[]", None
+        head, jobs, dealt = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get), "[]", None
         # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
         if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
             if head.next_due is not None and head.next_due <= micros(now):
                 connection.execute(statement("promote"), (micros(now), PROMOTED))
-                head = _head(connection.execute(_TOP, (given.worker.bytes,)).get)
+                head = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get)
             if not head.is_late(micros(now)):
                 jobs, dealt = self._limiting.claim(connection, number, ask, given, now, limits)
         connection.execute("COMMIT")

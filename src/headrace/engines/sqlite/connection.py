@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Literal, TypeVar
 
 import apsw
 
 from headrace.engine.statements import Statement, Statements, walk
+from headrace.engines.sql.files import filled, text
+from headrace.engines.sqlite.columns import AS_STATEMENT, AS_TRIGGER, WORDS
 from headrace.engines.sqlite.files import find, refuse_empty
 from headrace.errors import ConfigError, EngineError, StoreLost, Unavailable, Unstorable
 
@@ -21,11 +22,13 @@ __all__ = [
     "connect",
     "damaged",
     "drive",
+    "prepare",
+    "reading",
     "refuse_foreign",
-    "setup",
     "sql",
     "translate",
     "trim_log",
+    "unfolded",
 ]
 
 Synchronous = Literal["full", "normal"]
@@ -50,7 +53,11 @@ _HALVES = "-- ask\n"
 @cache
 def sql(name: str) -> str:
     """The text of one verb's file."""
-    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
+    found = text(__package__, name)
+    if "{schema}" in found:  # one that PostgreSQL takes as well
+        found = found.replace("{schema}.", "").replace("$", "?")
+    parts = {part: filled(text(__package__, part), words).strip("\n") for part, words in AS_TRIGGER.items()}
+    return filled(found, parts | WORDS)
 
 
 @cache
@@ -64,6 +71,19 @@ def ask(name: str) -> str:
     """The one statement that is the verb."""
     before, _, after = sql(name).partition(_HALVES)
     return after or before
+
+
+@cache
+def unfolded(part: str) -> str:
+    """What a trigger does, as statements of their own: nothing is created on a connection of the user's, where its name
+    would hide theirs. $1: a JSON array of the values"""
+    return filled(text(__package__, part), AS_STATEMENT[part] | WORDS)
+
+
+@cache
+def reading(name: str) -> str:
+    """A question that uses the view ``record``, with the view in it, for a connection of the user's."""
+    return f"WITH record AS (\n{sql('record')})\n{ask(name)}"
 
 
 def check_library(version: str | None = None) -> None:
@@ -129,20 +149,24 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, 
         connection.wal_autocheckpoint(_LOG_PAGES)
         connection.pragma("journal_size_limit", LOG_MOST)
         for verb in verbs:
-            connection.execute(setup(verb))
+            prepare(connection, verb)
     except BaseException:
         connection.close()
         raise
     return connection
 
 
+def prepare(connection: apsw.Connection, verb: str) -> None:
+    """Make what a verb needs beside the schema."""
+    connection.execute(f"CREATE TEMP VIEW record AS\n{sql('record')}" if verb == "record" else setup(verb))
+
+
 def drive(connection: apsw.Connection, statements: Statements[T]) -> T:
     """Run the statements of a write on this connection, in the transaction that is open."""
 
     def execute(statement: Statement) -> str:
-        # One without a parameter is told apart by its text: SQLite takes no value that has no place.
-        document = (statement.document,) if "$1" in statement.sql else None
-        answer = connection.execute(statement.sql, document).get
+        # By its name, which each of several statements has, or none.
+        answer = connection.execute(statement.sql, {"1": statement.document}).get
         return "" if answer is None else str(answer)
 
     return walk(statements, execute)

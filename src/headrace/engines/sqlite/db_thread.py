@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
+from uuid import UUID
 
 import apsw
 
-from headrace.engines.sqlite.connection import damaged, translate
+from headrace.engines.sqlite.connection import ask, damaged, translate
 from headrace.engines.sqlite.files import Files
 from headrace.errors import EngineError, NotOpen, StoreLost
 from headrace.host import Host
@@ -79,6 +80,11 @@ class DbThread:
             if thread.is_alive():  # it is not in a process that was forked off
                 await asyncio.shield(self._over)
             thread.join()  # it has nothing left to do
+
+    async def fetch(self, name: str, *args: Any) -> list[Any]:
+        """Run the statement of this name; the rows that it answers."""
+        values = tuple(arg.bytes if isinstance(arg, UUID) else arg for arg in args)
+        return await self.run(lambda connection: connection.execute(ask(name), values).fetchall())
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
         """Have this done; its answer or its error."""

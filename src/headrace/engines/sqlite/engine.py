@@ -19,7 +19,7 @@ from headrace.engines.sqlite.connection import (
     check_library,
     check_place,
     connect,
-    setup,
+    prepare,
     translate,
     trim_log,
 )
@@ -172,7 +172,7 @@ class SqliteEngine:
                 migrate.apply(connection, self._path, self._host.clock.now())
             migrate.check(connection, self._path)
             for verb in ("record", "insert", "claim", "apply", "delete"):
-                connection.execute(setup(verb))
+                prepare(connection, verb)
         except BaseException:
             connection.close()
             raise

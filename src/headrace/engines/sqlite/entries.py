@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
-from uuid import UUID
 
 import apsw
 
-from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
-from headrace.engine import MAX_BATCH
-from headrace.engines.record import micros, moment
+from headrace.core.entry import Append, Kept
+from headrace.engines.record import micros
 from headrace.engines.refusing import refuse_entries
+from headrace.engines.sql.roles import SqlEntries
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 
@@ -21,11 +19,12 @@ __all__ = ["Entries"]
 _Row = tuple[str, int, int, int, str | None, str]
 
 
-class Entries:
+class Entries(SqlEntries):
     """The role ``entries`` of one session."""
 
     def __init__(self, writer: DbThread, reader: DbThread) -> None:
-        self._writer, self._reader = writer, reader
+        super().__init__(reader.fetch)
+        self._writer = writer
 
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
         refuse_entries(appends)
@@ -50,11 +49,3 @@ class Entries:
             return kept
 
         return await self._writer.run(write)
-
-    async def tail(
-        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
-    ) -> list[Entry]:
-        statement, args = ask("tail_newest" if newest else "tail"), (job.bytes, str(kind), *after, limit)
-        rows: list[Any] = await self._reader.run(lambda connection: connection.execute(statement, args).fetchall())
-        found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]
-        return found[::-1] if newest else found

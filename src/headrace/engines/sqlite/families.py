@@ -15,7 +15,8 @@ from headrace.core.query import Page
 from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Processed
 from headrace.engines.record import encode, micros
-from headrace.engines.sqlite.batches import batch_of, by_id
+from headrace.engines.sql.batches import batch_of
+from headrace.engines.sqlite.batches import by_id
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.notes import NoteProcessor

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import UUID
 
 import apsw
-import msgspec
 from msgspec.structs import replace
 
 from headrace.core.batch import Batch
-from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.core.status import Verb
-from headrace.engine import InsertAnswer, Inserted, Refused
-from headrace.engines.record import Micros, Moments, encode, is_new, key_of, labels_of, sort_out
-from headrace.engines.sqlite.applying import ChangeSet
+from headrace.engine import InsertAnswer, Inserted
+from headrace.engine.statements import Statements
+from headrace.engines.record import Micros, encode, labels_of
+from headrace.engines.sql.admission import is_related
 from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.relations import Relations, have_relations
-from headrace.engines.sqlite.rows import Record, job_of, row_of_new
+from headrace.engines.sqlite.rows import is_new, row_of_new
+from headrace.engines.sqlite.statements import storing
 
 __all__ = ["Collected", "Insertion"]
-
-_known = msgspec.json.Decoder(list[tuple[int, str, Record]]).decode
 
 
 class Collected(Exception):
@@ -35,7 +30,7 @@ class Insertion:
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
         self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
         self._new = all(is_new(job) for job in jobs)
-        self._alone = of is None and not have_relations(jobs)
+        self._alone = of is None and not any(map(is_related, jobs))
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
@@ -79,32 +74,8 @@ class Insertion:
         return last - args[2]
 
     def _sort_out(self, connection: apsw.Connection) -> list[InsertAnswer]:
-        ids, keys, moments = dict[UUID, Job](), dict[str, UUID](), Moments()
-        here = list[UUID]()
-        names = [(job.id, key_of(job)) for job in self._jobs]
-        for _, by, record in _known(connection.execute(ask("known"), (encode(names),)).get):
-            job = ids[record.id] = job_of(record, moments)
-            if by == "id":
-                here.append(job.id)
-            elif (key := key_of(job)) is not None:
-                keys[key] = job.id
-        relations = Relations(self._jobs)
-        drive(connection, relations.looking())
-        fresh, told = sort_out(self._jobs, here, keys, relations.refused)
-        if self._whole and relations.refusals:
-            return [Refused(next(iter(relations.refusals.values())))] * len(self._jobs)
-        stored = list[Job]()
-        if fresh:
-            before = self._insert(connection, self._args if len(fresh) == len(self._jobs) else self._encode(fresh))
-            stored = [replace(self._jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
-        ids |= {job.id: job for job in stored}
-        if not self._new:
-            self._finish(connection, stored)
-        drive(connection, relations.storing(stored, self._of))
-        return relations.answers(told, ids)
+        def insert(chosen: Sequence[int]) -> Statements[int]:
+            yield from ()
+            return self._insert(connection, self._args if len(chosen) == len(self._jobs) else self._encode(chosen))
 
-    def _finish(self, connection: apsw.Connection, stored: list[Job]) -> None:
-        """Write what a job brings along beyond a new one's fields."""
-        rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
-        if rest:
-            ChangeSet(rest, quietly=True).write(connection)
+        return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole))

@@ -16,7 +16,7 @@ from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
-from headrace.engines.record import Moments, Place, encode, micros, moment, place_of, too_many
+from headrace.engines.record import Place, encode, micros, moment, place_of, too_many
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
@@ -24,11 +24,11 @@ from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.inserting import Collected, Insertion
 from headrace.engines.sqlite.lines import intern
-from headrace.engines.sqlite.rows import Record, job_of, jobs_of
+from headrace.engines.sqlite.rows import RECORD_TYPE, Reader, jobs_of
 
 __all__ = ["Jobs"]
 
-_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, Record]], strict=False).decode
+_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, RECORD_TYPE]], strict=False).decode
 
 
 class Jobs:
@@ -113,10 +113,10 @@ class Jobs:
         return await self._writer.run(write)
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        args, moments = (micros(now), limit), Moments()
+        args, reader = (micros(now), limit), Reader()
         found = await self._reader.run(lambda connection: connection.execute(statement("overdue"), args).get)
         return [
-            Overdue(job_of(record, moments), alive, unnamed, moments[beat_at])
+            Overdue(reader.job(record), alive, unnamed, None if beat_at is None else moment(beat_at))
             for alive, unnamed, beat_at, record in _overdue(found)
         ]
 

@@ -15,60 +15,10 @@ from headrace.core.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.rulebook import Rulebook
+from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["PROMOTED", "Limiting", "usage"]
 
-# A bare parameter beside a column has a statement compiled anew whenever it is bound: hence the plus.
-_IN_LINE = """
-SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = 2 AND line = +? ORDER BY rank, arrived_at, seq"""
-_REST_OF_KEY = """
-SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM jobs
-WHERE stage = -1 AND line = +?1 AND turn_key = +?2 AND (rank, arrived_at, seq) > (?3, ?4, ?5)
-ORDER BY rank, arrived_at, seq"""
-_HEADS = """
-SELECT h.key, h.last, h.at, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
-FROM heads h CROSS JOIN jobs j ON j.seq = h.seq
-WHERE h.line = +? AND h.rank IS NOT NULL ORDER BY h.rank, h.at, h.seq"""
-_SERVED = """
-SELECT l.id, l.queue, p.task
-FROM served s CROSS JOIN lines l ON l.id = s.line CROSS JOIN profiles p ON p.id = l.profile WHERE s.ask = +?"""
-_OCCUPIED = """
-SELECT l.id, l.queue, p.task, o.plain, o.keyed
-FROM (
-  SELECT line, EXISTS (SELECT 1 FROM jobs WHERE stage = 2 AND line = s.line) AS plain,
-    EXISTS (SELECT 1 FROM heads WHERE line = s.line AND rank IS NOT NULL) AS keyed
-  FROM served s WHERE ask = +?) o
-CROSS JOIN lines l ON l.id = o.line CROSS JOIN profiles p ON p.id = l.profile WHERE o.plain OR o.keyed"""
-_HELD = """
-SELECT l.queue, p.task, h.turn_key, h.jobs
-FROM (SELECT line, turn_key, count(*) AS jobs FROM jobs WHERE stage = 3 GROUP BY 1, 2) h
-CROSS JOIN lines l ON l.id = h.line CROSS JOIN profiles p ON p.id = l.profile"""
-_GIVE = """
-UPDATE jobs
-SET status = ?2, stage = 3, rev = rev + 1, epoch = epoch + 1, worker = ?3, claim = ?4,
-  assigned_at = max(?5, updated_at), accepted_at = max(?6, updated_at), act_by = ?7, updated_at = max(?5, updated_at),
-  unnamed = 0
-WHERE seq IN (SELECT value FROM json_each(?1))"""
-_GIVEN = """
-SELECT '[' || coalesce(group_concat(r.doc, ','), '') || ']'
-FROM (SELECT value AS seq FROM json_each(?) ORDER BY key) e CROSS JOIN record r ON r.seq = e.seq"""
-_AGAIN = """
-SELECT j.seq FROM jobs j CROSS JOIN lines l ON l.id = j.line LEFT JOIN queues q ON q.name = l.queue
-WHERE j.worker = +? AND j.claim = +? AND j.stage = 3 AND j.status <> 'running'
-ORDER BY -coalesce(q.priority, 0), j.rank, j.arrived_at, j.seq"""
-_SPEND = "INSERT OR REPLACE INTO spent (name, data, until) VALUES (?, ?, ?)"
-_SPENT = "SELECT name, data FROM spent WHERE name IN (SELECT value FROM json_each(?))"
-_TURN = """
-UPDATE heads SET last = ?2, (rank, arrived_at, seq) = (
-  SELECT rank, arrived_at, seq FROM jobs WHERE stage = -1 AND line = heads.line AND turn_key = heads.key
-  ORDER BY rank, arrived_at, seq LIMIT 1)
-WHERE (task, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))"""
-_KEYED = """
-SELECT EXISTS (SELECT 1 FROM jobs WHERE stage = -1) OR EXISTS (
-  SELECT 1 FROM (
-    SELECT turn_key FROM jobs WHERE stage = 1 AND available_at <= +?1 ORDER BY available_at LIMIT ?2 + 0)
-  WHERE turn_key IS NOT NULL)"""
 PROMOTED = 10_000
 """How many that are due a claim puts in line."""
 _GROWTH = 8
@@ -99,10 +49,10 @@ class Limiting:
         limits = self._rulebook.limits
         bounded = self._bounded.get((number, lines_rev))
         if bounded is None:
-            lines: list[Any] = connection.execute(_SERVED, (number,)).fetchall()
+            lines: list[Any] = connection.execute(statement("served"), (number,)).fetchall()
             bounded = any(limits.bounded(queue, task) for _, queue, task in lines)
             self._bounded[number, lines_rev] = bounded
-        if bounded or connection.execute(_KEYED, (now, PROMOTED)).get:
+        if bounded or connection.execute(statement("keyed"), (now, PROMOTED)).get:
             return limits
         return None
 
@@ -111,19 +61,19 @@ class Limiting:
     ) -> tuple[str, Dealt | None]:
         """Within a transaction, where what is due was promoted: deal, write; the records, and what was dealt, unless it
         was before."""
-        again: list[Any] = connection.execute(_AGAIN, (given.worker.bytes, given.claim)).fetchall()
+        again: list[Any] = connection.execute(statement("again"), (given.worker.bytes, given.claim)).fetchall()
         if again:
-            return connection.execute(_GIVEN, (encode([seq for (seq,) in again]),)).get, None
+            return connection.execute(statement("given"), (encode([seq for (seq,) in again]),)).get, None
         dealt = self._deal(connection, number, ask, now, limits)
         seqs = encode([entry.seq for entry in dealt.taken])
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
-        connection.execute(_GIVE, (seqs, given.status.value, given.worker.bytes, given.claim, *times))
+        connection.execute(statement("give"), (seqs, given.status.value, given.worker.bytes, given.claim, *times))
         _remember(connection, dealt, micros(now))
-        return connection.execute(_GIVEN, (seqs,)).get, dealt
+        return connection.execute(statement("given"), (seqs,)).get, dealt
 
     def _deal(self, connection: apsw.Connection, number: int, ask: Ask, now: datetime, limits: Limits) -> Dealt:
-        lines: list[Any] = connection.execute(_OCCUPIED, (number,)).fetchall()
+        lines: list[Any] = connection.execute(statement("occupied"), (number,)).fetchall()
         lines = [line for line in lines if not limits.queue(line[1]).paused]
         held, times = _held(connection), 1
         while True:
@@ -157,14 +107,14 @@ class _Table:
             group = Group(queue, task)
             most = wanted(group, ask, self._limits)
             if plain and most:
-                found.append((group, self._entries(_IN_LINE, line)))
+                found.append((group, self._entries(statement("in_line"), line)))
             if keyed and most:
                 found += self._of_keys(line, queue, task, most * times)
         return found
 
     def _of_keys(self, line: int, queue: str, task: str, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
         slots, used, told = self._limits.task(task).max_per_key, self._used, False
-        for key, last, at, *row in self._rows(_HEADS, line):
+        for key, last, at, *row in self._rows(statement("heads"), line):
             free = None if slots is None else slots - used.held.get(("key", task, key), 0)
             entry = self._entry(*row)
             if free is not None and free < 1:
@@ -185,7 +135,7 @@ class _Table:
     def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
         """The first of a key, which was read; the others only if they are wanted."""
         yield first
-        yield from self._entries(_REST_OF_KEY, line, key, first.rank, first.arrived_at, first.seq)
+        yield from self._entries(statement("rest_of_key"), line, key, first.rank, first.arrived_at, first.seq)
 
     def _entries(self, text: str, *terms: Any) -> Iterator[Entry]:
         for row in self._rows(text, *terms):
@@ -211,16 +161,20 @@ def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
 
 
 def _held(connection: apsw.Connection) -> list[Any]:
-    return connection.execute(_HELD).fetchall()
+    return connection.execute(statement("usage")).fetchall()
 
 
 def _spent(connection: apsw.Connection, paced: set[Bound]) -> list[Any]:
-    return connection.execute(_SPENT, (encode([encode(bound) for bound in paced]),)).fetchall() if paced else []
+    return (
+        connection.execute(statement("spent"), (encode([encode(bound) for bound in paced]),)).fetchall()
+        if paced
+        else []
+    )
 
 
 def _remember(connection: apsw.Connection, dealt: Dealt, now: int) -> None:
     if dealt.spent:
-        connection.executemany(_SPEND, rows_of_spent(dealt.spent))
+        connection.executemany(statement("spend"), rows_of_spent(dealt.spent))
         connection.execute("DELETE FROM spent WHERE until <= ?", (now,))
     if dealt.turned:
-        connection.execute(_TURN, (encode(list(dealt.turned)), now))
+        connection.execute(statement("turn"), (encode(list(dealt.turned)), now))

@@ -37,12 +37,6 @@ def interning(places: Iterable[Place]) -> Statements[dict[Place, int | None]]:
     return lines
 
 
-_FIND = """
-SELECT json_array(p.id, l.id) FROM profiles p LEFT JOIN lines l ON l.queue = $1 ->> 0 AND l.profile = p.id
-WHERE p.task = $1 ->> 1 AND p.requires = $1 ->> 2 AND p.live"""
-_ADD_PROFILE = """
-INSERT INTO profiles (task, requires, live) VALUES ($1 ->> 1, $1 ->> 2, 1)
-ON CONFLICT (task, requires) DO UPDATE SET live = 1 RETURNING id"""
 _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
 _ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
 
@@ -51,14 +45,14 @@ _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 
 def _line(place: Place) -> Statements[int | None]:
     document = encode(place)
-    found = yield Statement(_FIND, document)
+    found = yield Statement(statement("find_line"), document)
     profile, line = _found(found) if found else (None, None)
     if profile is None:
         if not (yield from _room()):
             return None
-        profile = int((yield Statement(_ADD_PROFILE, document)))
+        profile = int((yield Statement(statement("add_profile"), document)))
         yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
-        found = yield Statement(_FIND, document)
+        found = yield Statement(statement("find_line"), document)
         _, line = _found(found)
     if line is None:
         line = int((yield Statement(_ADD_LINE, encode((place[0], profile)))))

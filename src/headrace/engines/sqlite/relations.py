@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from uuid import UUID
 
 import msgspec
 
 from headrace.core import family
-from headrace.core.batch import Batch, refusal_of_member
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Note, Tally
 from headrace.core.decide import ENDS, tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.record import encode, micros
+from headrace.engines.sql.admission import Admission, Stand
 from headrace.engines.sqlite.batches import adding
 from headrace.engines.sqlite.connection import ask
-from headrace.errors import HeadraceError
 
-__all__ = ["Relations", "follow", "following", "have_relations", "pass_on"]
+__all__ = ["Relations", "follow", "following", "pass_on"]
 
 _Told = tuple[str, int, str | None]
 """A note as it is kept: its kind, the order number of the job, and what those are labelled with that are told."""
@@ -29,18 +28,8 @@ _Told = tuple[str, int, str | None]
 _Counts = tuple[UUID, Tally, datetime | None]
 """What is added to a batch, and when its submitter did so."""
 
-_WAITING = Status.WAITING  # to look it up in its class costs more than the question does
-
 _ids = msgspec.json.Decoder(frozenset[UUID], strict=False).decode
 _relatives = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
-
-
-def have_relations(jobs: Iterable[Job]) -> bool:
-    """Whether one of these jobs is something to others, or waits."""
-    return any(
-        (spec := job.spec).parent is not None or spec.batch is not None or spec.after or job.status is _WAITING
-        for job in jobs
-    )
 
 
 def _notes_of(job: Job, notes: Iterable[Note]) -> list[_Told]:
@@ -67,65 +56,29 @@ def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Statements[No
 
 
 class Relations:
-    """Of new jobs, which may become what they say they are to others."""
+    """What new jobs are to others."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
-        self._known = dict[UUID, tuple[int, Status, bool]]()
-        """Order number, status, and whether a cancel was requested, of those they name."""
-        self._cancelled = frozenset[UUID]()
-        """Those of their batches that were."""
-        self.refusals = dict[int, HeadraceError]()
+        self._seqs = dict[UUID, int]()
+        """The order numbers of those they name."""
 
-    def looking(self) -> Statements[None]:
+    def looking(self) -> Statements[Admission]:
         """Learn how those stand whom the jobs name: first of all, in the transaction that stores the jobs."""
         ids = {id for job in self._jobs for id in (*job.spec.after, job.spec.parent) if id is not None}
+        here, cancelled = dict[UUID, Stand](), frozenset[UUID]()
         if ids:
-            found = _relatives((yield Statement(ask("kin"), encode(list(ids)))))
-            self._known = {id: (seq, status, asked) for id, seq, status, asked in found}
+            for id, seq, status, asked in _relatives((yield Statement(ask("kin"), encode(list(ids))))):
+                self._seqs[id], here[id] = seq, (status, asked)
         if batches := {job.spec.batch for job in self._jobs if job.spec.batch is not None}:
-            self._cancelled = _ids((yield Statement(ask("cancelled_batches"), encode(list(batches)))))
-
-    def refused(self, place: int) -> bool:
-        """Whether the job at this place cannot be stored; to be asked in order, of those that are not here."""
-        job = self._jobs[place]
-        why = self._refusal(job)
-        if why is not None:
-            self.refusals[place] = why
-            return True
-        # Those behind it may name it; its order number is known when it is stored.
-        self._known.setdefault(job.id, (0, job.status, job.cancel_requested_at is not None))
-        return False
-
-    def _refusal(self, job: Job) -> HeadraceError | None:
-        spec = job.spec
-        if spec.parent is not None and (parent := self._known.get(spec.parent)) is not None:
-            _, status, asked = parent
-            if (why := family.refusal(spec.parent, status, asked, job)) is not None:
-                return why
-        if spec.batch is not None:
-            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
-            if why is not None:
-                return why
-        missing = next((id for id in spec.after if id not in self._known), None)
-        return None if missing is None else family.unknown_parent(missing)
-
-    def answers(self, told: Iterable[tuple[UUID, UUID | None]], jobs: Mapping[UUID, Job]) -> list[InsertAnswer]:
-        """What to say of each, from what ``record.sort_out`` said."""
-        return [
-            Refused(self.refusals[place])
-            if place in self.refusals
-            else Inserted(jobs[id])
-            if of is None
-            else Duplicated(jobs[of])
-            for place, (id, of) in enumerate(told)
-        ]
+            cancelled = _ids((yield Statement(ask("cancelled_batches"), encode(list(batches)))))
+        return Admission(here, cancelled)
 
     def storing(self, stored: Sequence[Job], batch: Batch | None) -> Statements[None]:
         """Write what these jobs, which were just stored, are to others."""
         if batch is not None:
             yield from adding(batch)
-        seqs = {id: seq for id, (seq, _, _) in self._known.items()} | {job.id: job.seq for job in stored}
+        seqs = self._seqs | {job.id: job.seq for job in stored}
         edges = encode([(job.seq, seqs[id]) for job in stored for id in job.spec.after])
         if edges != "[]":
             yield Statement(ask("wait"), edges)

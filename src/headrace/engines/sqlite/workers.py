@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 import apsw
 import msgspec
 
 from headrace.core.rules import Rules
-from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
-from headrace.engines.record import encode, micros, moment
+from headrace.engine import Alive, Beat, Dead
+from headrace.engines.record import encode, micros
+from headrace.engines.sql.roles import SqlWorkers
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
@@ -19,21 +19,14 @@ from headrace.engines.sqlite.rows import jobs_of
 __all__ = ["Workers"]
 
 _ids = msgspec.json.Decoder(tuple[UUID, ...]).decode
-_info = msgspec.json.Decoder(WorkerInfo).decode
-_beat = msgspec.json.Decoder(Beat).decode
 
 
-class Workers:
+class Workers(SqlWorkers):
     """The role ``workers`` of one session."""
 
     def __init__(self, writer: DbThread, reader: DbThread, rules: Rules) -> None:
-        self._writer, self._reader, self._rules = writer, reader, rules
-
-    async def register(self, info: WorkerInfo, now: datetime) -> None:
-        args = (info.id.bytes, encode(info), encode(Beat()), micros(now))
-        await self._writer.run(
-            lambda connection: connection.execute("INSERT OR IGNORE INTO workers VALUES (?, ?, ?, 0, ?, 1)", args).get
-        )
+        super().__init__(reader.fetch, writer.fetch)
+        self._writer, self._rules = writer, rules
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
@@ -68,12 +61,3 @@ class Workers:
             connection.execute(ask("forget"))
 
         await self._writer.run(write)
-
-    async def list(self) -> list[WorkerRow]:
-        # Nothing is written unless there are dead ones to forget.
-        dead = "SELECT EXISTS (SELECT 1 FROM workers WHERE NOT alive)"
-        if await self._reader.run(lambda connection: connection.execute(dead).get):
-            await self._writer.run(lambda connection: connection.execute(ask("forget")).get)
-        rows: list[Any] = await self._reader.run(lambda connection: connection.execute(ask("workers")).fetchall())
-        known = [WorkerRow(_info(row[0]), _beat(row[1]), row[2], moment(row[3]), bool(row[4]), row[5]) for row in rows]
-        return sorted(known, key=lambda row: row.info.started_at)

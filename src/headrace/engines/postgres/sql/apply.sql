@@ -1,20 +1,13 @@
--- Apply decided changes, each if its rev still holds. key: null keeps it, '' releases it, any other text takes it. notes:
--- of what is to be noted, the first letters; those of an end only if others wait for the job. tally: [batch, completed,
--- failed, cancelled]. Answers the places of those that took, as ~place where an end was noted.
+-- Apply decided changes, each if its rev still holds. notes: of what is to be noted, the first letters; those of an end only
+-- if others wait for the job. tally: [batch, completed, failed, cancelled]. Answers the places of those that took, as ~place
+-- where an end was noted.
 changed AS (
   UPDATE {schema}.jobs j SET
-    rev = c.rev, status = c.status, stage = c.stage, updated_at = c.updated_at, epoch = c.epoch,
-    unstarted_losses = c.unstarted_losses,
-    -- That of a job that was completed belongs to the attempt that did.
-    worker = CASE WHEN j.number IS NULL THEN c.worker ELSE j.worker END, claim = c.claim, act_by = c.act_by,
-    assigned_at = c.assigned_at, accepted_at = c.accepted_at, finished_at = c.finished_at,
-    available_at = c.available_at, arrived_at = c.arrived_at, cancel_requested_at = c.cancel_requested_at,
-    progress = c.progress, state = c.state, change = c.change, result = c.result, error = c.error,
-    held_key = CASE WHEN c.key IS NULL THEN j.held_key ELSE nullif(c.key, '') END,
+    {change_sets},
     unnamed = CASE WHEN j.worker IS NOT DISTINCT FROM c.worker AND j.epoch = c.epoch THEN j.unnamed ELSE 0 END
   FROM c WHERE j.seq = c.seq AND j.rev = c.rev_before
   RETURNING CASE WHEN j.tied <> 0 AND position('e' IN c.notes) > 0 THEN ~c.place ELSE c.place END AS place,
-    c.seq, c.number, c.attempt, c.event, c.notes, c.tally, c.stage, j.line, j.turn_key, j.rank, j.arrived_at
+    c.seq, c.attempt_number, c.attempt, c.event, c.notes, c.tally, c.stage, j.line, j.turn_key, j.rank, j.arrived_at
 ),
 in_turn AS (
   INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
@@ -22,7 +15,8 @@ in_turn AS (
 ),
 tried AS (
   -- A run of equal attempts shares one record: counted together, ended when the last one did.
-  INSERT INTO {schema}.attempts (seq, number, data) SELECT seq, number, attempt FROM changed WHERE number IS NOT NULL
+  INSERT INTO {schema}.attempts (seq, number, data) SELECT seq, attempt_number, attempt FROM changed
+  WHERE attempt_number IS NOT NULL
   ON CONFLICT (seq, number) DO UPDATE
   SET folded = attempts.folded + (excluded.data::json ->> 0)::integer, until = (excluded.data::json ->> 1)::bigint
 ),

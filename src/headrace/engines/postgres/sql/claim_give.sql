@@ -19,16 +19,12 @@ given AS (
     -- The claim ends in front of the first fragile job for which no free slot is left.
     WHERE NOT expired AND before < $7
       AND pos < coalesce((SELECT min(pos) FROM counted WHERE fragile AND before >= $8), 2147483647)))
-  RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
-    j.error, j.assigned_at
+  RETURNING {claimed_head}
 )
 -- First what the worker should know; then the jobs, without what the claim itself has just written on them.
 SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen, keyed,
-  NULL::bigint AS seq, NULL::uuid AS id, NULL::bigint AS available_at, NULL::bigint AS arrived_at, NULL::integer AS rev,
-  NULL::integer AS epoch, NULL::integer AS losses, NULL::text AS progress, NULL::text AS state, NULL::text AS payload,
-  NULL::text AS spec, NULL::text AS result, NULL::text AS error, NULL::bigint AS assigned_at
+  {claimed_nulls}
 FROM head
 UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch,
-  j.unstarted_losses, j.progress, j.state, b.payload, b.spec, j.result, j.error, j.assigned_at
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, {claimed}
 FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b

@@ -50,7 +50,6 @@ ended AS (
   SELECT * FROM {schema}.batches
   WHERE sealed AND NOT settled AND completed + failed + cancelled >= total AND id NOT IN (SELECT id FROM mine)
 )
-SELECT (SELECT count(*) FROM deltas), o.id, o.created_at, o.touched_at, o.sealed, o.abandoned, o.settled, o.total,
-  o.completed, o.failed, o.cancelled, o.ended_at, o.cancelled_at, o.cancelled_by, o.calls
+SELECT (SELECT count(*) FROM deltas), {batch_ended}
 FROM (SELECT 1) one LEFT JOIN ended o ON o.sealed AND NOT o.settled AND o.completed + o.failed + o.cancelled >= o.total
 ORDER BY o.ended_at, o.id

@@ -10,12 +10,10 @@ given AS (
     accepted_at = CASE WHEN $6::bigint IS NOT NULL THEN greatest($5, j.updated_at) END, act_by = $7,
     updated_at = greatest($5, j.updated_at), unnamed = 0
   WHERE j.ctid = ANY (ARRAY(SELECT ctid FROM picked))
-  RETURNING j.seq, j.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, j.result,
-    j.error, j.assigned_at
+  RETURNING {claimed_head}
 ),
 stood AS (
   {stand}
 )
-SELECT j.seq, b.id, j.available_at, j.arrived_at, j.rev, j.epoch, j.unstarted_losses, j.progress, j.state, b.payload, b.spec,
-  j.result, j.error, j.assigned_at
+SELECT {claimed}
 FROM given j CROSS JOIN LATERAL (SELECT * FROM {schema}.bodies WHERE id = j.id LIMIT 1) b

@@ -1,7 +1,6 @@
 -- Store new jobs whose ids and keys were looked up, in one step, as part of a transaction.
--- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[id, line, status,
--- stage, rank, arrived_at, available_at, updated_at, act_by, state, payload, spec, labels, turn_key, held_key], …], "hints":
--- [[channel, message], …]}
+-- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[columns.NEW], …],
+-- "hints": [[channel, message], …]}
 -- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
 -- stored than rows: an id came between, or a key; of the latter the bare bodies must be removed. To a transaction that
 -- cannot see what came between both are a failure to serialize, not one of uniqueness.
@@ -18,16 +17,13 @@ arriving AS MATERIALIZED (
 ),
 kept AS (
   INSERT INTO {schema}.bodies (seq, id, payload, spec)
-  SELECT seq, (r ->> 0)::uuid, r ->> 10, r ->> 11 FROM arriving ORDER BY r ->> 0
+  SELECT seq, {new_id}, {new_payload}, {new_spec} FROM arriving ORDER BY {new_id}
   ON CONFLICT (id) DO NOTHING
   RETURNING seq, id
 ),
 stored AS (
-  INSERT INTO {schema}.jobs (
-    seq, id, line, status, stage, rank, arrived_at, available_at, updated_at, act_by, state, turn_key, held_key, rev,
-    epoch, unstarted_losses, unnamed)
-  SELECT a.seq, (r ->> 0)::uuid, (r ->> 1)::integer, r ->> 2, (r ->> 3)::smallint, (r ->> 4)::smallint, (r ->> 5)::bigint,
-    (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, r ->> 9, r ->> 13, r ->> 14, 1, 0, 0, 0
+  INSERT INTO {schema}.jobs (seq, {new_columns}, rev, epoch, unstarted_losses, unnamed)
+  SELECT a.seq, {new_values}, 1, 0, 0, 0
   FROM kept JOIN arriving a USING (seq)
   ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
   RETURNING seq, line, stage, turn_key, rank, arrived_at
@@ -39,8 +35,8 @@ in_turn AS (
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)
   SELECT a.seq, l.label
-  FROM stored JOIN arriving a USING (seq) CROSS JOIN json_array_elements_text((a.r ->> 12)::json) AS l (label)
-  WHERE a.r ->> 12 IS NOT NULL
+  FROM stored JOIN arriving a USING (seq) CROSS JOIN json_array_elements_text(({new_labels})::json) AS l (label)
+  WHERE {new_labels} IS NOT NULL
 ),
 booked AS (
   INSERT INTO {schema}.ledger (accepted, pruned) SELECT count(*), 0 FROM stored HAVING count(*) > 0

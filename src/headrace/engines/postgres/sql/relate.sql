@@ -1,14 +1,9 @@
 -- What new jobs are to others, after they were stored: {"edges": [[order number, [ids it waits for]], …], "noted": [order
--- numbers of those that wait], "batches": [[id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed,
--- cancelled, ended_at, cancelled_at, cancelled_by, calls], …], "counts": [[batch, total, completed, failed, cancelled, moment], …]}
+-- numbers of those that wait], "batches": [[sql.batches.COLUMNS], …], "counts": [[batch, total, completed, failed, cancelled, moment], …]}
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 made AS (
-  INSERT INTO {schema}.batches (
-    id, created_at, touched_at, sealed, abandoned, settled, total, completed, failed, cancelled, ended_at,
-    cancelled_at, cancelled_by, calls)
-  SELECT (r ->> 0)::uuid, (r ->> 1)::bigint, (r ->> 2)::bigint, (r ->> 3)::boolean, (r ->> 4)::boolean,
-    (r ->> 5)::boolean, (r ->> 6)::bigint, (r ->> 7)::bigint, (r ->> 8)::bigint, (r ->> 9)::bigint, (r ->> 10)::bigint,
-    (r ->> 11)::bigint, r ->> 12, r ->> 13
+  INSERT INTO {schema}.batches ({batch})
+  SELECT {batch_values}
   FROM doc CROSS JOIN json_array_elements(d -> 'batches') AS e (r)
   ON CONFLICT (id) DO NOTHING
 ),

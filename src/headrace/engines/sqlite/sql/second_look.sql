@@ -3,6 +3,6 @@ SELECT '[' || coalesce(group_concat(seen, ','), '') || ']' FROM (
   SELECT '[' || coalesce(j.change, 'null') || ',' || coalesce((SELECT doc FROM record WHERE seq = j.seq), 'null') || ','
     || coalesce((SELECT r.doc FROM jobs h CROSS JOIN record r ON r.seq = h.seq
          WHERE h.held_key = e.value ->> 1 AND h.held_key IS NOT NULL AND h.seq <> j.seq), 'null') || ']' AS seen
-  FROM jsonb_each(?1) e LEFT JOIN jobs j ON j.id = unhex(e.value ->> 0, '-')
+  FROM jsonb_each($1) e LEFT JOIN jobs j ON j.id = unhex(e.value ->> 0, '-')
   ORDER BY e.key
 )

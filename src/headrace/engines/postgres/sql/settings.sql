@@ -1,2 +1,0 @@
--- Settings whose key begins with this, by key. $1 prefix
-SELECT key, value, rev FROM {schema}.settings WHERE left(key, length($1)) = $1 ORDER BY key COLLATE "C"

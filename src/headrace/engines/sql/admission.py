@@ -1,0 +1,70 @@
+"""Which of new jobs may become what they say they are to others."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from uuid import UUID
+
+from headrace.core import family
+from headrace.core.batch import refusal_of_member
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.errors import HeadraceError
+
+__all__ = ["Admission", "Stand", "is_related"]
+
+Stand = tuple[Status, bool]
+"""The status of a job, and whether its cancel was requested."""
+
+_WAITING = Status.WAITING  # to look it up in its class costs more than the question does
+
+
+def is_related(job: Job) -> bool:
+    """Whether the job is something to others, or waits, so that storing it takes more than the job."""
+    spec = job.spec
+    return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is _WAITING
+
+
+class Admission:
+    """Lets new jobs in, one after the other: those that were let in may be the relatives of those behind them."""
+
+    def __init__(self, here: Mapping[UUID, Stand], cancelled: Container[UUID]) -> None:
+        """``here``: how those stand whom the jobs name, as far as they are here; ``cancelled``: those of their batches
+        that were."""
+        self._here, self._cancelled = dict(here), cancelled
+        self.refused: dict[int, HeadraceError] = {}
+        """The places of those that were not let in, and why."""
+
+    def refuses(self, place: int, job: Job) -> bool:
+        """Whether there is something against the job at this place; otherwise it counts as stored."""
+        why = self._refusal(job)
+        if why is None:
+            self._here.setdefault(job.id, (job.status, job.cancel_requested_at is not None))
+        else:
+            self.refused[place] = why
+        return why is not None
+
+    def _refusal(self, job: Job) -> HeadraceError | None:
+        spec = job.spec
+        if spec.parent is not None and (stand := self._here.get(spec.parent)) is not None:
+            why = family.refusal(spec.parent, *stand, job)
+            if why is not None:
+                return why
+        if spec.batch is not None:
+            why = refusal_of_member(spec.batch, spec.batch in self._cancelled, job)
+            if why is not None:
+                return why
+        missing = next((id for id in spec.after if id not in self._here), None)
+        return None if missing is None else family.unknown_parent(missing)
+
+    def answers(self, told: Iterable[tuple[UUID, UUID | None]], jobs: Mapping[UUID, Job]) -> list[InsertAnswer]:
+        """What to say of each job, from what ``record.sort_out`` said."""
+        return [
+            Refused(self.refused[place])
+            if place in self.refused
+            else Inserted(jobs[id])
+            if of is None
+            else Duplicated(jobs[of])
+            for place, (id, of) in enumerate(told)
+        ]

@@ -1,0 +1,216 @@
+"""Row formats: which column keeps which field of a job, and how its value is written and read.
+
+The columns are listed once (``_JOB``), and each engine says what is different there (``sqlite/columns.py``,
+``postgres/columns.py``). Its statements, and the functions that make rows of jobs and jobs of rows, are made from that
+list when the engine is imported. What is written and read
+is said as a Python expression, and these are compiled into one function, as ``namedtuple`` and ``dataclass`` do: a loop
+over the columns would take twice as long, and this is done several times for every job.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any, get_type_hints
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.job import ErrorInfo, Job, Progress, Spec
+from headrace.core.status import Status
+from headrace.engines.record import Micros, State, encode
+
+__all__ = [
+    "FOR_OTHERS",
+    "NEW_STATE",
+    "READ_STATE",
+    "Column",
+    "Specs",
+    "fields_in",
+    "function",
+    "is_new",
+    "job_columns",
+    "job_of",
+    "row",
+    "state_of",
+    "tuple_type",
+]
+
+
+FOR_OTHERS = " "
+"""In place of what is read: the column is read, but only for what other columns make of it."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A column of a row. Expressions may use ``job``, ``change``, and ``at``, which turns moments into numbers when
+    something is written, and numbers into moments when it is read."""
+
+    name: str
+    type: str
+    """As PostgreSQL says it."""
+    new: str = ""
+    """What is written for a new job; empty: nothing, the schema has a default."""
+    changed: str = ""
+    """What is written with a change; empty: it stays."""
+    read: str = ""
+    """The arguments for ``Job`` that are made of it, with commas between them; empty: it is not read."""
+    table: str = "jobs"
+    select: str = ""
+    """The SQL by which it is read, if not just its name."""
+    set: str = ""
+    """The SQL by which a change sets it, if not just the value, which is written ``{}`` here."""
+    given: str | None = None
+    """For an engine that does not read from a claimed row what the claim itself has just written: what is made of the
+    ``given`` grant instead of ``read``. None: it is read from the row."""
+
+    @property
+    def selected(self) -> str:
+        """How it is read: from ``jobs j``, ``bodies b`` or ``ends e``."""
+        return self.select or f"{self.table[0]}.{self.name}"
+
+
+def plain(name: str, type: str, *, new: bool = False, given: str | None = None) -> Column:
+    """A column that keeps a field of the job as it is."""
+    value = f"job.{name}"
+    return Column(name, type, value if new else "", value, f"{name}={name}", given=given)
+
+
+def moment(name: str, *, new: bool = False, given: str | None = None) -> Column:
+    """A column that keeps a moment, in microseconds."""
+    value = f"at[job.{name}]"
+    return Column(name, "bigint", value if new else "", value, f"{name}=at[{name}]", given=given)
+
+
+def document(name: str) -> Column:
+    """A column that keeps a value as JSON."""
+    value = f"None if job.{name} is None else encode(job.{name})"
+    return Column(name, "text", "", value, f"{name}=None if {name} is None else read_{name}({name})")
+
+
+class Specs(dict[str, Spec]):
+    """Specs by their texts, each decoded once: jobs that were submitted together share theirs."""
+
+    def __missing__(self, key: str) -> Spec:
+        self[key] = spec = _spec(key)
+        return spec
+
+
+_spec = msgspec.json.Decoder(Spec).decode
+_TYPES = {"uuid": UUID | None, "blob": UUID | None, "text": str | None, "boolean": bool | None}
+
+NAMES: dict[str, Any] = {
+    "Job": Job,
+    "NEW": State(),
+    "State": State,
+    "STATUS": {status.value: status for status in Status},
+    "encode": encode,
+    "read_state": msgspec.json.Decoder(State).decode,
+    "read_progress": msgspec.json.Decoder(Progress).decode,
+    "read_error": msgspec.json.Decoder(ErrorInfo).decode,
+}
+"""What every expression may use."""
+
+
+def function(name: str, parameters: str, lines: Sequence[str], **names: Any) -> Callable[..., Any]:
+    """The function with these lines, the last of which is an expression: what it returns."""
+    *before, last = lines
+    body = "".join(f"    {line}\n" for line in (*before, f"return {last}"))
+    space = NAMES | names
+    exec(compile(f"def {name}({parameters}):\n{body}", f"<{name}>", "exec"), space)
+    made: Callable[..., Any] = space[name]
+    return made
+
+
+def row(values: Iterable[str]) -> str:
+    """The expression for a row of these values."""
+    return f"({', '.join(values)},)"
+
+
+def job_of(arguments: Iterable[str]) -> str:
+    """The expression for a job of these arguments, in the order of its fields, in which it is made the fastest."""
+    given = dict(one.split("=", 1) for each in arguments if each.strip() for one in each.split(", "))
+    return f"Job({', '.join(f'{name}={given[name]}' for name in Job.__struct_fields__ if name in given)})"
+
+
+def tuple_type(columns: Iterable[Column]) -> Any:
+    """The type that a row of these columns has in a JSON document."""
+    return tuple[tuple(_TYPES.get(column.type.lower(), int | None) for column in columns)]  # type: ignore[misc]
+
+
+_MOMENTS = {name for name, hint in get_type_hints(Job).items() if hint in (datetime, datetime | None)}
+
+READ_STATE = ", ".join(
+    f"{name}=at[state.{name}]" if name in _MOMENTS else f"{name}=state.{name}" for name in State.__struct_fields__
+)
+"""The arguments for ``Job`` that are made of its state."""
+
+state_of: Callable[[Job, Micros], str] = function(
+    "state_of",
+    "job, at",
+    [f"encode({row(f'at[job.{name}]' if name in _MOMENTS else f'job.{name}' for name in State.__struct_fields__)})"],
+)
+"""What no statement looks at, as it is kept."""
+
+NAMES["state_of"] = state_of
+
+NEW_STATE = "None if job.waits == 0 and job.not_after is None else state_of(job, at)"
+"""The expression for the state of a new job: most have none yet."""
+
+
+_JOB = (
+    Column("seq", "bigint", read="seq=seq"),
+    Column("id", "uuid", "job.id", read="id=id"),
+    Column("line", "integer", "line"),
+    Column("status", "text", "job.status", "job.status", "status=STATUS[status]", given="status=given.status"),
+    Column("stage", "smallint", "stage_of(job)", "stage_of(job)"),
+    Column("rank", "smallint", "-job.spec.priority"),
+    moment("available_at", new=True),
+    moment("arrived_at", new=True),
+    moment("updated_at", new=True, given="updated_at=at[assigned_at]"),
+    plain("rev", "integer"),
+    plain("epoch", "integer"),
+    plain("unstarted_losses", "integer"),
+    plain("worker", "uuid", given="worker=given.worker"),
+    plain("claim", "bigint", given="claim=given.claim"),
+    moment("act_by", new=True, given="act_by=given.act_by"),
+    moment("assigned_at"),
+    moment("accepted_at", given="accepted_at=None if given.accepted_at is None else at[assigned_at]"),
+    moment("finished_at", given=""),
+    moment("cancel_requested_at", given=""),
+    document("progress"),
+    Column("state", "text", NEW_STATE, "state_of(job, at)", READ_STATE),
+    # With a change: null keeps it, an empty text releases it, any other takes it.
+    Column(
+        "held_key",
+        "text",
+        "None if job.spec.dedup is None or job.ended else held_key(job)",
+        "None if change.key is KEEP or job.spec.dedup is None else '' if change.key is RELEASE else held_key(job)",
+        set="CASE WHEN {} IS NULL THEN j.held_key ELSE nullif({}, '') END",
+    ),
+    Column("turn_key", "text", "job.spec.concurrency_key"),
+    Column("change", "bigint", changed="change.id"),
+    Column("payload", "text", "job.payload_text", read="payload_text=payload", table="bodies"),
+    Column("spec", "text", "encode(job.spec)", read="spec=specs[spec]", table="bodies"),
+    Column("result", "text", changed="job.result_text", read="result_text=result"),
+    document("error"),
+)
+
+
+def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:
+    """What is kept of a job, with PostgreSQL's types; ``own`` says by column what is different in one engine. A new
+    field of ``Job`` is one line above."""
+    return tuple(msgspec.structs.replace(column, **own.get(column.name, {})) for column in _JOB)
+
+
+def fields_in(columns: Iterable[Column]) -> list[str]:
+    """The fields of a new job that these columns are made of."""
+    return list(dict.fromkeys(re.findall(r"\bjob\.(\w+)", " ".join(column.new for column in columns))))
+
+
+def is_new(columns: Iterable[Column]) -> Callable[[Job], bool]:
+    """The function that tells whether a job has no more in it than what is written of a new one."""
+    written = {"seq", *fields_in(columns)}
+    rest = [one for one in msgspec.structs.fields(Job) if not one.required and one.name not in written]
+    tests = [f"job.{one.name} {'is' if one.default is None else '=='} {one.default!r}" for one in rest]
+    return function("is_new", "job", [" and ".join(tests)])

@@ -1,0 +1,27 @@
+"""The SQL of the engines: a file for each statement, with words in braces for what is filled in.
+
+Statements that the engines do alike are in ``engines/sql/sql``, written as PostgreSQL takes them; the others are in the
+package of each engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+
+__all__ = ["filled", "text"]
+
+
+@cache
+def text(package: str, name: str) -> str:
+    """The text of one file, of the engine's own or of those that are shared."""
+    own, shared = (resources.files(one).joinpath("sql", f"{name}.sql") for one in (package, __package__))
+    return (own if own.is_file() else shared).read_text(encoding="utf-8")
+
+
+def filled(text: str, words: Mapping[str, str]) -> str:
+    """The text with each ``{word}`` replaced."""
+    for word, value in words.items():
+        text = text.replace(f"{{{word}}}", value)
+    return text

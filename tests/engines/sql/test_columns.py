@@ -1,0 +1,89 @@
+"""Row formats: every field of a job is kept by both SQL engines, and what a new job has in it is told apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.core.attempt import ErrorInfo, Progress
+from headrace.core.job import Job, Spec
+from headrace.core.status import Reason, Status
+from headrace.engines.postgres import columns as postgres
+from headrace.engines.postgres import rows as postgres_rows
+from headrace.engines.record import State
+from headrace.engines.sql.columns import Column, fields_in
+from headrace.engines.sqlite import columns as sqlite
+from headrace.engines.sqlite import rows as sqlite_rows
+
+NOW = datetime(2030, 1, 2, tzinfo=UTC)
+JOB = Job(
+    id=UUID(int=1),
+    spec=Spec(task="t", created_at=NOW),
+    payload_text="{}",
+    status=Status.QUEUED,
+    available_at=NOW,
+    arrived_at=NOW,
+    updated_at=NOW,
+)
+ENGINES = [pytest.param(sqlite, id="sqlite"), pytest.param(postgres, id="postgres")]
+FOUND_OTHERWISE = {"seq", "id", "spec", "payload_text"}
+"""What no change writes: the first two say which job it is, the others never change."""
+
+
+def arguments(columns: Iterable[Column]) -> set[str]:
+    """The fields of a job that are made of these columns."""
+    return {name for column in columns for name in re.findall(r"(\w+)=", column.read)}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_field_of_a_job_is_read(engine: ModuleType) -> None:
+    assert arguments(engine.JOB) == set(Job.__struct_fields__)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_field_that_may_change_is_written_with_a_change(engine: ModuleType) -> None:
+    written = set(re.findall(r"\bjob\.(\w+)", " ".join(column.changed for column in engine.JOB)))
+    assert written | set(State.__struct_fields__) | FOUND_OTHERWISE >= set(Job.__struct_fields__)
+
+
+def test_a_claimed_row_of_postgres_has_what_the_grant_does_not_say() -> None:
+    given = {column.given for column in postgres.RECORD if column.given}
+    assert all("given." in one or "assigned_at" in one for one in given)
+    assert "payload" in [column.name for column in postgres.CLAIMED]
+    assert not {"worker", "claim", "act_by"} & {column.name for column in postgres.CLAIMED}
+
+
+@pytest.mark.parametrize("rows", [sqlite_rows, postgres_rows], ids=["sqlite", "postgres"])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("rev", 2),
+        ("epoch", 1),
+        ("attempt", 1),
+        ("redrives", 1),
+        ("worker", UUID(int=2)),
+        ("started_at", NOW),
+        ("finished_at", NOW),
+        ("reason", Reason.USER),
+        ("progress", Progress(0.5)),
+        ("result_text", "1"),
+        ("error", ErrorInfo("E", "e")),
+    ],
+)
+def test_a_job_that_brings_more_along_than_an_insert_writes_is_not_new(
+    rows: ModuleType, field: str, value: Any
+) -> None:
+    assert rows.is_new(JOB)
+    assert not rows.is_new(replace(JOB, **{field: value}))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_an_insert_writes_is_that_of_a_new_job(engine: ModuleType) -> None:
+    assert {"id", "spec", "payload_text", "status", "waits", "not_after", "act_by"} <= set(fields_in(engine.NEW))
