@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, Every, Retry, Status, sync
+from headrace import App, Context, Every, Retry, Status
+from headrace.client import sync
 from headrace.errors import ConfigError, NotOpen, Unavailable
 from headrace.worker.worker import Worker
 from tests.support.apps import ENGINES, Sums, url_of

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from headrace import App, Context, Duplicate, Job, JobCancelled, JobFailed, JobHandle, ResultTimeout, Retry, Status
 from headrace.batch import BatchHandle
+from headrace.client.jobs import jobs_of
 from headrace.core.batch import Tally
 from headrace.core.status import LIVE
 from headrace.errors import BatchFailed, ConfigError, HeadraceError, JobNotFound, TransitionRefused
-from headrace.jobs import jobs_of
 from headrace.testing import harness
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import App, Cron, Every, Retry
+from headrace.client.registry import UnregisteredTask
 from headrace.core import bounds
 from headrace.core.job import ErrorInfo
-from headrace.core.rate import Rate
+from headrace.core.limits.rate import Rate
 from headrace.core.status import Status
 from headrace.errors import (
     LONGEST,
@@ -30,7 +31,6 @@ from headrace.errors import (
     RetryLater,
     Snooze,
 )
-from headrace.registry import UnregisteredTask
 from tests.support import process_tasks
 from tests.support.apps import ENGINES, url_of
 from tests.support.until import until

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field
 
-from headrace.core.stream import StreamRef
+from headrace.core.codec.stream import StreamRef
 from headrace.errors import ConfigError, InvalidPayload, InvalidResult, NotSupported, PayloadTooLarge
 from headrace.handler import Handler, Policy
 from headrace.stream import Stream

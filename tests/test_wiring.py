@@ -13,7 +13,7 @@ from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.wiring import connect, redact
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of

@@ -7,7 +7,7 @@ from tiny_engine import TinyEngine
 from headrace.conformance import Suite
 from headrace.core.rules import Rules
 from headrace.engine import Engine
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 class TestTinyEngine(Suite):

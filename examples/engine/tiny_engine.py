@@ -25,15 +25,15 @@ from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired, tally_of_new
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
+from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.lease import FREE, Lease, given_back, taken
-from headrace.core.limit import Entry as InLine
-from headrace.core.limit import Usage, deal, forgets, lapses
+from headrace.core.limits.limit import Entry as InLine
+from headrace.core.limits.limit import Usage, deal, forgets, lapses
+from headrace.core.limits.rate import micros
+from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.match import Profile
-from headrace.core.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
-from headrace.core.rate import micros
-from headrace.core.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.rules import Rules
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.engine import (
@@ -64,7 +64,7 @@ from headrace.engine import (
 from headrace.engines.record import too_many
 from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text
 from headrace.errors import HeadraceError, NotOpen
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["TinyEngine"]
 

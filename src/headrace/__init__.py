@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.core.job import Job
-    from headrace.core.rate import Rate
+    from headrace.core.limits.rate import Rate
     from headrace.core.retry import Retry
-    from headrace.core.schedule import Continuous, Cron, Every
+    from headrace.core.schedule.schedule import Continuous, Cron, Every
     from headrace.core.status import Status
     from headrace.draft import Draft
     from headrace.errors import (
@@ -61,14 +61,14 @@ __all__ = [
 _ELSEWHERE = {
     "App": "app",
     "Context": "worker.context",
-    "Continuous": "core.schedule",
-    "Cron": "core.schedule",
+    "Continuous": "core.schedule.schedule",
+    "Cron": "core.schedule.schedule",
     "Draft": "draft",
-    "Every": "core.schedule",
+    "Every": "core.schedule.schedule",
     "Job": "core.job",
     "JobHandle": "handle",
     "JobOptions": "options",
-    "Rate": "core.rate",
+    "Rate": "core.limits.rate",
     "Retry": "core.retry",
     "Status": "core.status",
     "Stream": "stream",

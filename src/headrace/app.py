@@ -10,13 +10,18 @@ from importlib.metadata import version
 from typing import Any, TypeVar, Unpack
 from uuid import UUID
 
-from headrace import admin, jobs
-from headrace.admin import QueueInfo, Stats, TaskInfo
 from headrace.batch import Batch, BatchHandle
-from headrace.bulk import BulkDecorator
-from headrace.clock import Clock
+from headrace.client import admin, jobs
+from headrace.client.admin import QueueInfo, Stats, TaskInfo
+from headrace.client.bulk import BulkDecorator
+from headrace.client.hooks import Hooked
+from headrace.client.limit_settings import announce_limits
+from headrace.client.limits import Limited, LimitInfo
+from headrace.client.registry import register_tasks
+from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
+from headrace.client.transactional import submit_here
 from headrace.core.entry import LogLine
-from headrace.core.explain import Explanation
+from headrace.core.explain.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds
@@ -26,16 +31,11 @@ from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
 from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
-from headrace.limiting import Limited, LimitInfo
 from headrace.maintenance import services
-from headrace.middleware import Hooked
 from headrace.options import JobOptions, TaskOptions
-from headrace.registry import register_tasks
-from headrace.ruling import announce_limits
-from headrace.scheduling import ScheduleInfo, Scheduling, announce_schedules
+from headrace.runtime.clock import Clock
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
-from headrace.within import submit_here
 from headrace.worker.options import WorkerOptions, check_worker_options
 from headrace.worker.worker import Worker
 

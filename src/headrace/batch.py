@@ -11,6 +11,9 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.client.children import arranged
+from headrace.client.jobs import check_drafts, jobs_of, tell_parent
+from headrace.client.transactional import handle_of
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
 from headrace.core.bounds import checked_note
@@ -34,11 +37,8 @@ from headrace.errors import (
     Unavailable,
 )
 from headrace.handle import JobHandle
-from headrace.jobs import check_drafts, jobs_of, tell_parent
-from headrace.kin import arranged
+from headrace.runtime.following import MOST_A_SECOND, no_batch
 from headrace.runtime.waiting import Waiting
-from headrace.watcher import MOST_A_SECOND, no_batch
-from headrace.within import handle_of
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.client.children import Kin
     from headrace.handle import JobHandle
     from headrace.handler import Handler
-    from headrace.kin import Kin
 
 __all__ = ["Draft"]
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.entry import LogLine
-from headrace.core.explain import Explanation
+from headrace.core.explain.explain import Explanation
 from headrace.core.job import Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status

@@ -12,13 +12,13 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.core import bounds
-from headrace.core.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
+from headrace.core.codec.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
+from headrace.core.codec.stream import StreamRef, item_of_parameter, item_of_return
+from headrace.core.codec.value import decode_value, encode_value
 from headrace.core.job import Job
+from headrace.core.limits.rule import TaskRule
 from headrace.core.retry import Retry
-from headrace.core.rule import TaskRule
 from headrace.core.status import Status
-from headrace.core.stream import StreamRef, item_of_parameter, item_of_return
-from headrace.core.value import decode_value, encode_value
 from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
 
 __all__ = ["Bulk", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]

@@ -10,12 +10,12 @@ from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
 from headrace.core import bounds
-from headrace.core.codec import Codec, Misfit
+from headrace.core.codec.codec import Codec, Misfit
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.moments import moment as told
 from headrace.core.retry import Retry, Seconds, seconds
-from headrace.core.schedule import Continuous, Cron, Every
+from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError
 from headrace.worker.callbacks import Callback
 from headrace.worker.middleware import Middleware

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.codec.stream import StreamRef
 from headrace.core.entry import BEGIN, Cursor, Kind
 from headrace.core.status import Status
-from headrace.core.stream import StreamRef
 from headrace.errors import ConfigError, JobCancelled, JobFailed, StreamRestarted
 
 if TYPE_CHECKING:

@@ -13,10 +13,12 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.client.children import is_found_again, new_id
+from headrace.client.hooks import Hooks
+from headrace.core.codec.stream import StreamRef
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.status import Status, Verb
-from headrace.core.stream import StreamRef
 from headrace.draft import Draft
 from headrace.errors import (
     ConfigError,
@@ -31,10 +33,8 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
-from headrace.host import Host
-from headrace.kin import is_found_again, new_id
-from headrace.middleware import Hooks
 from headrace.options import JobOptions, check_options, fill_templates, merged
+from headrace.runtime.host import Host
 from headrace.stream import Stream, StreamItem
 from headrace.worker.context import Context
 

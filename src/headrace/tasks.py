@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from headrace.bulk import BulkDecorator, BulkTask, make_handler
+from headrace.client.bulk import BulkDecorator, BulkTask, make_handler
+from headrace.client.hooks import HOOKS, Hooks, own_hooks
+from headrace.client.limits import check_limits
+from headrace.core.limits.rule import TaskRule
 from headrace.core.retry import Seconds
-from headrace.core.rule import TaskRule
-from headrace.core.schedule import Continuous, Cron, Every
+from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.errors import ConfigError, DuplicateTask, NotBound
 from headrace.handler import Handler, Policy
-from headrace.host import Host
-from headrace.limiting import check_limits
-from headrace.middleware import HOOKS, Hooks, own_hooks
 from headrace.options import TEMPLATES, JobOptions, TaskOptions, check_options, check_templates, merged
+from headrace.runtime.host import Host
 from headrace.task import AsyncTask, PlainTask, StreamTask, Task
 from headrace.worker.context import Context
 from headrace.worker.resources import Maker, Resource

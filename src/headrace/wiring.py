@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["GROUP", "connect", "redact"]
 

@@ -9,7 +9,7 @@ import pytest
 from headrace.conformance import Suite
 from headrace.core.rules import Rules
 from headrace.engine import Engine
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.schemas import postgres_engine
 
 pytestmark = pytest.mark.timeout(240)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from headrace.core.claim import Ask, grant, order, pick, promoted, stops
 from headrace.core.job import Job
-from headrace.core.rule import QueueRule, queue_rule
+from headrace.core.limits.rule import QueueRule, queue_rule
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import TransitionRefused

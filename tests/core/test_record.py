@@ -10,17 +10,17 @@ from uuid import UUID
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from headrace.admin import QueueInfo, Stats, TaskInfo
+from headrace.client.admin import QueueInfo, Stats, TaskInfo
+from headrace.client.limits import LimitInfo
 from headrace.core.batch import Batch
 from headrace.core.entry import LogLine
-from headrace.core.explanation import Explanation, Fact
+from headrace.core.explain.explanation import Explanation, Fact
 from headrace.core.job import Attempt, ErrorInfo, Event, History, Job, Progress, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.query import Ledger, Page
 from headrace.core.record import Record
 from headrace.core.status import Outcome, Status
 from headrace.engine import Beat, Check, WorkerInfo, WorkerRow
-from headrace.limiting import LimitInfo
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ID = UUID(int=7)

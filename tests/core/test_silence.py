@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.silence import silent_since, told_silence
 from headrace.engine import Beat
-from tests.core.test_explain import NOW, RULES, worker
+from tests.core.explain.test_explain import NOW, RULES, worker
 
 
 @pytest.mark.parametrize(("seconds", "silent"), [(-5, False), (0, False), (30, False), (30.001, True), (86400, True)])

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from headrace.core.attempt import Attempt
-from headrace.core.instances import Instance, instance_of
 from headrace.core.job import Job
+from headrace.core.schedule.instances import Instance, instance_of
 from headrace.core.status import Outcome, Status
 from tests.crash.polling import INSTANCES, app
 from tests.support import schemas

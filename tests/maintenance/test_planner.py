@@ -11,9 +11,8 @@ from msgspec.structs import replace
 from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
 from headrace.core.rules import Retention
-from headrace.core.schedule import CatchUp, Cron, Every, Rule, ScheduleDoc, fire_id, new_schedule
+from headrace.core.schedule.schedule import CatchUp, Cron, Every, Rule, ScheduleDoc, fire_id, new_schedule
 from headrace.core.status import Status
-from headrace.host import Host
 from headrace.maintenance import Planner, Pruner
 from headrace.maintenance.schedules import (
     create_schedule,
@@ -21,6 +20,7 @@ from headrace.maintenance.schedules import (
     pause_schedule,
     resume_schedule,
 )
+from headrace.runtime.host import Host
 from tests.support.until import until
 from tests.support.world import World, world
 

@@ -13,13 +13,13 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
-from headrace.clock import SystemDice
 from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.rules import Rules
 from headrace.engine import Beat, Engine
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 
 Make = Callable[[Rules, Host, Path], Engine]
 

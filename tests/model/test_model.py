@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from headrace.core.rules import Rules
 from headrace.engine import Engine
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.model.machine import Machine
 from tests.model.sides import Make
 from tests.support.schemas import postgres_engine

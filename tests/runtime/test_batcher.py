@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from headrace.errors import Overloaded, Unavailable, Unstorable
-from headrace.host import Host
 from headrace.runtime.batcher import Batcher
+from headrace.runtime.host import Host
 from tests.support.until import until
 
 

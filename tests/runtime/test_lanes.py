@@ -10,7 +10,6 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core import acts
 from headrace.core.change import Change
@@ -19,7 +18,8 @@ from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import TransitionRefused, Unavailable
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine

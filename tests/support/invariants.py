@@ -8,7 +8,7 @@ from headrace.core.job import History, Job
 from headrace.core.query import Filter
 from headrace.core.status import Outcome, Status
 from headrace.engine import Engine
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 _CHARGED = {Outcome.COMPLETED, Outcome.FAILED, Outcome.TIMED_OUT}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headrace.core.rules import Rules
 from headrace.engines.postgres import PostgresEngine
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.postgres import shared
 
 

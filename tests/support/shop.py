@@ -20,8 +20,8 @@ from headrace.core.status import Status
 from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine
 from headrace.handler import Handler
-from headrace.host import Host
 from headrace.maintenance import services
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.worker import Worker
 from tests.support.schemas import postgres_engine

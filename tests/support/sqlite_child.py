@@ -17,7 +17,7 @@ from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
 from headrace.engine import Claimed, WorkerInfo
 from headrace.engines.sqlite import SqliteEngine
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 def say(*words: object) -> None:

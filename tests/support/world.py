@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from headrace.clock import SystemDice
 from headrace.core.change import Applied
 from headrace.core.claim import Ask
 from headrace.core.job import Job, Spec
@@ -25,7 +24,8 @@ from headrace.engines.memory.jobs import Jobs
 from headrace.engines.memory.records import Records
 from headrace.engines.memory.workers import Workers
 from headrace.errors import Unavailable
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.testing.clock import FakeClock
 

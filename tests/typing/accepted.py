@@ -11,10 +11,10 @@ from uuid import UUID
 
 from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Stream, Tasks
 from headrace.batch import BatchHandle
+from headrace.client.hooks import CallNext, Resource
 from headrace.core.entry import LogLine
 from headrace.core.query import Page
 from headrace.handle import StreamHandle
-from headrace.middleware import CallNext, Resource
 from headrace.stream import StreamItem
 from headrace.task import AsyncTask
 

@@ -15,12 +15,12 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import App, Context, GiveUp, Job, JobCancelled, JobFailed, JobHandle, Retry, RetryLater, Snooze, Status
-from headrace.bulk import make_handler
+from headrace.client.bulk import make_handler
+from headrace.client.hooks import CallNext
 from headrace.core.claim import Ask
 from headrace.core.status import Outcome, Reason
 from headrace.engine import Claimed, Dead, Engine, WorkerInfo
 from headrace.errors import ConfigError, InvalidPayload, NotSupported
-from headrace.middleware import CallNext
 from headrace.testing import harness
 from headrace.worker.slots import Slots
 from tests.support.apps import ENGINES, url_of

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Self, cast
 
-from headrace.clock import SystemClock
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Engine
 from headrace.errors import Unavailable
-from headrace.host import Host
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker

@@ -14,11 +14,11 @@ import pytest
 import uvloop
 
 from headrace import App, Job, JobFailed
+from headrace.client.hooks import CallNext
 from headrace.core.entry import Append, Kind
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
 from headrace.errors import HeadraceError
-from headrace.middleware import CallNext
 from headrace.worker.context import Context
 from headrace.worker.owning import run_owned
 from headrace.worker.resources import Resource

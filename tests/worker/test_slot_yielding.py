@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Context, JobHandle, Retry, Status, Task, sync
+from headrace import App, Context, JobHandle, Retry, Status, Task
+from headrace.client import sync
 from headrace.errors import Stopped
 from headrace.worker import slot_yielding
 from headrace.worker.worker import Worker

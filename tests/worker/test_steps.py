@@ -16,7 +16,7 @@ from headrace.core.job import Spec
 from headrace.core.lifecycle import lose, submit
 from headrace.core.status import Cause, Reason, Status
 from headrace.errors import ConfigError, InvalidResult, Stopped
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.testing import harness
 from headrace.worker.context import Context
 from tests.support.shop import Shop

@@ -23,7 +23,7 @@ from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
 from headrace.errors import GiveUp, RetryLater, Snooze, Unavailable, Unstorable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.worker import fetcher, slots
 from headrace.worker.context import Context
 from headrace.worker.worker import TICK

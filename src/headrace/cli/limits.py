@@ -11,7 +11,7 @@ from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
-from headrace.core.rate import Rate
+from headrace.core.limits.rate import Rate
 
 if TYPE_CHECKING:
     from headrace.app import App

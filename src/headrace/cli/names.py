@@ -9,7 +9,7 @@ from headrace.cli.output import warn
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.ruling import Named
+    from headrace.client.limit_settings import Named
 
 __all__ = ["REWRITTEN", "check_task", "note_strange", "note_undefined", "note_unreadable"]
 
@@ -36,8 +36,8 @@ async def check_task(app: App, name: str) -> None:
 
     :raises UnknownTask: with what may have been meant
     """
+    from headrace.client.registry import resembling
     from headrace.errors import UnknownTask
-    from headrace.registry import resembling
 
     app.load()
     if not app.by_name or await app.knows_task(name):

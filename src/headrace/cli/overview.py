@@ -13,16 +13,16 @@ from rich.text import Text
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.words import ago, compact, moment, short, span
-from headrace.core.schedule import Continuous
+from headrace.core.schedule.schedule import Continuous
 from headrace.core.silence import told_silence
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
-    from headrace.admin import QueueInfo, Stats, TaskInfo
-    from headrace.core.rate import Rate
+    from headrace.client.admin import QueueInfo, Stats, TaskInfo
+    from headrace.client.limits import LimitInfo
+    from headrace.client.scheduling import ScheduleInfo
+    from headrace.core.limits.rate import Rate
     from headrace.engine import WorkerRow
-    from headrace.limiting import LimitInfo
-    from headrace.scheduling import ScheduleInfo
 
 __all__ = [
     "limits_view",

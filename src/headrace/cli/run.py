@@ -68,7 +68,7 @@ def plain_warnings() -> Iterator[None]:
     def show(message: Warning | str, *where: object, **more: object) -> None:
         warn(str(message))
 
-    from headrace.registry import UnregisteredTask
+    from headrace.client.registry import UnregisteredTask
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UnregisteredTask)

@@ -16,8 +16,8 @@ from headrace.cli.state import State
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.core.schedule import Continuous, Cron, Every
-    from headrace.scheduling import ScheduleInfo
+    from headrace.client.scheduling import ScheduleInfo
+    from headrace.core.schedule.schedule import Continuous, Cron, Every
 
 __all__ = ["schedules"]
 
@@ -110,7 +110,7 @@ _BELONGS = {"tz": "cron", "cool_down": "continuous"}
 
 
 def _rule(**given: Any) -> Cron | Every | Continuous:
-    from headrace.core.schedule import Continuous, Cron, Every
+    from headrace.core.schedule.schedule import Continuous, Cron, Every
 
     said = {name: value for name, value in given.items() if value is not None}
     kinds = [kind for kind in _KINDS if kind in said]
@@ -170,7 +170,7 @@ class _Fire:
     """One fire, as the clocks in the zone of its rule show it."""
 
     def __init__(self, at: datetime, schedule: ScheduleInfo) -> None:
-        from headrace.core.localtime import zone
+        from headrace.core.schedule.localtime import zone
 
         self.at, self.zone = at, getattr(schedule.rule, "tz", "UTC")
         self.local = at.astimezone(zone(self.zone))

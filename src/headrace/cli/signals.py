@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headrace.cli.failures import DONE
-from headrace.clock import SystemClock
+from headrace.runtime.clock import SystemClock
 from headrace.worker import signals
 
 __all__ = ["Signals", "are_ours", "on_signals"]

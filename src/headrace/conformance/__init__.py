@@ -41,10 +41,10 @@ from headrace.conformance.jobs.dating import Dating  # noqa: E402
 from headrace.conformance.jobs.effects import Effects  # noqa: E402
 from headrace.conformance.jobs.fencing import Fencing  # noqa: E402
 from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
+from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
-from headrace.conformance.jobs.turns import Turns  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records.asking import Asking  # noqa: E402

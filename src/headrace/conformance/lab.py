@@ -12,7 +12,6 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.clock import SystemDice
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
@@ -22,7 +21,8 @@ from headrace.core.rules import Rules
 from headrace.core.status import Reason, Status
 from headrace.core.sweep import sweep
 from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, Transactions, WorkerInfo
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 
 __all__ = ["BEGIN", "OOPS", "Choices", "Lab", "Part"]
 

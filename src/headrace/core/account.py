@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from headrace.core.explanation import span, told
+from headrace.core.explain.explanation import span, told
 from headrace.core.job import Job
 from headrace.core.status import Outcome, Reason, Status
 

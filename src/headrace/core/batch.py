@@ -13,8 +13,8 @@ from headrace.core import acts
 from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
 from headrace.core.job import Job, Spec
+from headrace.core.limits.rate import micros
 from headrace.core.query import Page
-from headrace.core.rate import micros
 from headrace.core.record import Record
 from headrace.core.rules import Rules
 from headrace.core.status import Verb

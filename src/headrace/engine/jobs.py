@@ -73,8 +73,8 @@ class Jobs(Protocol):
         sorted by ``core.claim.order``. Each of them is written as ``core.claim.Grant.on`` says.
 
         *Limits.* Where a queue or a task is limited, or jobs have concurrency keys, the result is what
-        ``core.limit.deal`` makes of the jobs in line, group by group. What ``deal`` answers of spent rates (``spent``)
-        and of keys that had a turn (``turned``) is stored in the same commit. Nothing is ever given beyond a limit,
+        ``core.limits.limit.deal`` makes of the jobs in line, group by group. What it answers of spent rates
+        (``spent``) and of keys that had a turn (``turned``) is stored in the same commit. Nothing is ever given beyond a limit,
         whatever other claims do at the same time.
 
         *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
@@ -146,8 +146,8 @@ class Jobs(Protocol):
         - it ended at or before the earliest of the moments, or its parent cannot look for it
           (``core.family.may_be_looked_for``).
 
-        With a job goes the turn of its concurrency key, where ``core.limit.forgets`` says so. Settled batches that
-        ended at or before the earliest of the moments are removed, too.
+        With a job goes the turn of its concurrency key, where ``core.limits.limit.forgets`` says so. Settled batches
+        that ended at or before the earliest of the moments are removed, too.
         """
         ...
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
-from headrace.core.position import BY_WORK, Position
 from headrace.core.query import as_seen
 from headrace.engines.record import micros, moment
 

@@ -10,10 +10,10 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.job import Attempt, ErrorInfo, Job, Streak
-from headrace.core.limit import Usage, lapses
+from headrace.core.limits.limit import Usage, lapses
+from headrace.core.limits.rate import Spent
+from headrace.core.limits.rule import Bound, Group, counted_by
 from headrace.core.query import Filter
-from headrace.core.rate import Spent
-from headrace.core.rule import Bound, Group, counted_by
 from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
 from headrace.engine import MAX_PROFILES
 from headrace.errors import ConfigError, Unstorable

@@ -6,11 +6,11 @@ from uuid import UUID
 
 from headrace.core.rules import Retention
 from headrace.engine import Engine
-from headrace.host import Host
 from headrace.maintenance.continuous import Follower
 from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
 from headrace.maintenance.sweeper import Sweeper
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 

@@ -12,17 +12,17 @@ from msgspec.structs import replace
 
 from headrace.core import acts
 from headrace.core.change import Change
-from headrace.core.instances import Instance, instance_key, instance_of, resumes_at
 from headrace.core.job import Job
 from headrace.core.lifecycle import submit
 from headrace.core.query import Filter
-from headrace.core.schedule import Continuous, ScheduleDoc
+from headrace.core.schedule.instances import Instance, instance_key, instance_of, resumes_at
+from headrace.core.schedule.schedule import Continuous, ScheduleDoc
 from headrace.core.status import LIVE
 from headrace.engine import MAX_BATCH, Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, JobNotFound, TransitionRefused, UnknownSchedule
-from headrace.host import Host
 from headrace.maintenance.schedules import PREFIX, find_schedule
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 

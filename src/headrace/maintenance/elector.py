@@ -10,7 +10,7 @@ from uuid import UUID
 
 from headrace.engine import Engine
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 

@@ -7,15 +7,23 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from headrace.core.rules import Retention
-from headrace.core.schedule import CATCH_UP_CAP, SKIP_GRACE, Continuous, ScheduleDoc, due_fires, fired, latest_fires
-from headrace.core.schedule_changes import fire
+from headrace.core.schedule.changes import fire
+from headrace.core.schedule.schedule import (
+    CATCH_UP_CAP,
+    SKIP_GRACE,
+    Continuous,
+    ScheduleDoc,
+    due_fires,
+    fired,
+    latest_fires,
+)
 from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Overloaded, Unavailable
-from headrace.host import Host
 from headrace.maintenance.continuous import Tender
 from headrace.maintenance.elector import Duty
 from headrace.maintenance.schedules import PREFIX, read
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 
 __all__ = ["Planner"]

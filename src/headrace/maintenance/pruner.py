@@ -7,8 +7,8 @@ from uuid import UUID
 
 from headrace.core.rules import Retention
 from headrace.engine import MAX_BATCH, Engine
-from headrace.host import Host
 from headrace.maintenance.elector import Duty
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 
 __all__ = ["Pruner"]

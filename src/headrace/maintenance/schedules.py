@@ -11,12 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.job import Job
-from headrace.core.schedule import ScheduleDoc
-from headrace.core.schedule_changes import check_removable, paused, replaced, resumed, retired, revised, trigger
+from headrace.core.schedule.changes import check_removable, paused, replaced, resumed, retired, revised, trigger
+from headrace.core.schedule.schedule import ScheduleDoc
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 
 __all__ = [
@@ -63,7 +63,7 @@ async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
 
 
 async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
-    """Make a schedule, or change the one of its name, as ``core.schedule_changes.replaced`` says; as stored."""
+    """Make a schedule, or change the one of its name, as ``core.schedule.changes.replaced`` says; as stored."""
     return await _edit(engine, doc.name, lambda old: replaced(old, doc))
 
 

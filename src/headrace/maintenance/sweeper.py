@@ -10,15 +10,15 @@ from uuid import UUID
 
 from headrace.core.account import account, name_of
 from headrace.core.change import Applied, Change, Conflict
-from headrace.core.explanation import many
+from headrace.core.explain.explanation import many
 from headrace.core.job import Job
 from headrace.core.liveness import PAUSE, Watch, is_certain, is_dead, is_late
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unstorable
-from headrace.host import Host
 from headrace.maintenance.elector import Duty
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 
 __all__ = ["Sweeper"]

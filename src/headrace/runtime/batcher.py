@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable, Unstorable
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["Batcher", "Ticket"]
 

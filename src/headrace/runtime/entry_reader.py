@@ -13,7 +13,7 @@ from headrace.core.job import Job
 from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, StoreLost, Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.waiting import Waiting
 
 __all__ = ["EntryReader"]

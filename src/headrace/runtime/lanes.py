@@ -17,11 +17,11 @@ from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Duplicate, JobNotFound, Unavailable
-from headrace.host import Host
 from headrace.runtime.batcher import Batcher, Ticket
 from headrace.runtime.entry_reader import EntryReader
+from headrace.runtime.host import Host
+from headrace.runtime.notes import Teller
 from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits
-from headrace.runtime.teller import Teller
 
 __all__ = ["Lanes"]
 

@@ -13,8 +13,8 @@ from headrace.core.job import Job
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import StoreLost, Unavailable
-from headrace.host import Host
 from headrace.runtime.batcher import MAX_ROWS, Batcher
+from headrace.runtime.host import Host
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits"]
 

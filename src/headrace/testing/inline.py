@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from headrace.client.sync import refuse_in_loop, run_on
 from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.core.job import ErrorInfo, Job, Progress
@@ -18,9 +19,8 @@ from headrace.core.status import Status
 from headrace.engine import Claimed, Engine, WorkerInfo
 from headrace.errors import NotOpen, TransitionRefused
 from headrace.handler import Handler
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
-from headrace.sync import refuse_in_loop, run_on
 from headrace.worker.callbacks import tell
 from headrace.worker.context import Caller, Context
 from headrace.worker.entry_writer import EntryWriter

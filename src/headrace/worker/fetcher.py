@@ -10,12 +10,12 @@ from uuid import UUID
 
 from headrace.core.claim import Ask
 from headrace.core.job import Job
+from headrace.core.limits.rule import limits_of
 from headrace.core.match import serves
-from headrace.core.rule import limits_of
 from headrace.engine import Claimed, Dead, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.service import Service
 
 __all__ = ["Fetcher", "JobTaker"]

@@ -25,7 +25,7 @@ from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Dead, Engine
 from headrace.errors import EngineError, StoreLost, TransitionRefused
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 if TYPE_CHECKING:
     from headrace.worker.worker import Worker

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from headrace.engine import Engine, WorkerInfo
 from headrace.errors import EngineError, StoreLost
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["register"]
 

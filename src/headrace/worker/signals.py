@@ -13,8 +13,8 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
-from headrace.clock import Clock
-from headrace.host import Host
+from headrace.runtime.clock import Clock
+from headrace.runtime.host import Host
 from headrace.runtime.service import Service
 
 __all__ = ["BOTH", "ECHO", "Foreground", "Signals"]

@@ -12,7 +12,7 @@ from uuid import UUID
 from headrace.core.claim import order
 from headrace.core.job import Job
 from headrace.handler import Handler
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
 from headrace.worker.bulk import Call

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.bounds import KEY, checked_name
-from headrace.core.codec import Codec
+from headrace.core.codec.codec import Codec
+from headrace.core.codec.value import decode_value, encode_value
 from headrace.core.entry import BEGIN, Kind
-from headrace.core.value import decode_value, encode_value
 from headrace.engine import MAX_BATCH
 from headrace.errors import ConfigError, SyncInAsync
 from headrace.handler import return_codec

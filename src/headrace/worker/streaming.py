@@ -7,10 +7,10 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from headrace.core.codec.stream import StreamRef
+from headrace.core.codec.value import decode_value
 from headrace.core.entry import Kind
 from headrace.core.job import Job
-from headrace.core.stream import StreamRef
-from headrace.core.value import decode_value
 from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
 from headrace.stream import Stream

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from headrace.clock import Clock
 from headrace.core.account import account, name_of
 from headrace.core.outcome import Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome
+from headrace.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from headrace.worker.owned_job import OwnedJob

@@ -16,7 +16,7 @@ from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 from headrace.worker.fetcher import Fetcher, JobTaker

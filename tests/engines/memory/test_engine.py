@@ -11,7 +11,7 @@ from headrace.core.rules import Rules
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.memory import MemoryEngine
 from headrace.errors import NotOpen
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.core.stand import submitted
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -8,11 +8,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core.rules import Rules
 from headrace.engines.postgres.connection import Connection, check_schema
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of
 

@@ -15,7 +15,7 @@ import pytest
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.channels import BURST, GAP, Channels, Throttle
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.postgres import Server, shared
 from tests.support.proxy import Proxy
 from tests.support.until import until

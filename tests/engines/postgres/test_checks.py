@@ -14,7 +14,7 @@ from headrace.core.rules import Rules
 from headrace.engine import Check
 from headrace.engines.postgres import PostgresEngine, checks
 from headrace.errors import Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.postgres import Server, shared
 

@@ -31,7 +31,7 @@ from headrace.engines.postgres.claiming import Claiming
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import HOT, Pool
 from headrace.errors import Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine

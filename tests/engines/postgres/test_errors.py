@@ -22,7 +22,7 @@ from headrace.core.rules import Rules
 from headrace.engine import Duplicated, Inserted
 from headrace.engines.postgres import PostgresEngine
 from headrace.errors import ConfigError, EngineError, NotOpen, Unavailable, Unstorable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from tests.support import daemons
 from tests.support.invariants import check_store

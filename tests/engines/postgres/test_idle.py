@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.postgres import Server
 from tests.support.until import until
 

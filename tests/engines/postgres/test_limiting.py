@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.clock import SystemDice
 from headrace.conformance.jobs.limiting import rate
 from headrace.conformance.lab import Lab
 from headrace.core.claim import Ask
@@ -23,7 +22,8 @@ from headrace.engines.postgres.lines import Served
 from headrace.engines.postgres.pool import COLD, HOT, Pool
 from headrace.engines.record import encode
 from headrace.errors import Unavailable
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine

@@ -22,7 +22,7 @@ from headrace.engines.migrations import Migration
 from headrace.engines.postgres import PostgresEngine, migrate
 from headrace.engines.postgres.connection import Connection
 from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.postgres import apart, shared
 
 pytestmark = pytest.mark.timeout(240)

@@ -19,7 +19,7 @@ from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine
 from headrace.engines.postgres.pool import HOT
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.pgbouncer import PgBouncer

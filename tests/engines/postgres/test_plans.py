@@ -27,7 +27,7 @@ from headrace.engines.postgres.key_rotation import stand
 from headrace.engines.postgres.limiting import give, limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
 from headrace.engines.record import STAGES, micros
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of
 

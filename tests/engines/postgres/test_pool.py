@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core.outcome import Completed
 from headrace.core.rules import Rules
@@ -16,7 +15,8 @@ from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, pool
 from headrace.errors import ConfigError, Unavailable
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store
 from tests.support.pgbouncer import PgBouncer

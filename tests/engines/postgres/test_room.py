@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from headrace.clock import SystemClock, SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core.rules import Retention, Rules
 from headrace.engine import Inserted, Refused
 from headrace.engines.postgres import lines
 from headrace.engines.postgres.connection import Connection
 from headrace.errors import ConfigError, HeadraceError, Unavailable
-from headrace.host import Host
+from headrace.runtime.clock import SystemClock, SystemDice
+from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from tests.engines.postgres.conftest import Connect
 from tests.support.invariants import check_store

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 
 from headrace import App, Context, Duplicate, Retry, Status
+from headrace.client.sync import close
 from headrace.core.status import Outcome
 from headrace.errors import ConfigError, NotCommitted, Unavailable
-from headrace.sync import close
 from tests.support.doors import ASYNC, BLOCKING, database, dsn
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.clock import SystemDice
 from headrace.conformance.lab import Lab
 from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
-from headrace.host import Host
+from headrace.runtime.clock import SystemDice
+from headrace.runtime.host import Host
 
 
 @pytest.fixture

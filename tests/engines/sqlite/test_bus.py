@@ -12,7 +12,7 @@ import pytest
 
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.sqlite.bus import LETTERS, SocketBus, directory_of
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.until import until
 
 ALL = frozenset(Topic)

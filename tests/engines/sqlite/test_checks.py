@@ -8,7 +8,7 @@ from pathlib import Path
 from headrace.conformance.lab import Lab
 from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 async def levels(lab: Lab) -> dict[str, str]:

@@ -13,7 +13,7 @@ from headrace.core.rules import Rules
 from headrace.engine import Engine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import StoreLost
-from headrace.host import Host
+from headrace.runtime.host import Host
 from headrace.worker.heartbeat import Heartbeat
 from tests.support.apps import Sums
 from tests.support.until import until

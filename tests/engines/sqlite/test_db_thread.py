@@ -16,7 +16,7 @@ from headrace.engines.sqlite import db_thread as module
 from headrace.engines.sqlite.connection import connect
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.errors import EngineError, NotOpen, Unavailable, Unstorable
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.until import until
 
 
@@ -129,7 +129,7 @@ from pathlib import Path
 from headrace.engines.sqlite.connection import connect
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.errors import NotOpen
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 warnings.simplefilter("ignore")  # newer Pythons warn of a fork beside threads
 path = Path({str(file)!r})

@@ -16,7 +16,7 @@ from headrace.engine import Engine, Inserted
 from headrace.engines.sqlite import SqliteEngine, migrate
 from headrace.engines.sqlite.connection import check_library
 from headrace.errors import ConfigError, NotOpen, NotSupported, SchemaTooNew, SchemaTooOld, Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 def engine_on(path: Path | str, **options: str) -> SqliteEngine:

@@ -22,7 +22,7 @@ from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.files import Files
 from headrace.errors import ConfigError, StoreLost
-from headrace.host import Host
+from headrace.runtime.host import Host
 from tests.support.apps import Sums
 from tests.support.until import until
 

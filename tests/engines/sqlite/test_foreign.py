@@ -11,7 +11,7 @@ import pytest
 from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 async def test_a_database_of_something_else_is_refused_and_left_as_it_was(tmp_path: Path) -> None:

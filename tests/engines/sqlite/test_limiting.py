@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
+from headrace.conformance.jobs.key_rotation import crowd, story
 from headrace.conformance.jobs.limiting import fill, free, keys, rule
-from headrace.conformance.jobs.turns import crowd, story
 from headrace.conformance.lab import Lab
 from headrace.core.status import ENDED
 from headrace.engines.sqlite import SqliteEngine

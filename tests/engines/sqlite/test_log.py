@@ -11,7 +11,7 @@ import pytest
 from headrace.engines.sqlite import connection as module
 from headrace.engines.sqlite.connection import connect, trim_log
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 def test_a_log_that_readers_kept_from_starting_anew_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

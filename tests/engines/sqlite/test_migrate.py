@@ -12,7 +12,7 @@ import pytest
 from headrace.conformance.lab import BEGIN
 from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine, migrate
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 def schema(connection: apsw.Connection) -> set[tuple[str, str, str]]:

@@ -14,7 +14,7 @@ import pytest
 from headrace.conformance.lab import Lab
 from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -11,7 +11,7 @@ import apsw
 from headrace.core.query import Filter
 from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 
 async def test_a_slow_search_keeps_no_get_waiting(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from headrace.engines.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.records import GROUPS
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 PACKAGE = resources.files("headrace.engines.sqlite")
 

@@ -11,8 +11,8 @@ import pytest
 from headrace.conformance.lab import Choices, Lab, Part
 from headrace.core import lifecycle
 from headrace.core.job import Job
+from headrace.core.limits.rate import Rate
 from headrace.core.outcome import Completed, Ending, Released, Snoozed
-from headrace.core.rate import Rate
 from headrace.core.status import Cause, Status
 from headrace.engine import Claimed
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
+from headrace.conformance.jobs.key_rotation import done
 from headrace.conformance.jobs.limiting import fill, free, keys, rule
-from headrace.conformance.jobs.turns import done
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core import acts, lifecycle
 from headrace.core.job import Job

@@ -11,9 +11,9 @@ from headrace.conformance.lab import OOPS, Choices, Lab, Part
 from headrace.core import acts
 from headrace.core.claim import order
 from headrace.core.decide import expired
+from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released
-from headrace.core.position import BY_WORK, Position
 from headrace.core.query import Filter, as_seen
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status

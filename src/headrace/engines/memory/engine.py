@@ -15,7 +15,7 @@ from headrace.engines.memory.jobs import Jobs
 from headrace.engines.memory.records import Records
 from headrace.engines.memory.state import Session, State
 from headrace.engines.memory.workers import Workers
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["MemoryEngine"]
 

@@ -12,8 +12,8 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired
 from headrace.core.job import Job
-from headrace.core.limit import Dealt, Entry, deal, forgets, lapses
-from headrace.core.rate import micros
+from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
+from headrace.core.limits.rate import micros
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index

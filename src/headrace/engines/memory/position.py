@@ -8,8 +8,8 @@ from itertools import islice
 
 from headrace.core.claim import order
 from headrace.core.decide import expired
+from headrace.core.explain.position import Position
 from headrace.core.job import Job
-from headrace.core.position import Position
 from headrace.core.query import as_seen
 from headrace.engines.memory.table import Table
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
+from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
-from headrace.core.limit import Usage
-from headrace.core.position import MOST, WINDOW, Position
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page
-from headrace.core.rule import Bound
 from headrace.engines.memory.position import position
 from headrace.engines.memory.state import Session
 

@@ -26,8 +26,8 @@ from headrace.core.batch import (
 )
 from headrace.core.change import Change, Note, Verdict
 from headrace.core.job import Job
+from headrace.core.limits.rate import micros
 from headrace.core.query import Page
-from headrace.core.rate import micros
 from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Processed

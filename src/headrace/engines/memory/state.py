@@ -11,15 +11,15 @@ from uuid import UUID
 from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.job import Job
 from headrace.core.lease import Lease
-from headrace.core.limit import Turn, Usage
-from headrace.core.rate import Spent
-from headrace.core.rule import Bound, Limits
+from headrace.core.limits.limit import Turn, Usage
+from headrace.core.limits.rate import Spent
+from headrace.core.limits.rule import Bound, Limits
 from headrace.core.rules import Rules
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, WorkerInfo
+from headrace.engines.limits_cache import Rulebook
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
 from headrace.engines.record import too_many
-from headrace.engines.rulebook import Rulebook
 from headrace.errors import NotOpen
 
 __all__ = ["Session", "State", "Worker"]

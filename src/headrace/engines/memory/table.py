@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
 from headrace.core.claim import Ask, order
+from headrace.core.explain.position import BY_WORK
 from headrace.core.job import Attempt, Event, History, Job
-from headrace.core.limit import Turn, Usage
+from headrace.core.limits.limit import Turn, Usage
+from headrace.core.limits.rate import Spent
+from headrace.core.limits.rule import Bound, Group, Limits, counted_by
 from headrace.core.match import Profile
-from headrace.core.position import BY_WORK
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
-from headrace.core.rate import Spent
-from headrace.core.rule import Bound, Group, Limits, counted_by
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort

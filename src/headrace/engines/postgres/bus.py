@@ -19,7 +19,7 @@ import msgspec
 from headrace.engine.bus import Hint, LocalBus, Topic
 from headrace.engines.postgres.channels import GAP, Channels, Notice, Notification, Throttle
 from headrace.engines.postgres.listener import ON_DEMAND, Connect, Listener
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["NotifyBus"]
 

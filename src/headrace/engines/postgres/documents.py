@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace.engine import Setting
+from headrace.engines.limits_cache import readable_queue
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.refusing import refuse_text
-from headrace.engines.rulebook import readable_queue
 from headrace.engines.sql.roles import SqlDocuments
 
 __all__ = ["Documents"]

@@ -24,7 +24,7 @@ from headrace.engines.postgres.records import Records
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
 from headrace.errors import ConfigError
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["PostgresEngine"]
 

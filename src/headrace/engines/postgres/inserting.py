@@ -39,7 +39,7 @@ from headrace.engines.record import Micros, Place, encode, place_of, sort_out
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
 from headrace.errors import HeadraceError, Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["Inserting"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.claim import Ask
-from headrace.core.limit import Dealt, Entry, Turn, wanted
-from headrace.core.rule import Group
+from headrace.core.limits.limit import Dealt, Entry, Turn, wanted
+from headrace.core.limits.rule import Group
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving

@@ -10,15 +10,15 @@ import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core.claim import Ask
-from headrace.core.rule import Group, Limits
+from headrace.core.limits.rule import Group, Limits
 from headrace.engine import MAX_PROFILES
+from headrace.engines.limits_cache import Rulebook
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.postgres.rows import lines_lock
 from headrace.engines.record import Place, encode, too_many
-from headrace.engines.rulebook import Rulebook
 from headrace.errors import HeadraceError, Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["Learned", "Lines", "Served", "Serving"]
 

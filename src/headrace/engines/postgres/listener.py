@@ -15,7 +15,7 @@ import msgspec
 
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.channels import Call, Channels, Notice, Notification
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 if TYPE_CHECKING:
     import asyncpg

@@ -23,7 +23,7 @@ from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
 from headrace.errors import Unavailable
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["Notes"]
 

@@ -11,7 +11,7 @@ import asyncpg
 from headrace.engines.postgres.connection import Connection, raise_meaning, sql
 from headrace.engines.sql.roles import Fetch
 from headrace.errors import NotOpen
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once", "fetching"]
 

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import Event, History, Job
-from headrace.core.limit import Usage
-from headrace.core.position import MOST, WINDOW, Position
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
-from headrace.core.rule import Bound
 from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.position import position_asked, position_of
 from headrace.engines.postgres.connection import askable, sql

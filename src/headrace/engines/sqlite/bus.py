@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from headrace.engine.bus import Hint, LocalBus, Topic
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["LETTERS", "SocketBus", "directory_of"]
 

@@ -8,7 +8,7 @@ import apsw
 import msgspec
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.rule import Limits
+from headrace.core.limits.rule import Limits
 from headrace.core.rules import Rules
 from headrace.engines.record import micros
 from headrace.engines.sqlite.connection import ask as statement

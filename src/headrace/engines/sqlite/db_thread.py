@@ -15,7 +15,7 @@ import apsw
 from headrace.engines.sqlite.connection import ask, damaged, translate
 from headrace.engines.sqlite.files import Files
 from headrace.errors import EngineError, NotOpen, StoreLost
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["DbThread"]
 

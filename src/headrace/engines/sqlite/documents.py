@@ -5,8 +5,8 @@ from __future__ import annotations
 import apsw
 
 from headrace.engine import Setting
+from headrace.engines.limits_cache import readable_queue
 from headrace.engines.refusing import has_halves, refuse_text
-from headrace.engines.rulebook import readable_queue
 from headrace.engines.sql.roles import SqlDocuments
 from headrace.engines.sqlite.db_thread import DbThread
 

@@ -32,7 +32,7 @@ from headrace.engines.sqlite.records import Records
 from headrace.engines.sqlite.transactions import Transactions
 from headrace.engines.sqlite.workers import Workers
 from headrace.errors import ConfigError
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["SqliteEngine"]
 

@@ -10,11 +10,11 @@ from typing import Any
 import apsw
 
 from headrace.core.claim import Ask, Grant
-from headrace.core.limit import Dealt, Entry, Usage, deal, wanted
-from headrace.core.rule import Bound, Group, Limits
+from headrace.core.limits.limit import Dealt, Entry, Usage, deal, wanted
+from headrace.core.limits.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
+from headrace.engines.limits_cache import Rulebook
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
-from headrace.engines.rulebook import Rulebook
 from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["PROMOTED", "Limiting", "usage"]

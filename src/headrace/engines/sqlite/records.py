@@ -13,11 +13,11 @@ from uuid import UUID
 import apsw
 import msgspec
 
+from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import ErrorInfo, Event, History, Job
-from headrace.core.limit import Usage
-from headrace.core.position import MOST, WINDOW, Position
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of
-from headrace.core.rule import Bound
 from headrace.core.status import DEFERRED, HELD, LIVE, Status
 from headrace.engines.position import position_asked, position_of
 from headrace.engines.record import attempts_of, encode, labels_asked, micros, moment

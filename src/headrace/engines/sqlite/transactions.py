@@ -20,7 +20,7 @@ from headrace.engines.sqlite.connection import Synchronous, connect, drive, tran
 from headrace.engines.sqlite.db_thread import PATIENCE
 from headrace.engines.sqlite.files import Files, has_moved
 from headrace.errors import ConfigError, NotSupported
-from headrace.host import Host
+from headrace.runtime.host import Host
 
 __all__ = ["ApswConnection", "Transactions"]
 

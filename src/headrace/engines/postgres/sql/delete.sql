@@ -1,5 +1,5 @@
 -- Remove old jobs with all that is kept of them, and count them; how many, and which were kept to be looked at again, as
--- the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limit.forgets.
+-- the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limits.limit.forgets.
 turns AS (
   DELETE FROM {schema}.heads
   -- Found key by key, whatever the planner believes: in a join it might go through all heads, if they were few once.

@@ -14,7 +14,7 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
       SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
       WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
   LIMIT new.n;
-  -- The turns of their keys: core.limit.forgets.
+  -- The turns of their keys: core.limits.limit.forgets.
   DELETE FROM heads WHERE rank IS NULL AND last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before))
     AND (task, key) IN (
       SELECT p.task, j.turn_key

@@ -1,0 +1,1 @@
+"""What an open App does: its sessions, jobs, limits, schedules and transactions."""

@@ -1,0 +1,227 @@
+"""What an open App tells and changes about everything that is not one job: queues, tasks, schedules, the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.client.limit_settings import undefined_rates
+from headrace.client.registry import TaskDoc, known_tasks
+from headrace.client.session import Session
+from headrace.core.explain.explanation import many
+from headrace.core.limits.rule import Limits, limits_of, told_unreadable
+from headrace.core.query import Filter, Ledger
+from headrace.core.record import Record
+from headrace.core.silence import told_silence
+from headrace.core.status import Status
+from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
+from headrace.handler import Handler
+
+__all__ = [
+    "QueueInfo",
+    "Stats",
+    "TaskInfo",
+    "doctor",
+    "prune",
+    "queues",
+    "stats",
+    "tasks",
+    "workers",
+]
+
+_START = "start a worker: headrace worker MODULE:APP"
+_COUNTED = 100
+"""Jobs that nobody serves are counted up to this many."""
+
+
+class Stats(msgspec.Struct, Record, frozen=True):
+    """Counts of the whole store."""
+
+    statuses: dict[Status, int]
+    ledger: Ledger
+    workers_alive: int
+    oldest_queued: datetime | None
+    """When the job that has waited longest became ``queued``."""
+    workers_silent: int = 0
+    """How many were not heard of for their lease, and nobody has buried yet."""
+    silent_since: datetime | None = None
+    """The last beat of those, the latest."""
+
+
+class QueueInfo(msgspec.Struct, Record, frozen=True):
+    """A queue: its settings, and its jobs counted by status."""
+
+    name: str
+    priority: int
+    paused: bool
+    counts: dict[Status, int]
+    oldest: datetime | None
+    """When its oldest queued job became ``queued``."""
+    max_concurrency: int | None = None
+    rates: tuple[str, ...] = ()
+    paused_by: str | None = None
+    paused_at: datetime | None = None
+    unreadable: str | None = None
+    """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
+
+
+class TaskInfo(msgspec.Struct, Record, frozen=True):
+    """A task as this App or a worker describes it."""
+
+    name: str
+    queue: str
+    priority: int
+    timeout: float | None
+    schema: dict[str, Any]
+    here: bool
+    """Whether this App has its function."""
+
+
+async def stats(session: Session) -> Stats:
+    """Count everything."""
+    engine, now = session.engine, session.host.clock.now()
+    statuses: dict[Status, int] = {}
+    oldest: list[datetime] = []
+    for count in await engine.records.count(now):
+        statuses[count.status] = statuses.get(count.status, 0) + count.jobs
+        if count.status is Status.QUEUED and count.oldest is not None:
+            oldest.append(count.oldest)
+    rows = await workers(session)
+    silent = [row.silent_since for row in rows if row.silent_since is not None]
+    alive, longest = sum(row.alive for row in rows), min(oldest, default=None)
+    return Stats(statuses, await engine.records.ledger(), alive, longest, len(silent), max(silent, default=None))
+
+
+async def workers(session: Session) -> list[WorkerRow]:
+    """Every worker the store knows, judged by its last beat."""
+    now = session.host.clock.now()
+    return [row.as_heard(now, session.engine.rules) for row in await session.engine.workers.list()]
+
+
+async def queues(session: Session) -> list[QueueInfo]:
+    """Every queue that has jobs or settings, in the order workers serve them."""
+    engine, now = session.engine, session.host.clock.now()
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings("queue:"))
+    counts: dict[str, dict[Status, int]] = {}
+    oldest: dict[str, datetime] = {}
+    for count in await engine.records.count(now):
+        counts.setdefault(count.queue, {})[count.status] = count.jobs
+        if count.status is Status.QUEUED and count.oldest is not None:
+            oldest[count.queue] = count.oldest
+    infos = []
+    for name in {*limits.queues, *counts}:
+        rule = limits.queue(name)
+        infos.append(
+            QueueInfo(
+                name,
+                rule.priority,
+                rule.paused,
+                counts.get(name, {}),
+                oldest.get(name),
+                rule.max_concurrency,
+                rule.rates,
+                rule.paused_by,
+                rule.paused_at,
+                limits.unreadable.get(f"queue:{name}"),
+            )
+        )
+    return sorted(infos, key=lambda info: (-info.priority, info.name))
+
+
+async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:
+    """Every task known here or to the store, by name; what is here speaks for itself."""
+    docs = await known_tasks(session.engine)
+    own = {handler.name: TaskDoc.of(handler) for handler in handlers}
+    infos = []
+    for name, doc in sorted((docs | own).items()):
+        infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own))
+    return infos
+
+
+async def prune(session: Session) -> int:
+    """Remove every ended job whose retention is over; how many."""
+    engine = session.engine
+    cutoffs, total = engine.rules.retention.cutoffs(session.host.clock.now()), 0
+    while gone := await engine.jobs.delete(cutoffs, MAX_BATCH):
+        total += gone
+        if gone < MAX_BATCH:
+            break
+    return total
+
+
+async def doctor(session: Session) -> list[Check]:
+    """Look for what is wrong, each finding with its remedy."""
+    engine, now = session.engine, session.host.clock.now()
+    rows, checks = await workers(session), await engine.check(now)
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
+    return [
+        *checks,
+        *_workers(rows, now),
+        *await _unserved(engine, rows, now, limits),
+        *await _settings(engine, limits),
+    ]
+
+
+def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
+    alive = [row for row in rows if row.alive]
+    abandoned = not alive and any(row.holds for row in rows)
+    found = [Check("workers", "fail" if abandoned else "ok", f"{len(alive)} alive", _START if abandoned else None)]
+    for row in rows:
+        who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
+        if row.silent_since is not None:
+            message = f"{who} is {told_silence(row.silent_since, now)}, and holds {many(row.holds, 'job')}"
+            remedy = "look why it stopped; the living take back what it holds" if alive else _START
+            found.append(Check("workers", "warn", message, remedy))
+        if row.beat.state == "blocked":
+            message = f"{who} does not let its event loop run"
+            found.append(Check("workers", "warn", message, "make blocking handlers plain functions: they get threads"))
+        if row.alive and row.beat.stuck_threads:
+            message = f"{who} has {row.beat.stuck_threads} threads that do not stop"
+            found.append(Check("workers", "warn", message, "call ctx.check() in long loops of plain functions"))
+    return found
+
+
+async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, limits: Limits) -> list[Check]:
+    """Jobs that could run now, and nobody to run them; tasks of other jobs that nobody would run."""
+    able, found = [row.info for row in rows if row.takes], list[Check]()
+    known = {profile.task for profile in (await engine.documents.profiles()).profiles}
+    later = list[str]()
+    for task in sorted(known - {task for info in able for task in info.tasks}):
+        page = await engine.records.find(Filter(status=frozenset({Status.QUEUED}), task=task), now, _COUNTED)
+        if not page.items:
+            later.append(task)
+            continue
+        jobs = f"{_COUNTED} or more jobs" if page.cursor else many(len(page.items), "job")
+        had = [row.silent_since for row in rows if row.silent_since is not None and task in row.info.tasks]
+        last = f"; the last worker that had it is {told_silence(max(had), now)}" if had else ""
+        message = f"no living worker has the task {task!r}, and {jobs} of it could run now{last}"
+        found.append(Check("tasks", "fail", message, f"{_START}; or cancel them: headrace cancel --task {task} --yes"))
+    if able and later:
+        names = ", ".join(later)
+        remedy = "start a worker that has them, or cancel their jobs"
+        found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
+    for count in await engine.records.count(now) if able else ():
+        served = any(info.queues is None or count.queue in info.queues for info in able)
+        if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
+            message = f"no living worker serves the queue {count.queue!r}, and {many(count.jobs, 'job')} could run now"
+            remedy = f"headrace worker MODULE:APP --queues {count.queue}"
+            found.append(Check("queues", "fail", message, remedy))
+    return found
+
+
+async def _settings(engine: Engine, limits: Limits) -> list[Check]:
+    """Queues that wait for somebody to resume them, rates for a definition, settings for another version."""
+    found = list[Check]()
+    for rate, message in (await undefined_rates(engine)).items():
+        remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"
+        found.append(Check("rates", "warn", message, remedy))
+    for key, why in limits.unreadable.items():
+        found.append(Check("settings", "warn", *told_unreadable(key, why)))
+    for name, rule in limits.queues.items():
+        if rule.paused:
+            remedy, by = f"headrace queues resume {name}", f" by {rule.paused_by}" if rule.paused_by else ""
+            found.append(Check("queues", "warn", f"queue {name!r} is paused{by}", remedy))
+    return found

@@ -1,0 +1,314 @@
+"""What is done with jobs through an open App: submit them, look at them, act on them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
+
+from headrace.client import transactional as within
+from headrace.client.children import Kin, arranged, kin_here, new_id
+from headrace.client.registry import check_payload, known_tasks, warn_unregistered
+from headrace.client.session import Session
+from headrace.core import acts, bounds
+from headrace.core.change import Change
+from headrace.core.codec.codec import Codec, Misfit
+from headrace.core.codec.value import encode_value
+from headrace.core.entry import BEGIN, Kind, LogLine
+from headrace.core.explain.explain import Explanation
+from headrace.core.explain.explain import explain as tell
+from headrace.core.explain.waiting import relatives
+from headrace.core.job import ErrorInfo, Job
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
+from headrace.core.query import Filter, Page, as_seen, seen_status
+from headrace.core.status import HELD, Status
+from headrace.draft import Draft
+from headrace.engine import MAX_BATCH, Duplicated, Engine
+from headrace.errors import (
+    ConfigError,
+    InvalidPayload,
+    JobNotFound,
+    PayloadTooLarge,
+)
+from headrace.handle import JobHandle
+from headrace.handler import check_task_name
+from headrace.options import check_options, fill_templates, merged
+from headrace.worker.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = [
+    "act",
+    "check_drafts",
+    "checked_limit",
+    "draft_by_name",
+    "explain",
+    "get",
+    "jobs",
+    "jobs_of",
+    "logs",
+    "rerun",
+    "resolve",
+    "submit",
+    "submit_many",
+    "tell_parent",
+]
+
+R = TypeVar("R")
+
+_OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what its values are stand elsewhere
+_ANY = Codec(Any)
+_HOLDERS = 1000
+
+
+# Submitting
+
+
+async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
+    """Store one job."""
+    connection = draft.options.get("connection")
+    if connection is not None:
+        return (await within.submit(session, [draft], connection))[0]
+    kin = tell_parent(draft.app)
+    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now(), kin)))
+
+
+async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+    """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
+    session = app.session
+    check_drafts(app, drafts)
+    unique = arranged(list({draft.id.int: draft for draft in drafts}.values()))
+    given = [options.get("connection") for options in {id(draft.options): draft.options for draft in unique}.values()]
+    if len({id(connection) for connection in given}) > 1:
+        raise ConfigError("jobs submitted together must share one connection, or none")
+    connection = given[0] if given else None
+    if connection is not None:
+        handles = await within.submit(session, unique, connection)
+    else:
+        kin = tell_parent(app)
+        answers = await session.lanes.insert_many(jobs_of(unique, session.host.clock.now(), kin))
+        handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
+    by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
+    return [by_draft[draft.id.int] for draft in drafts]
+
+
+def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -> None:
+    """Refuse what is no draft of this App; :raises TypeError, ConfigError: naming its index"""
+    for index, item in enumerate(items):
+        if not isinstance(item, Draft):
+            raise TypeError(f"{what}: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}")
+        if item.app is not app:
+            raise ConfigError(f"{what}: item {index} belongs to a task of another App")
+
+
+def tell_parent(app: App) -> Kin | None:
+    """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once. What it
+    submits is its child.
+
+    Not so within a transaction: nobody sees what it submits before the commit, and its completion may be in it, too.
+    """
+    ctx = Context.current_or_none()
+    if ctx is None:
+        return None
+    ctx.caller.acted()
+    return kin_here(app)
+
+
+def jobs_of(
+    drafts: Sequence[Draft[Any]], now: datetime, kin: Kin | None = None, batch: UUID | None = None
+) -> list[Job]:
+    """The jobs as of now; those of one task and one set of options differ in nothing but id and payload."""
+    alike: dict[tuple[str, int], Job] = {}
+    jobs = []
+    for draft in drafts:
+        key = (draft.task, id(draft.options))
+        like = alike.get(key)
+        if like is None:
+            like = alike[key] = draft.job(now, kin, batch)
+        jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
+    return jobs
+
+
+async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:
+    """A draft of a task known here, else of one a worker has registered, else of one nobody knows, with a warning."""
+    check_task_name(name)  # no task can have another, so its job would wait for ever
+    if not isinstance(payload, Mapping):
+        raise InvalidPayload(name, f"the payload must be a mapping of arguments by name, not {payload!r}")
+    task = app.by_name.get(name)
+    if task is not None:
+        return task.with_options(options).draft_bound(payload)
+    checked, text = check_options(options), _payload_text(name, payload)
+    doc = await app.session.find_task(name)
+    if doc is None:
+        warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})
+        return Draft(app, new_id(app, name, text, checked), name, text, merged(app.defaults, checked))
+    plain: dict[str, Any] = msgspec.json.decode(text)
+    check_payload(doc, plain)
+    whole = merged(doc.to_options(), checked)
+    properties: dict[str, Any] = doc.schema.get("properties", {})
+    known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
+    id = new_id(app, doc.name, text, checked)
+    return Draft(app, id, doc.name, text, fill_templates(whole, lambda: known | plain))
+
+
+def _payload_text(name: str, payload: Mapping[str, Any]) -> str:
+    try:
+        text = _OBJECT.encode(dict(payload))
+    except Misfit as error:
+        raise InvalidPayload(name, error.message, error.path or None) from None
+    if (size := bounds.size_of(text)) > bounds.PAYLOAD:
+        raise PayloadTooLarge(name, f"the payload is {size} bytes, at most {bounds.PAYLOAD}; pass a reference instead")
+    return text
+
+
+# Looking
+
+
+async def get(session: Session, id: UUID) -> Job:
+    """The job as it stands."""
+    job = (await session.engine.jobs.get([id]))[0]
+    if job is None:
+        raise JobNotFound(id)
+    return as_seen(job, session.host.clock.now())
+
+
+async def get_many(session: Session, ids: Sequence[UUID]) -> list[Job | None]:
+    """The jobs as they stand, in this order; None where there is none."""
+    found: list[Job | None] = []
+    for part in range(0, len(ids), MAX_BATCH):
+        found += await session.engine.jobs.get(ids[part : part + MAX_BATCH])
+    now = session.host.clock.now()
+    return [None if job is None else as_seen(job, now) for job in found]
+
+
+def checked_limit(limit: int) -> int:
+    """How many a page may have; :raises ConfigError:"""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
+        raise ConfigError(f"limit must be from 1 to 1000, not {limit!r}")
+    return limit
+
+
+async def jobs(
+    session: Session,
+    *,
+    status: Status | str | Sequence[Status | str] | None,
+    limit: int,
+    cursor: str | None,
+    **others: Any,
+) -> Page[Job]:
+    """The jobs that match, newest first."""
+    checked_limit(limit)
+    wanted = [status] if isinstance(status, str) else list(status or ())
+    try:
+        statuses = frozenset(Status(one) for one in wanted)
+    except ValueError as error:
+        raise ConfigError(f"{error}: statuses are {', '.join(Status)}") from None
+    for name, value in others.items():
+        if not isinstance(value, str | UUID | None):
+            raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
+    filter = Filter(status=statuses, **others)
+    return await session.engine.records.find(filter, session.host.clock.now(), limit, cursor)
+
+
+async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:
+    """The lines of a job's log, of one attempt or of all."""
+    if attempt is not None:
+        bounds.whole(attempt, "attempt", 0)
+    after = BEGIN if attempt is None else (attempt, BEGIN[1])
+    async with aclosing(session.lanes.entry_reader.follow(id, Kind.LOG, after, wait=follow)) as following:
+        async for entries, _ in following:
+            for entry in entries:
+                if attempt is not None and entry.attempt != attempt:
+                    return
+                yield LogLine.of(entry)
+
+
+async def explain(session: Session, id: UUID) -> Explanation:
+    """Why the job stands where it stands."""
+    engine, now = session.engine, session.host.clock.now()
+    job = (await engine.jobs.get([id]))[0]
+    if job is None:
+        raise JobNotFound(id)
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
+    usage, holders = Usage(), list[Job]()
+    if limits.bounded(job.queue, job.task):
+        group = Group(job.queue, job.task, job.concurrency_key)
+        usage = await engine.records.usage(list(limits.paced(group)))
+        for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
+            holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
+    return tell(
+        job,
+        await engine.records.history(id),
+        now,
+        await engine.workers.list(),
+        limits=limits,
+        usage=usage,
+        holders=holders,
+        position=await engine.records.position(job, now) if seen_status(job, now) is Status.QUEUED else None,
+        parents=[one for one in await engine.jobs.get(relatives(job)) if one is not None],
+        rules=engine.rules,
+        zone=None,
+    )
+
+
+async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> list[Job]:
+    """Jobs that hold what is counted by this bound. Of a key nobody keeps a list: its task's are looked through."""
+    of = Filter(status=HELD, queue=bound[1]) if bound[0] == "queue" else Filter(status=HELD, task=bound[1])
+    found, cursor, more = list[Job](), None, True
+    while more and len(found) < min(held, _HOLDERS):
+        page = await engine.records.find(of, now, _HOLDERS, cursor)
+        found += (one for one in page.items if bound in counted_by(Group(one.queue, one.task, one.concurrency_key)))
+        cursor, more = page.cursor, page.cursor is not None
+    return found
+
+
+# Acting
+
+
+async def act(session: Session, id: UUID, verb: str, by: str | None) -> Job:
+    """Cancel, retry or discard."""
+    rules = session.engine.rules
+    decide = {
+        "cancel": lambda job, now: acts.cancel(job, now, rules, by=by),
+        "retry": lambda job, now: acts.retry(job, now, by=by),
+        "discard": lambda job, now: acts.discard(job, now, by=by),
+    }
+    return await session.lanes.decide(id, decide[verb])
+
+
+async def rerun(app: App, id: UUID) -> JobHandle[Any]:
+    """Do the same work again as a new job."""
+    session = app.session
+    old = (await session.engine.jobs.get([id]))[0]
+    if old is None:
+        raise JobNotFound(id)
+    answer = await session.lanes.insert(acts.rerun(old, app.new_id(), session.host.clock.now()))
+    return JobHandle(app, answer.job.id, last=answer.job, duplicate=isinstance(answer, Duplicated))
+
+
+async def resolve(app: App, id: UUID, result: Any, error: str | ErrorInfo | None, by: str | None) -> Job:
+    """Set the end by hand, with what the task could have returned where it is known here."""
+    session = app.session
+    if error is not None and result is not None:
+        raise ConfigError("resolve: a job ends with a result or with an error, not with both")
+    if not isinstance(error, str | ErrorInfo | None):
+        raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {error!r}")
+    info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
+    info = None if info is None else info.cut(session.engine.rules.error_limit)
+    handler = None
+    if result is not None:  # without one, the job is completed with none, whatever the task returns
+        task = app.by_name.get((await get(session, id)).task)
+        handler = None if task is None else task.handler
+    text = encode_value(_ANY, result, "result") if handler is None else handler.encode_result(result)
+
+    def decide(job: Job, now: datetime) -> Change:
+        return acts.resolve(job, now, result_text=text, error=info, by=by)
+
+    return await session.lanes.decide(id, decide)

@@ -1,0 +1,214 @@
+"""When an App is open: its settings, its store, and its stays on event loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
+from uuid import UUID
+
+from headrace.client import sync
+from headrace.client.session import Session
+from headrace.config import Settings
+from headrace.engine import Engine
+from headrace.errors import ConfigError, EngineError, NotOpen
+from headrace.runtime.clock import Clock
+from headrace.runtime.host import Host
+from headrace.runtime.lanes import Lanes
+from headrace.wiring import connect, redact
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["Lifetime"]
+
+T = TypeVar("T")
+
+
+class _Stay:
+    """How often the App is entered on one loop, and what is open there."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.session: Session | None = None
+        self.count = 0
+        self.over = False
+
+
+class Lifetime:
+    """What can be entered and left, counted, on any loop; the half of an App that knows no tasks."""
+
+    def __init__(self, code: Mapping[str, Any], clock: Clock | None) -> None:
+        self._code = code
+        self._override: dict[str, Any] = {}
+        self._host = Host(clock)
+        self._settings: Settings | None = None
+        self._made: dict[Literal["engine"], Engine] = {}
+        self._stays: dict[asyncio.AbstractEventLoop, _Stay] = {}
+        self.waiter: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
+        """What ``wait`` does, where it is not the background loop's business: under a harness."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._override.get('url') or self._code['url'] or '(settings)'}>"
+
+    # -- settings
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force; files and the environment are read once, when first asked for.
+
+        :raises ConfigError: naming the source, the key and the remedy
+        """
+        if self._settings is None:
+            self._settings = Settings.load(code=self._code, override=self._override)
+        return self._settings
+
+    def whose_url(self) -> tuple[str, list[str]]:
+        """Where the URL of the store comes from, and whose other URLs it wins over, in words."""
+        sources = Settings.sources("url", code=self._code, override=self._override)
+        if not sources:
+            return "the default", []
+        (won, url), *others = sources
+        return won, [f"{source} ({redact(other)})" for source, other in others if other != url]
+
+    @contextmanager
+    def _saying_whose(self) -> Iterator[None]:
+        """A store that cannot be used is often not the one that was meant: say who names it."""
+        try:
+            yield
+        except (ConfigError, EngineError) as error:
+            won, others = self.whose_url()
+            wins = f", which wins over {' and '.join(others)}" if others else ""
+            error.add_note(f"the url comes from {won}{wins}")
+            raise
+
+    @property
+    def host(self) -> Host:
+        """Clock, dice, sleeps and threads."""
+        return self._host
+
+    def new_id(self, now: datetime | None = None) -> UUID:
+        """An id for a new job."""
+        return self._host.dice.new_id(now or self._host.clock.now())
+
+    @contextmanager
+    def override(
+        self, *, url: str | None = None, clock: Clock | None = None, host: Host | None = None
+    ) -> Iterator[Self]:
+        """Use another store and another clock for a while, as tests do.
+
+        :raises ConfigError: the App is open
+        """
+        # An App that nobody uses stays open for `wait`; it must not meet there what belongs to the other store.
+        sync.leave(cast("App", self))
+        if self._open_somewhere():
+            raise ConfigError("override: this App is open; override it before it is entered")
+        before = (self._override, self._host, self._settings, self._made)
+        self._override = self._override | ({"url": url} if url is not None else {})
+        self._host = host or (Host(clock) if clock is not None else self._host)
+        self._settings, self._made = None, {}
+        try:
+            yield self
+        finally:
+            sync.leave(cast("App", self))
+            self._override, self._host, self._settings, self._made = before
+
+    # -- opening
+
+    def _open_somewhere(self) -> bool:
+        return any(stay.count and not loop.is_closed() for loop, stay in list(self._stays.items()))
+
+    def new_engine(self) -> Engine:
+        """Another session on the one store of this App; opened and closed by its user."""
+        if not self._made:
+            settings = self.settings
+            # Loops of several threads may open it at once, and two engines would be two stores: the first one counts.
+            # No lock, which a fork could leave locked: what was made in vain has touched nothing.
+            with self._saying_whose():
+                engine = connect(settings.url, settings.rules(), self._host, namespace=settings.namespace)
+            self._made.setdefault("engine", engine)
+        return self._made["engine"].another_session()
+
+    async def store_exists(self) -> bool:
+        """Whether there is a store to open; entering makes one where there is none. The App need not be open."""
+        engine = self.new_engine()
+        with self._saying_whose():
+            return await engine.exists()
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        while True:
+            stay = self._stays.setdefault(loop, _Stay())
+            async with stay.lock:
+                if stay.over:  # the last one left while this one waited at the door
+                    continue
+                if stay.session is None:
+                    try:
+                        engine = self.new_engine()
+                        with self._saying_whose():
+                            stay.session = await Session.open(engine, self._host)
+                    except BaseException:
+                        stay.over = True
+                        del self._stays[loop]
+                        raise
+                stay.count += 1
+                return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        stay = self._stays[loop]
+        async with stay.lock:
+            stay.count -= 1
+            if stay.count or stay.session is None:
+                return
+            stay.over = True
+            del self._stays[loop]
+            await stay.session.close()
+
+    def forget(self, loop: asyncio.AbstractEventLoop) -> object:
+        """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""
+        return self._stays.pop(loop, None)
+
+    @property
+    def session(self) -> Session:
+        """What is open on the running loop.
+
+        :raises NotOpen: the App was not entered there
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        stay = self._stays.get(loop) if loop is not None else None
+        if stay is None or stay.session is None:
+            where = "on this event loop" if self._open_somewhere() and loop is not None else "here"
+            raise NotOpen(
+                f"this App is not open {where}: use `async with app:`, or, without an event loop, "
+                f"`app.wait(...)` and `task.submit_sync(...)`"
+            )
+        return stay.session
+
+    @property
+    def engine(self) -> Engine:
+        """The open engine of this loop."""
+        return self.session.engine
+
+    @property
+    def lanes(self) -> Lanes:
+        """How jobs are written on this loop."""
+        return self.session.lanes
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine for a caller without an event loop: ``job = app.wait(add.submit(1, 2))``.
+
+        :raises SyncInAsync: this thread has a running loop
+        :raises Stopped: in a handler that should stop meanwhile: the coroutine is cancelled
+        """
+        if self.waiter is not None:
+            return cast("T", self.waiter(work))
+        return sync.wait(cast("App", self), work)

@@ -1,0 +1,235 @@
+"""What an App says about queues and limits: in code, where it is a default, and while running, where it wins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from headrace.client.lifetime import Lifetime
+from headrace.client.limit_settings import (
+    LIMIT,
+    QUEUE,
+    RATE,
+    Named,
+    edit_rule,
+    forget_rule,
+    known_names,
+    said_live,
+    undefined_rates,
+)
+from headrace.core.bounds import COUNT, checked_name, checked_note, whole
+from headrace.core.limits.rate import Rate
+from headrace.core.limits.rule import TaskRule, limits_of, told_unreadable
+from headrace.core.record import Record
+from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["LimitInfo", "Limited", "check_limits"]
+
+_NAMES = {QUEUE: "a queue's name", LIMIT: "a task's name", RATE: "a rate's name"}
+
+
+class LimitInfo(msgspec.Struct, Record, frozen=True):
+    """The limits of a task, and where they were set."""
+
+    task: str
+    max_concurrency: int | None
+    max_per_key: int | None
+    rates: tuple[str, ...]
+    live: bool
+    """Whether any of it was set while running, which overrides the code."""
+    unreadable: str | None = None
+    """Why this version cannot read the setting, if so; its workers get no job of the task then."""
+
+
+class Limited(Lifetime):
+    """The half of an App that knows queues and limits."""
+
+    _declared: dict[str, dict[str, Any]]
+    """What the code says, by the key of its setting."""
+
+    # -- in code
+
+    def queue(
+        self,
+        name: str,
+        *,
+        priority: int | None = None,
+        max_concurrency: int | None = None,
+        rates: Sequence[str] | None = None,
+    ) -> None:
+        """Set a queue's priority and limits; stored when a worker starts. Changes made while running override it.
+
+        :raises ConfigError: naming the argument
+        """
+        said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates)
+        self._declared[QUEUE + _named(name, "a queue's name")] = _checked_queue(said)
+
+    def rate(self, name: str, rate: Rate) -> None:
+        """Define a rate limit, to be named in ``rates`` of tasks and queues; stored when a worker starts."""
+        if not isinstance(rate, Rate):
+            raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
+        self._declared[RATE + _named(name, "a rate's name")] = msgspec.to_builtins(rate)
+
+    # -- while running
+
+    async def pause_queue(self, name: str, *, by: str | None = None) -> None:
+        """Pause a queue: none of its jobs are started, running ones go on. ``by``: who pauses it, for ``explain``."""
+        at = msgspec.to_builtins(self.host.clock.now())
+        await self._edit(QUEUE, name, {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at})
+
+    async def resume_queue(self, name: str) -> None:
+        """Resume a paused queue."""
+        await self._edit(QUEUE, name, {"paused": False, "paused_by": None, "paused_at": None})
+
+    async def set_queue(
+        self,
+        name: str,
+        *,
+        priority: int | None = None,
+        max_concurrency: int | None = None,
+        rates: Sequence[str] | None = None,
+    ) -> None:
+        """Change a queue while running: priority (default 0, higher is served first), concurrency limit, rate limits.
+
+        An argument left out stays as it is.
+        """
+        said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates)
+        await self._edit(QUEUE, name, _checked_queue(said))
+
+    async def reset_queue(self, name: str) -> None:
+        """Drop what was set while running, a pause included; the code applies again."""
+        await self._edit(QUEUE, name, None)
+
+    async def forget_queue(self, name: str) -> None:
+        """Delete all stored settings of a queue: those from code, those set while running, and a pause.
+
+        Its jobs stay. A worker whose code still has the settings stores them again when it starts.
+
+        :raises UnknownSetting: nothing is stored
+        """
+        await forget_rule(self.engine, "queue", name)
+
+    async def set_limit(
+        self,
+        task: str,
+        *,
+        max_concurrency: int | None = None,
+        max_per_key: int | None = None,
+        rates: Sequence[str] | None = None,
+    ) -> None:
+        """Change the limits of a task while running; an argument left out stays as it is."""
+        said = _given(max_concurrency=max_concurrency, max_per_key=max_per_key, rates=rates)
+        await self._edit(LIMIT, task, msgspec.to_builtins(check_limits(said)) if said else {}, only=said)
+
+    async def reset_limit(self, task: str) -> None:
+        """Drop the limits of a task that were set while running; the code applies again."""
+        await self._edit(LIMIT, task, None)
+
+    async def forget_limit(self, task: str) -> None:
+        """Delete all stored limits of a task, those from code included; its jobs stay.
+
+        A worker whose code still has them stores them again when it starts.
+
+        :raises UnknownSetting: nothing is stored
+        """
+        await forget_rule(self.engine, "task", task)
+
+    async def limits(self) -> list[LimitInfo]:
+        """The limits of every limited task, by name."""
+        settings = await self.engine.documents.settings(LIMIT)
+        limits = limits_of((one.key, one.value) for one in settings)
+        found = []
+        for setting in settings:
+            task = setting.key.removeprefix(LIMIT)
+            rule, why = limits.task(task), limits.unreadable.get(setting.key)
+            live = said_live(setting.value)
+            if rule.limited or live:
+                found.append(LimitInfo(task, rule.max_concurrency, rule.max_per_key, rule.rates, live, why))
+        return found
+
+    async def set_rate(self, name: str, rate: Rate) -> None:
+        """Make or change a rate limit while running."""
+        if not isinstance(rate, Rate):
+            raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
+        await self._edit(RATE, name, msgspec.to_builtins(rate))
+
+    async def reset_rate(self, name: str) -> None:
+        """Drop what was set of a rate while running; the code applies again."""
+        await self._edit(RATE, name, None)
+
+    async def forget_rate(self, name: str) -> None:
+        """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more.
+
+        A worker whose code still has it stores it again when it starts.
+
+        :raises UnknownSetting: nothing is stored
+        """
+        await forget_rule(self.engine, "rate", name)
+
+    async def rates(self) -> dict[str, Rate]:
+        """Every rate, by name, except those that only another version can read (``doctor`` names them)."""
+        return dict(limits_of((one.key, one.value) for one in await self.engine.documents.settings(RATE)).rates)
+
+    async def known_names(self, of: Named) -> frozenset[str]:
+        """The queues, tasks or rates (``of``) that this App, a job, a schedule or a live worker names."""
+        app = cast("App", self)
+        return await known_names(self.engine, of, self._declared, app.handlers, self.host.clock.now())
+
+    async def undefined_rates(self) -> dict[str, str]:
+        """The rates that queues and tasks name and nobody has defined, each with a sentence that says who names it."""
+        return await undefined_rates(self.engine)
+
+    async def unreadable_settings(self, prefix: str = "") -> list[str]:
+        """A sentence for each setting of queues, limits and rates that only another version can read."""
+        limits = limits_of((one.key, one.value) for one in await self.engine.documents.settings(prefix))
+        return [": ".join(told_unreadable(key, why)) for key, why in limits.unreadable.items()]
+
+    async def _edit(
+        self, kind: str, name: str, said: Mapping[str, Any] | None, only: Mapping[str, Any] | None = None
+    ) -> None:
+        _named(name, _NAMES[kind])
+        chosen = said if said is None or only is None else {one: said[one] for one in only}
+        await edit_rule(self.engine, kind + name, live=chosen)
+
+
+def _named(name: Any, what: str) -> str:
+    return checked_name(name, what)
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _count(value: Any, name: str) -> int:
+    return whole(value, name, 1)
+
+
+def _rates(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ConfigError(f"rates must be a sequence of names, not {value!r}")
+    return tuple(dict.fromkeys(_named(name, "each of rates") for name in value))
+
+
+def check_limits(given: Mapping[str, Any]) -> TaskRule:
+    """The limits of a task, checked.
+
+    :raises ConfigError: naming the option
+    """
+    counts = {name: _count(given[name], name) for name in ("max_concurrency", "max_per_key") if name in given}
+    return TaskRule(**counts, rates=_rates(given.get("rates", ())))
+
+
+def _checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
+    checked: dict[str, Any] = {}
+    if "priority" in said:
+        checked["priority"] = whole(said["priority"], "a queue's priority", -COUNT)
+    if "max_concurrency" in said:
+        checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
+    if "rates" in said:
+        checked["rates"] = _rates(said["rates"])
+    return checked

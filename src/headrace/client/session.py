@@ -1,0 +1,51 @@
+"""An App's stay on one event loop: an open engine and what works with it."""
+
+from __future__ import annotations
+
+from headrace.client.registry import TaskDoc, find_task
+from headrace.engine import Engine
+from headrace.runtime.following import BatchWatcher, Watcher
+from headrace.runtime.host import Host
+from headrace.runtime.lanes import Lanes
+
+__all__ = ["Session"]
+
+_REMEMBER = 10.0
+
+
+class Session:
+    """Opened when an App is entered on a loop for the first time, closed when it is left for the last."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self.engine, self.host = engine, host
+        self.lanes = Lanes(engine, host)
+        self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
+        self._tasks: dict[str, tuple[float, TaskDoc]] = {}
+
+    @classmethod
+    async def open(cls, engine: Engine, host: Host) -> Session:
+        """Connect."""
+        await engine.open()
+        return cls(engine, host)
+
+    async def close(self) -> None:
+        """Write what is waiting, answer everybody, disconnect."""
+        try:
+            await self.lanes.close()
+        finally:
+            try:
+                await self.watcher.close()
+                await self.batch_watcher.close()
+            finally:
+                await self.engine.close()
+
+    async def find_task(self, name: str) -> TaskDoc | None:
+        """A task as workers described it; what was found is believed for a few seconds."""
+        now = self.host.clock.monotonic()
+        known = self._tasks.get(name)
+        if known is not None and now - known[0] < _REMEMBER:
+            return known[1]
+        doc = await find_task(self.engine, name)
+        if doc is not None:
+            self._tasks[name] = (now, doc)
+        return doc

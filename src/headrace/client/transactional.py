@@ -1,0 +1,101 @@
+"""Submitting within a transaction of the caller's own: the job exists if and only if that is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.client import sync
+from headrace.client.children import kin_here
+from headrace.client.session import Session
+from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused, Statements, Transactions
+from headrace.errors import ConfigError, Duplicate, NotSupported
+from headrace.handle import JobHandle
+from headrace.runtime.batcher import MAX_ROWS
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.draft import Draft
+
+__all__ = ["handle_of", "submit", "submit_here"]
+
+R = TypeVar("R")
+
+
+async def submit(session: Session, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
+    """Store jobs as part of the transaction that is open on the connection.
+
+    :raises NotSupported: the engine cannot, or does not know this kind of connection
+    """
+    enlisted = _transactions(session.engine).enlist(connection)
+    if enlisted.blocking and sync.is_here():
+        raise ConfigError(
+            "connection: a synchronous one is used on the thread it belongs to:"
+            " task.options(connection=connection).submit_sync(...) does that, app.wait(...) does not"
+        )
+    answers: list[InsertAnswer] = []
+    for part in _parts(drafts):
+        steps = await _prepared(session, part)
+        answers += enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
+    return _handles(drafts, answers)
+
+
+def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list[JobHandle[Any]]:
+    """The same for callers without an event loop: what is written is prepared on the background loop, and written on
+    this thread, to which the connection belongs.
+
+    :raises ConfigError: the connection is one that must be awaited
+    """
+
+    async def prepare(part: Sequence[Draft[Any]]) -> tuple[Transactions, Statements[list[InsertAnswer]]]:
+        session = app.session
+        return _transactions(session.engine), await _prepared(session, part)
+
+    answers: list[InsertAnswer] = []
+    for part in _parts(drafts):
+        transactions, steps = app.wait(prepare(part))
+        enlisted = transactions.enlist(connection)
+        if not enlisted.blocking:
+            kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+            raise ConfigError(f"connection: a {kind} must be awaited: use `await task.submit(...)` on its event loop")
+        answers += enlisted.run_blocking(steps)
+    return _handles(drafts, answers)
+
+
+def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bool = False) -> JobHandle[R]:
+    """The job as its submitter holds it; :raises Duplicate: if that was asked for"""
+    duplicate = isinstance(answer, Duplicated)
+    if duplicate and draft.options.get("on_duplicate") == "raise":
+        raise Duplicate(answer.job)
+    return JobHandle(
+        draft.app,
+        answer.job.id,
+        last=answer.job,
+        duplicate=duplicate,
+        handler=draft.handler,
+        uncommitted=uncommitted,
+    )
+
+
+def _transactions(engine: Engine) -> Transactions:
+    if engine.transactions is None:
+        raise NotSupported(f"connection: the {engine.name} engine cannot submit within a transaction of yours")
+    return engine.transactions
+
+
+def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
+    return [drafts[start : start + MAX_ROWS] for start in range(0, len(drafts), MAX_ROWS)]
+
+
+async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Statements[list[InsertAnswer]]:
+    now, kin = session.host.clock.now(), kin_here(drafts[0].app)
+    return await _transactions(session.engine).inserting([draft.job(now, kin) for draft in drafts], now)
+
+
+def _handles(drafts: Sequence[Draft[Any]], answers: Sequence[InsertAnswer]) -> list[JobHandle[Any]]:
+    handles = []
+    for draft, answer in zip(drafts, answers, strict=True):
+        if isinstance(answer, Refused):
+            raise answer.error
+        handles.append(handle_of(draft, answer, uncommitted=True))
+    return handles

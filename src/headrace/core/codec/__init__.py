@@ -1,0 +1,1 @@
+"""Payloads, results and stream items as JSON text."""

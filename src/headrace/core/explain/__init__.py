@@ -1,0 +1,1 @@
+"""Explanations: why a job is running, is not, or never will."""

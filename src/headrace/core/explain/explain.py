@@ -1,0 +1,199 @@
+"""Why a job is running, is not, or never will: facts from its record, told in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, tzinfo
+from typing import TYPE_CHECKING
+
+from headrace.core.decide import expired, soonest
+from headrace.core.explain.explanation import Explanation, Fact, ago, many, span, told
+from headrace.core.explain.position import Position
+from headrace.core.explain.queued import in_line
+from headrace.core.explain.waiting import blame, waiting
+from headrace.core.job import ErrorInfo, History, Job
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Limits
+from headrace.core.moments import moment
+from headrace.core.query import as_seen
+from headrace.core.rules import Rules
+from headrace.core.schedule.instances import instance_of
+from headrace.core.silence import told_silence
+from headrace.core.status import Outcome, Reason, Status
+
+if TYPE_CHECKING:
+    from headrace.engine import WorkerRow
+
+__all__ = ["Explanation", "Fact", "explain"]
+
+_REASONS = {
+    Reason.RETRIES_EXHAUSTED: "no attempt is left",
+    Reason.NON_RETRYABLE: "another attempt would not help",
+    Reason.INVALID_PAYLOAD: "its payload does not fit the task",
+    Reason.TIMEOUT: "its last attempt ran out of time",
+    Reason.LOST: "its last attempt was lost with its worker",
+    Reason.UNDELIVERABLE: "it was lost again and again before it could start",
+    Reason.NO_HANDLER: "the worker had no handler for it",
+    Reason.INVALID_RESULT: "its result cannot be stored",
+    Reason.PARENT: "a job that it depends on did not end as asked",
+    Reason.USER: "that was asked for",
+    Reason.EXPIRED: "it was not started before its last moment",
+    Reason.DISCARDED: "it was put away by hand",
+}
+
+
+def explain(
+    job: Job,
+    history: History,
+    now: datetime,
+    workers: Sequence[WorkerRow] = (),
+    *,
+    limits: Limits | None = None,
+    usage: Usage | None = None,
+    holders: Sequence[Job] = (),
+    position: Position | None = None,
+    parents: Sequence[Job] = (),
+    rules: Rules | None = None,
+    zone: tzinfo | None = UTC,
+) -> Explanation:
+    """Say why the job stands where it does.
+
+    ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its place in
+    its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``zone``: of the
+    person who is told; None is that of this machine.
+    """
+    limits, rules, known = limits or Limits(), rules or Rules(), {one.id: one for one in parents}
+    workers = [row.as_heard(now, rules) for row in workers]
+    seen = as_seen(job, now)
+    facts = [*_origin(job, zone)]
+    if seen.ended:
+        facts += [*_end(seen, zone), *blame(seen, known, now), *_remedy(seen)]
+    elif seen.held:
+        facts += _held(seen, now, workers, rules, zone)
+    elif seen.status is Status.QUEUED:
+        facts += _queued(seen, now, zone)
+        if not expired(seen, now):
+            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, position, zone)
+    elif seen.status is Status.WAITING:
+        facts += [*waiting(seen, known, now), *_expiry(seen, now, zone)]
+    else:
+        facts += _deferred(seen, now, zone)
+    facts += _past(seen, history)
+    return Explanation(tuple(facts))
+
+
+def _origin(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
+    if (run := instance_of(job)) is not None:
+        text = f"It is a run of instance {run.number + 1} of the continuous schedule {run.schedule!r}."
+        yield Fact("continuous", text, {"name": run.schedule, "instance": run.number})
+    elif job.spec.schedule is not None:
+        at = job.spec.fire_at
+        who = f"the schedule {job.spec.schedule!r}"
+        by_rule = "" if at is None else f"T{who[1:]} submitted it for {moment(at, zone)}."
+        text = by_rule or f"It was triggered by hand, from {who}."
+        yield Fact("schedule", text, {"name": job.spec.schedule})
+    if job.spec.rerun_of is not None:
+        yield Fact("rerun", f"It is a rerun of job {job.spec.rerun_of}.", {"of": job.spec.rerun_of})
+
+
+def _end(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
+    when = f" at {moment(job.finished_at, zone)}" if job.finished_at else ""
+    why = f": {_REASONS[job.reason]}" if job.reason is not None else ""
+    verb = "was cancelled" if job.status is Status.CANCELLED else str(job.status)
+    yield Fact(str(job.status), f"It {verb}{when}{why}.", {"reason": job.reason, "at": job.finished_at})
+    if job.error is not None and job.status is not Status.COMPLETED:
+        yield _error(job.error)
+
+
+def _remedy(job: Job) -> Iterator[Fact]:
+    if job.status is Status.FAILED:
+        yield Fact("remedy", "Retry it to give it a new budget, or rerun it as a new job.")
+
+
+def _error(error: ErrorInfo) -> Fact:
+    return Fact("error", f"The last error was {told(error)}.", {"type": error.type, "message": error.message})
+
+
+def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, zone: tzinfo | None) -> Iterator[Fact]:
+    row = next((row for row in workers if row.info.id == job.worker), None)
+    who = f"worker {job.worker}" if row is None else f"worker {job.worker} on {row.info.host} (pid {row.info.pid})"
+    since = job.started_at or job.accepted_at or job.assigned_at or job.updated_at
+    does = {
+        Status.ASSIGNED: f"was offered to {who}",
+        Status.ACCEPTED: f"is in the hands of {who}",
+        Status.RUNNING: f"runs on {who}",
+    }[job.status]
+    attempt = f", attempt {job.attempt}" if job.status is Status.RUNNING else ""
+    data = {"worker": job.worker, "since": since}
+    yield Fact(str(job.status), f"It {does} since {moment(since, zone)} ({ago(now - since)}){attempt}.", data)
+    if row is not None and not row.alive:
+        yield _gone(row, now, any(other.alive for other in workers))
+    elif row is not None and row.beat.state == "blocked":
+        yield Fact("worker_blocked", "That worker's event loop is blocked.")
+    if job.progress is not None:
+        message = f": {job.progress.message}" if job.progress.message else ""
+        yield Fact("progress", f"It is at {job.progress.percent:g} %{message}.", {"percent": job.progress.percent})
+    if job.cancel_requested_at is not None:
+        patience = soonest(job, None, rules)
+        limit = f"; if it does not stop, it is ended at {moment(patience, zone)}" if patience else ""
+        text = f"A cancel was requested at {moment(job.cancel_requested_at, zone)}{limit}."
+        yield Fact("cancel_requested", text, {"at": job.cancel_requested_at})
+    if job.timeout_at is not None:
+        late = job.timeout_at <= now
+        text = f"{'Its time ran out at' if late else 'It must be done by'} {moment(job.timeout_at, zone)}"
+        yield Fact(
+            "timed_out" if late else "deadline", f"{text} ({span(job.timeout_at, now)}).", {"at": job.timeout_at}
+        )
+
+
+def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:
+    """What becomes of the job of a worker that is dead, or as good as that."""
+    soon = "the job is about to be taken back" if others else "no other is alive to take the job back: start one"
+    if row.silent_since is None:
+        return Fact("worker_dead", f"That worker is dead; {soon}.")
+    data = {"since": row.silent_since, "seconds": (now - row.silent_since).total_seconds()}
+    return Fact("worker_silent", f"That worker is {told_silence(row.silent_since, now)}; {soon}.", data)
+
+
+def _deferred(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
+    due = f"{moment(job.available_at, zone)} ({span(job.available_at, now)})"
+    match job.status:
+        case Status.PENDING:
+            yield Fact("pending", "It was accepted and waits to be checked.")
+        case Status.RETRYING:
+            failed = f" after {told(job.error)}" if job.error else ""
+            text = f"It is tried again at {due}{failed}: {job.charged} of {job.max_attempts} attempts are used up."
+            yield Fact("retrying", text, {"until": job.available_at, "charged": job.charged})
+        case _:
+            snoozed = job.streak is not None and job.streak.outcome is Outcome.SNOOZED
+            what = "It snoozes until" if snoozed else "It is scheduled for"
+            yield Fact("snoozed" if snoozed else "scheduled", f"{what} {due}.", {"until": job.available_at})
+    yield from _expiry(job, now, zone)
+
+
+def _expiry(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
+    if job.not_after is None or job.first_started_at is not None:
+        return
+    if expired(job, now):
+        yield Fact("expired", f"Its last moment to start was {moment(job.not_after, zone)}: it will be cancelled.")
+    else:
+        yield Fact("expires", f"It expires unless it starts by {moment(job.not_after, zone)}.", {"at": job.not_after})
+
+
+def _queued(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
+    since = f"since {moment(job.arrived_at, zone)} ({ago(now - job.arrived_at)})"
+    yield Fact("queued", f"It stands in queue {job.queue!r} {since}.", {"since": job.arrived_at})
+    yield from _expiry(job, now, zone)
+
+
+def _past(job: Job, history: History) -> Iterator[Fact]:
+    if job.redrives:
+        yield Fact("redriven", f"It was retried by hand {many(job.redrives, 'time')}.", {"times": job.redrives})
+    runs = sum(attempt.count for attempt in history.attempts)
+    if not runs:
+        return
+    ends: dict[str, int] = {}
+    for attempt in history.attempts:
+        ends[attempt.outcome] = ends.get(attempt.outcome, 0) + attempt.count
+    counts = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in ends.items())
+    yield Fact("attempts", f"{many(runs, 'attempt')} so far: {counts}.", dict(ends))

@@ -1,0 +1,169 @@
+"""Why a queued job is not running: what holds it back, who might take it, how many go before it, when it may start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
+
+from headrace.core.explain.explanation import Fact, ago, many, per_time, roughly, span
+from headrace.core.explain.position import Position, estimate, pace, starts_at_once
+from headrace.core.job import Job
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rate import next_permit, permits
+from headrace.core.limits.rule import Group, Limits, counted_by, told_unreadable
+from headrace.core.match import mismatch
+from headrace.core.moments import moment
+
+if TYPE_CHECKING:
+    from headrace.engine import WorkerRow
+
+__all__ = ["in_line"]
+
+_NAMED = 5
+"""Jobs that hold a limit are named up to this many."""
+
+
+def in_line(
+    job: Job,
+    now: datetime,
+    workers: Sequence[WorkerRow],
+    limits: Limits,
+    usage: Usage,
+    holders: Sequence[Job],
+    position: Position | None,
+    zone: tzinfo | None = UTC,
+) -> Iterator[Fact]:
+    """What there is to say of a queued job that has not expired; the workers as they are heard of."""
+    held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
+    yield from held_back
+    able = [row for row in workers if row.takes]
+    silent = [row.silent_since for row in workers if row.silent_since is not None]
+    nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able)
+    if nobody is not None:
+        yield nobody
+    if position is not None:
+        yield _position(job, position)
+    if nobody is not None:
+        return
+    takers = [row for row in able if _obstacle(job, row) is None]
+    free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
+    soon = not held_back and (position is None or starts_at_once(position, free))
+    yield from _takers(len(takers), free, soon, bool(held_back))
+    if position is not None and not soon and not held_back:
+        yield from _start(position, now, free)
+    if job.unstarted_losses:
+        text = f"It was lost {many(job.unstarted_losses, 'time')} before its start, so it is given to free slots only."
+        yield Fact("fragile", text, {"losses": job.unstarted_losses})
+
+
+def _paused(job: Job, now: datetime, limits: Limits, zone: tzinfo | None) -> Iterator[Fact]:
+    rule = limits.queue(job.queue)
+    if rule.paused:
+        by = f" by {rule.paused_by}" if rule.paused_by else ""
+        at = f" at {moment(rule.paused_at, zone)} ({span(rule.paused_at, now)})" if rule.paused_at else ""
+        is_paused = f"{'was' if by or at else 'is'} paused{by}{at}"
+        text = f"Queue {job.queue!r} {is_paused}: nothing is taken from it until it is resumed."
+        yield Fact("queue_paused", text, {"queue": job.queue, "by": rule.paused_by, "at": rule.paused_at})
+
+
+def _limited(
+    job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job], zone: tzinfo | None
+) -> Iterator[Fact]:
+    """What keeps it waiting although a worker might take it."""
+    group = Group(job.queue, job.task, job.concurrency_key)
+    unreadable = limits.in_the_way(group)
+    for key in unreadable:
+        text = ": ".join(told_unreadable(key, limits.unreadable[key]))
+        yield Fact("setting_unreadable", f"{text[0].upper()}{text[1:]}.", {"setting": key})
+    for bound, most in limits.concurrency(group).items():
+        held = usage.held.get(bound, 0)
+        if held < most or (most == 0 and unreadable):
+            continue
+        by = {one.id: one for one in holders if bound in counted_by(Group(one.queue, one.task, one.concurrency_key))}
+        mine = list(by.values())
+        who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
+        what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
+        text = f"The {what} {bound[-1]!r} may have {many(most, 'job')} at once, and has {held}"
+        data = {"kind": bound[0], "name": bound[-1], "most": most, "held": held, "by": [one.id for one in mine]}
+        yield Fact("limit_full", f"{text}: {who}." if who else f"{text}.", data)
+    for bound, rate in limits.paced(group).items():
+        spent = usage.spent.get(bound, ())
+        if permits(rate, spent, now) < 1:
+            soon = next_permit(rate, spent, now)
+            of = f" of the key {bound[-1]!r}" if len(bound) > 2 else ""
+            text = f"The rate {bound[1]!r}{of} lets {rate.limit} begin in {rate.per:g} s"
+            when = f"the next at {moment(soon, zone)} ({span(soon, now)})"
+            yield Fact("rate_spent", f"{text}: {when}.", {"name": bound[1], "next_permit": soon})
+
+
+def _position(job: Job, position: Position) -> Fact:
+    """Its place in the queue."""
+    ahead = position.ahead
+    before = f"{many(ahead, 'job')} {'is' if ahead == 1 else 'are'} before it"
+    by_turns = job.concurrency_key is not None or position.keyed > 0
+    if position.more:
+        text = f"At least {before}" if ahead else "How many jobs are before it is not known, there are too many"
+    else:
+        text = f"It is number {ahead + 1:,} in its queue: {before}" if ahead else "It is the first in its queue"
+    turns = ", more or less, since concurrency keys take turns" if by_turns else ""
+    data = {"position": ahead + 1, "ahead": ahead, "at_least": position.more, "approximate": by_turns}
+    return Fact("position", f"{text}{turns}.", data)
+
+
+def _takers(takers: int, free: int, soon: bool, held_back: bool) -> Iterator[Fact]:
+    """Who might take it."""
+    who = many(takers, "live worker")
+    text, data = f"{who} may take it, with {many(free, 'free slot')}", {"workers": takers, "free": free}
+    if not free:
+        yield Fact("workers_busy", f"{who} may take it, and all their slots are busy.", {"workers": takers})
+    elif soon:
+        yield Fact("ready", f"{text}: it is about to run.", data)
+    elif not held_back:
+        yield Fact("workers_free", f"{text}.", data)
+
+
+def _start(position: Position, now: datetime, free: int) -> Iterator[Fact]:
+    """When it may start."""
+    speed, seconds = pace(position, now), estimate(position, now, free)
+    if speed is None:
+        window = (now - position.since).total_seconds()
+        text = f"No job of its queue was done in the last {roughly(window)}, so there is no telling when it starts."
+        yield Fact("no_estimate", text, {"window": window})
+    elif seconds is not None:
+        words = f"{'not before' if position.more else 'about'} {roughly(seconds)} from now, at {per_time(speed)}"
+        at = now + timedelta(seconds=seconds)
+        data = {"seconds": seconds, "at": at, "at_least": position.more, "jobs_per_second": speed}
+        yield Fact("estimate", f"It may start {words}.", data)
+
+
+def _obstacle(job: Job, row: WorkerRow) -> tuple[int, str] | None:
+    """What keeps this worker from taking the job; the greater the number, the nearer it is to taking it."""
+    if job.task not in row.info.tasks:
+        return 0, f"no live worker has the task {job.task!r}"
+    if row.info.queues is not None and job.queue not in row.info.queues:
+        return 1, f"no live worker with its task serves queue {job.queue!r}"
+    lacking = mismatch(job.requires, row.info.offers)
+    if lacking is not None:
+        need, offer = job.requires[lacking], row.info.offers.get(lacking)
+        near = f"worker {row.info.id} on {row.info.host} offers {lacking}={offer!r}"
+        return 2, f"no live worker meets its requirement {lacking}={need!r}; the nearest, {near}"
+    return None
+
+
+def _silent(now: datetime, last: datetime) -> Fact:
+    """That no worker is heard of any more."""
+    text = f"No worker is heard of any more, the last {ago(now - last)}: start one, if none can be reached."
+    return Fact("no_worker", text, {"last_heard_at": last})
+
+
+def _nobody(job: Job, able: Sequence[WorkerRow]) -> Fact | None:
+    """Why no worker at all may take it, if so."""
+    if not able:
+        return Fact("no_worker", "No worker is alive: start one.")
+    obstacles = [_obstacle(job, row) for row in able]
+    if any(one is None for one in obstacles):
+        return None
+    rank, text = max((one for one in obstacles if one is not None), key=lambda one: one[0])
+    code = ("no_task", "queue_not_served", "requirements_unmet")[rank]
+    return Fact(code, f"{text[0].upper()}{text[1:]}.", {"task": job.task, "queue": job.queue})

@@ -1,0 +1,1 @@
+"""Limits: concurrency and rate limits of queues, tasks and keys."""

@@ -1,0 +1,223 @@
+"""Limits: who may be given to a worker now, when queues, tasks, keys and rates say how many there may be at once.
+
+Limits are enforced where jobs are given away and nowhere else: from what is held at that moment, in the commit of the
+claim. So a slot needs no giving back; it is free as soon as its job has left its owner, however that came about.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from headrace.core.claim import Ask, stops
+from headrace.core.limits.rate import Rate, Spent, micros, next_permit, permits, spend
+from headrace.core.limits.rule import Bound, Group, Limits
+from headrace.core.rules import Rules
+
+__all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "wanted"]
+
+Turn = tuple[str, str]
+"""A task and a key, whose turn is remembered."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """A job that waits in line, as far as it matters here."""
+
+    seq: int
+    rank: int
+    """Smaller goes first."""
+    arrived_at: int
+    """In microseconds since 1970, as stores keep it."""
+    unstarted_losses: int = 0
+    expired: bool = False
+    unread: bool = False
+    """It is no job, but stands where the first of those may stand that were not read."""
+
+
+class Usage(msgspec.Struct):
+    """What is in use while jobs are given away; grows with each that is."""
+
+    held: dict[Bound, int] = {}
+    """How many jobs of a bound are held."""
+    spent: dict[Bound, Spent] = {}
+    """What was used of a rate."""
+    last: dict[Turn, int] = {}
+    """When a key last had its turn, in microseconds since 1970."""
+
+
+class Dealt(msgspec.Struct):
+    """Who is given to the worker, in order."""
+
+    taken: list[Entry]
+    spent: dict[Bound, Spent]
+    """What has to be remembered of rates."""
+    turned: dict[Turn, int]
+    """The keys that had a turn now, and how many jobs they were given."""
+    next_permit: datetime | None = None
+    """When a rate that kept somebody waiting has a permit again."""
+    full: dict[Bound, int] = {}
+    """Bounds that kept somebody waiting, and how many are held of each."""
+    cut: bool = False
+    """It ended in front of jobs that were not read: with more of them, more can be given."""
+
+
+def lapses(spent: Spent) -> datetime:
+    """From when on it says nothing, and may be forgotten."""
+    return max(until for until, _ in spent)
+
+
+def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
+    """Whether the last turn of a key is forgotten when a job of that key is pruned.
+
+    ``last`` is the turn in microseconds since 1970, ``before`` the latest moment up to which jobs are pruned. A key
+    with a job in line keeps its place; so does one that had a turn since.
+    """
+    return not in_line and last <= micros(before)
+
+
+def wanted(group: Group, ask: Ask, limits: Limits) -> int:
+    """How many jobs of a queue and a task can be given at most: limited ones only into free slots."""
+    if limits.closed(group.queue, group.task):
+        return 0
+    return min(ask.n, ask.free) if limits.bounded(group.queue, group.task) else ask.n
+
+
+class _Kind:
+    """What jobs of one queue and one task are bound by, whatever their keys."""
+
+    __slots__ = ("concurrency", "limited", "max_per_key", "paced", "paced_by_key", "place", "task")
+
+    def __init__(self, group: Group, limits: Limits) -> None:
+        plain = Group(group.queue, group.task)
+        self.task, self.place = group.task, -limits.queue(group.queue).priority
+        self.limited = limits.bounded(group.queue, group.task)
+        self.max_per_key = limits.task(group.task).max_per_key
+        self.concurrency = list(limits.concurrency(plain).items())
+        self.paced = list(limits.paced(plain).items())
+        self.paced_by_key = any(rate.keyed for rate in limits.named(plain).values())
+
+
+class _Hand(msgspec.Struct, eq=False):
+    """One group on the table. Of thousands, few are given anything: what it is bound by is worked out when it comes to
+    that."""
+
+    group: Group
+    kind: _Kind
+    entries: Iterator[Entry]
+    head: Entry
+    turn: Turn | None
+    concurrency: list[tuple[Bound, int]] | None = None
+    paced: Sequence[tuple[Bound, Rate]] = ()
+
+    def room(self, limits: Limits, usage: Usage, now: datetime, dealt: Dealt) -> bool:
+        """Whether one more may be given."""
+        concurrency = self.concurrency
+        if concurrency is None:
+            concurrency = self._bind(limits)
+        for bound, most in concurrency:
+            if (held := usage.held.get(bound, 0)) >= most:
+                dealt.full[bound] = held
+                return False
+        return not self.paced or _permitted(self.paced, usage, now, dealt)
+
+    def take(self, usage: Usage, now: datetime, dealt: Dealt) -> bool:
+        """Count one that is given where there was room; whether there is still."""
+        free, held = True, usage.held
+        for bound, most in self.concurrency or ():
+            held[bound] = count = held.get(bound, 0) + 1
+            free = free and count < most
+        if not self.paced:
+            return free
+        for bound, rate in self.paced:
+            usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
+        return free and _permitted(self.paced, usage, now, dealt)
+
+    def _bind(self, limits: Limits) -> list[tuple[Bound, int]]:
+        kind, key = self.kind, self.group.key
+        self.paced = kind.paced
+        self.concurrency = kind.concurrency
+        if key is not None and kind.max_per_key is not None:
+            self.concurrency = [*kind.concurrency, (("key", kind.task, key), kind.max_per_key)]
+        if key is not None and kind.paced_by_key:
+            self.paced = list(limits.paced(self.group).items())
+        return self.concurrency
+
+
+_Place = tuple[int, int, int, int, int, _Hand]
+"""Where a group is on the table: smaller goes first. No two have the same order number, which is the last but one."""
+
+
+def deal(
+    lines: Iterable[tuple[Group, Iterable[Entry]]],
+    ask: Ask,
+    now: datetime,
+    rules: Rules,
+    limits: Limits,
+    usage: Usage,
+) -> Dealt:
+    """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
+    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies. An entry
+    that is ``unread`` may end a group: whoever cannot read all of it learns whether that mattered."""
+    dealt, at = Dealt([], {}, {}, None, {}), micros(now)
+    taken, turned = dealt.taken, dealt.turned
+    table = _laid_out(lines, limits, usage)
+    while table and len(taken) < ask.n:
+        hand = heapq.heappop(table)[-1]
+        entry, limited = hand.head, hand.kind.limited
+        if limited and (len(taken) >= ask.free or not hand.room(limits, usage, now, dealt)):
+            continue  # none behind it can be given either: they share its limits
+        if entry.unread:
+            dealt.cut = True
+            break
+        if stops(len(taken), entry.unstarted_losses, ask, rules):
+            break
+        if not entry.expired:
+            taken.append(entry)
+            if hand.turn is not None:
+                usage.last[hand.turn] = at
+                turned[hand.turn] = turned.get(hand.turn, 0) + 1
+            if limited and not hand.take(usage, now, dealt):
+                continue  # who is next need not even be looked up
+        head = next(hand.entries, None)
+        if head is not None:
+            hand.head = head
+            heapq.heappush(table, _place(hand, usage.last, turned))
+    return dealt
+
+
+def _laid_out(lines: Iterable[tuple[Group, Iterable[Entry]]], limits: Limits, usage: Usage) -> list[_Place]:
+    kinds: dict[tuple[str, str], _Kind] = {}
+    table: list[_Place] = []
+    for group, entries in lines:
+        kind = kinds.get((group.queue, group.task))
+        if kind is None:
+            kind = kinds[group.queue, group.task] = _Kind(group, limits)
+        rest = iter(entries)
+        head = next(rest, None)
+        if head is not None:
+            turn = None if group.key is None else (kind.task, group.key)
+            table.append(_place(_Hand(group, kind, rest, head, turn), usage.last, {}))
+    heapq.heapify(table)
+    return table
+
+
+def _place(hand: _Hand, last: Mapping[Turn, int], turned: Mapping[Turn, int]) -> _Place:
+    """A key that has been given to lately goes behind what arrived before that: keys take turns."""
+    head = hand.head
+    arrived, turn = head.arrived_at, 0
+    if hand.turn is not None and (latest := last.get(hand.turn, arrived)) > arrived:
+        arrived, turn = latest, turned.get(hand.turn, 0)
+    return (hand.kind.place, head.rank, arrived, turn, head.seq, hand)
+
+
+def _permitted(paced: Sequence[tuple[Bound, Rate]], usage: Usage, now: datetime, dealt: Dealt) -> bool:
+    for bound, rate in paced:
+        spent = usage.spent.get(bound, ())
+        if permits(rate, spent, now) < 1:
+            soon = next_permit(rate, spent, now)
+            dealt.next_permit = soon if dealt.next_permit is None else min(dealt.next_permit, soon)
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""Schedules: their rules, when they fire, and what becomes of them."""

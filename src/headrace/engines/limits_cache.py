@@ -1,0 +1,39 @@
+"""The limits as a session of a store last read them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from headrace.core.limits.rule import Limits, QueueRule, limits_of, queue_rule, told_unreadable
+
+__all__ = ["Rulebook", "readable_queue"]
+
+_log = logging.getLogger("headrace.limits")
+
+
+class Rulebook:
+    """The limits at one rev of the settings; tells of each setting that cannot be read, once."""
+
+    def __init__(self) -> None:
+        self.rev, self.limits = -1, Limits()
+        self._told: Mapping[str, str] = {}
+
+    def read(self, rev: int, settings: Iterable[tuple[str, str]]) -> Limits:
+        """The limits that these settings say, which are of this rev."""
+        limits = limits_of(settings)
+        for key, why in limits.unreadable.items():
+            if self._told.get(key) != why:
+                _log.warning("%s: %s", *told_unreadable(key, why))
+        self.rev, self.limits, self._told = rev, limits, limits.unreadable
+        return limits
+
+
+def readable_queue(document: str | None) -> QueueRule | None:
+    """What the setting of a queue says; None if it cannot be read: what another version has noted of it then stays."""
+    try:
+        return queue_rule(document)
+    except (msgspec.MsgspecError, ValueError):
+        return None

@@ -1,0 +1,309 @@
+"""Waiting for jobs and batches: however many wait, one subscription and one question for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextvars import Context
+from datetime import timedelta
+from heapq import heappop, heappush
+from math import ceil
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from headrace.core.batch import Batch, is_over
+from headrace.core.job import Job
+from headrace.core.query import as_seen
+from headrace.core.status import DEFERRED
+from headrace.engine import MAX_BATCH, Engine
+from headrace.engine.bus import Hint, Topic
+from headrace.errors import HeadraceError, JobNotFound, NotOpen, StoreLost, Unavailable
+from headrace.runtime.host import Host
+from headrace.runtime.waiting import Waiting
+
+__all__ = ["MOST_A_SECOND", "BatchWatcher", "Watcher", "no_batch"]
+
+T = TypeVar("T")
+
+FIRST = 0.02
+LONGEST = 1.0
+GROWTH = 1.6
+LINGER = 5.0
+"""Seconds a subscription outlasts the last wait: many callers wait again at once."""
+TOGETHER = 0.01
+"""Seconds; questions that fall due so soon after one another are asked at once."""
+MOST_A_SECOND = 10_000
+"""Jobs or batches that are asked about without a hint: the more there are, the rarer the questions."""
+TOGETHER_PART = 0.25
+"""And, after longer pauses, so soon as a part of the pause."""
+
+_log = logging.getLogger("headrace.runtime.following")
+
+
+class _Wait(Generic[T]):
+    """One caller's wait for one job or batch."""
+
+    __slots__ = ("error", "event", "found", "seen", "waiting")
+
+    def __init__(self, seen: T | None) -> None:
+        self.seen = seen
+        """What the caller knows already; None: only the end is news."""
+        self.event = asyncio.Event()
+        self.waiting = Waiting()
+        self.found: T | None = None
+        self.error: BaseException | None = None
+
+    def settle(self, found: T | None, error: BaseException | None = None) -> None:
+        self.found, self.error = found, error
+        self.event.set()
+
+
+class _Watched(Generic[T]):
+    """What somebody waits for; however many do, they share its questions."""
+
+    __slots__ = ("due", "id", "pause", "waits")
+
+    def __init__(self, id: UUID) -> None:
+        self.id, self.due, self.pause = id, 0.0, FIRST
+        self.waits: set[_Wait[T]] = set()
+
+    def __lt__(self, other: _Watched[T]) -> bool:
+        return self.due < other.due
+
+
+class _Watching(ABC, Generic[T]):
+    """Tells callers of one session when something ends or changes: by hints, and by asking when none come."""
+
+    topics: frozenset[Topic] = frozenset({Topic.ENDED})
+    """What the hints are about that say so."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine, self._host = engine, host
+        self._watched: dict[UUID, _Watched[T]] = {}
+        self._hinted: set[UUID] = set()
+        """What to ask about at once."""
+        self._questions: list[_Watched[T]] = []
+        """A heap by when they fall due; also of what nobody waits for any more, until then."""
+        self._wake = asyncio.Event()
+        # Time as this loop has waited it, so that a clock moved by hand neither stops nor hurries the questions.
+        self._time = 0.0
+        self._closed = False
+        self._loop: asyncio.Task[None] | None = None
+        self._unlisten: Callable[[], None] | None = None
+        """Ends the subscription, which lasts only while somebody waits: hints nobody wants are not even made."""
+
+    @abstractmethod
+    async def _look(self, ids: Sequence[UUID]) -> Sequence[T | None]:
+        """How these stand; None: not here."""
+
+    @abstractmethod
+    def _has_ended(self, found: T) -> bool:
+        """Whether there is nothing more to wait for."""
+
+    @abstractmethod
+    def _missing(self, id: UUID) -> HeadraceError:
+        """What to say of one that is not here."""
+
+    async def ended(self, id: UUID, timeout: float | None = None) -> T | None:
+        """How it ended, once it has; None if that takes longer than the timeout. Without any time, one look.
+
+        :raises JobNotFound: there is no such job or batch (any more)
+        """
+        if timeout is not None and timeout <= 0:
+            [found] = await self._look([id])
+            if found is None:
+                raise self._missing(id)
+            return found if self._has_ended(found) else None
+        return await self._wait(id, _Wait(None), timeout)
+
+    async def changed(self, id: UUID, seen: T, timeout: float | None = None) -> T | None:
+        """How it is once it differs from what was seen; None if that takes longer than the timeout."""
+        return await self._wait(id, _Wait(seen), timeout)
+
+    async def close(self) -> None:
+        """End every wait with an error, and listen no more."""
+        self._closed = True
+        self._leave()
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+        self._settle_all(NotOpen("the App was closed while something waited for a job"))
+
+    # -- the one loop
+
+    async def _wait(self, id: UUID, wait: _Wait[T], timeout: float | None) -> T | None:
+        if self._closed:
+            raise NotOpen("the App is closed")
+        watched = self._watched.get(id)
+        if watched is None:
+            watched = self._watched[id] = _Watched(id)
+            self._ask_later(watched, FIRST)
+        watched.waits.add(wait)
+        if wait.seen is None:
+            self._hinted.add(id)  # it may have ended already
+        if self._unlisten is None:
+            self._unlisten = self._engine.bus.listen(self.topics, self._hear)
+        # A loop that has just seen its last wait go is done before its callback says so.
+        if self._loop is None or self._loop.done():
+            # In a context of its own: the loop outlives the handler that happens to be the first to wait.
+            self._loop = asyncio.create_task(self._run(), name="headrace-watcher", context=Context())
+            self._loop.add_done_callback(self._over)
+        self._wake.set()
+        async with wait.waiting:
+            try:
+                await self._host.wait(wait.event, timeout)
+            finally:
+                watched.waits.discard(wait)
+                if not watched.waits and self._watched.get(id) is watched:
+                    del self._watched[id]
+        if wait.error is not None:
+            raise wait.error
+        return wait.found
+
+    def _leave(self) -> None:
+        unlisten, self._unlisten = self._unlisten, None
+        if unlisten is not None:
+            unlisten()
+
+    def _leave_idle(self) -> None:
+        if not self._watched:
+            self._leave()
+
+    def _over(self, loop: asyncio.Task[None]) -> None:
+        if self._loop is loop:
+            self._loop = None
+            if not self._closed:
+                loop.get_loop().call_later(LINGER, self._leave_idle)
+        if not loop.cancelled() and (error := loop.exception()) is not None:
+            self._settle_all(error)
+
+    def _settle_all(self, error: BaseException) -> None:
+        for watched in self._watched.values():
+            for wait in watched.waits:
+                wait.settle(None, error)
+
+    def _hear(self, hint: Hint) -> None:
+        if not self._watched:
+            return
+        for name in hint.names:
+            id = UUID(name)
+            if id in self._watched:
+                self._hinted.add(id)
+                self._wake.set()
+
+    async def _run(self) -> None:
+        while self._watched:
+            self._wake.clear()
+            due = self._due()
+            if due:
+                await self._ask(due)
+                continue
+            soonest = self._questions[0].due - self._time
+            before = self._host.clock.monotonic()
+            if not await self._host.wait(self._wake, max(soonest, 0.001)):
+                self._time += soonest
+            else:
+                self._time += min(max(0.0, self._host.clock.monotonic() - before), soonest)
+        self._questions.clear()
+
+    def _due(self) -> list[UUID]:
+        """What to ask about now; those whose pause is over get a longer one."""
+        hinted, self._hinted = self._hinted, set()
+        due = [id for id in hinted if id in self._watched]
+        now = self._time + TOGETHER
+        over: list[_Watched[T]] = []
+        while self._questions and self._questions[0].due <= now:
+            over.append(heappop(self._questions))
+        jitter = 0.75 + self._host.dice.chance() / 2
+        least = len(self._watched) / MOST_A_SECOND
+        for watched in over:
+            if self._watched.get(watched.id) is watched:  # else nobody waits for it any more
+                if watched.id not in hinted:
+                    due.append(watched.id)
+                self._ask_later(watched, max(watched.pause, least) * jitter)
+                watched.pause = min(watched.pause * GROWTH, LONGEST)
+        return due
+
+    def _ask_later(self, watched: _Watched[T], pause: float) -> None:
+        # Rounded, so that questions with like pauses fall due together, and stay together.
+        step = max(TOGETHER, pause * TOGETHER_PART)
+        watched.due = ceil((self._time + TOGETHER + pause) / step) * step
+        heappush(self._questions, watched)
+
+    async def _ask(self, ids: list[UUID]) -> None:
+        for start in range(0, len(ids), MAX_BATCH):
+            chunk = ids[start : start + MAX_BATCH]
+            try:
+                answers = await self._look(chunk)
+            except StoreLost:
+                raise  # it does not come back: whoever waits is told
+            except Unavailable as error:
+                # The store comes back or the caller's patience ends; neither is this loop's to decide.
+                _log.debug("the store could not be asked about %d: %s", len(chunk), error)
+                await self._host.sleep(LONGEST)
+                return
+            for id, found in zip(chunk, answers, strict=True):
+                if (watched := self._watched.get(id)) is not None:
+                    for wait in watched.waits:
+                        self._answer(id, wait, found)
+
+    def _answer(self, id: UUID, wait: _Wait[T], found: T | None) -> None:
+        error: HeadraceError | None = None
+        if found is None:
+            error = self._missing(id)
+        elif not (self._has_ended(found) or (wait.seen is not None and found != wait.seen)):
+            wait.waiting.yield_slot()  # not before the store has said that there is something to wait for
+            return
+        wait.settle(found, error)
+
+
+class Watcher(_Watching[Job]):
+    """Waits for jobs."""
+
+    topics = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.CANCEL})
+
+    async def _look(self, ids: Sequence[UUID]) -> list[Job | None]:
+        return await self._engine.jobs.get(ids)
+
+    def _has_ended(self, found: Job) -> bool:
+        return found.ended
+
+    def _missing(self, id: UUID) -> HeadraceError:
+        return JobNotFound(id)
+
+    async def follow(self, id: UUID) -> AsyncIterator[Job]:
+        """The job as it is, then whenever it changed, until it ended."""
+        stored = (await self._engine.jobs.get([id]))[0]
+        if stored is None:
+            raise JobNotFound(id)
+        shown = as_seen(stored, self._host.clock.now())
+        yield shown
+        while not shown.ended:
+            now = self._host.clock.now()
+            due = shown.available_at - now if shown.status in DEFERRED else timedelta.max
+            timeout = max(0.0, due.total_seconds()) if due < timedelta(days=1) else None
+            stored = await self.changed(id, stored, timeout) or stored
+            seen = as_seen(stored, self._host.clock.now())
+            if seen != shown:
+                shown = seen
+                yield shown
+
+
+class BatchWatcher(_Watching[Batch]):
+    """Waits for batches."""
+
+    async def _look(self, ids: Sequence[UUID]) -> list[Batch | None]:
+        return await self._engine.families.batches(ids)
+
+    def _has_ended(self, found: Batch) -> bool:
+        return is_over(found)
+
+    def _missing(self, id: UUID) -> HeadraceError:
+        return no_batch(id)
+
+
+def no_batch(id: UUID) -> JobNotFound:
+    """What to say of a batch that is not here."""
+    return JobNotFound(id, f"no batch {id}: never stored here, or pruned after its retention")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace import App
+from headrace.client.registry import TaskDoc
+from headrace.engine import InsertAnswer
+from headrace.errors import NotOpen
+from headrace.testing import FakeClock
+from tests.support.apps import Sums
+from tests.support.until import until
+
+
+async def test_what_was_found_is_believed_for_a_while() -> None:
+    clock = FakeClock()
+    async with App("memory://", clock=clock) as app:
+        session = app.session
+        assert await session.find_task("later") is None
+        await session.engine.documents.put_setting("task:later", '{"name":"later"}', 0)
+        assert await session.find_task("later") == TaskDoc(name="later")
+        (setting,) = await session.engine.documents.settings("task:later")
+        await session.engine.documents.put_setting("task:later", '{"name":"later","priority":5}', setting.rev)
+        assert await session.find_task("later") == TaskDoc(name="later")
+        clock.advance(11)
+        assert await session.find_task("later") == TaskDoc(name="later", priority=5)
+
+
+async def test_closing_writes_what_is_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = Sums()
+    async with sums.app:
+        session = sums.app.session
+        lane, insert = session.lanes.submits._plain, session.engine.jobs.insert
+        writing, may_write = asyncio.Event(), asyncio.Event()
+
+        async def slow(*args: Any, **options: Any) -> list[InsertAnswer]:
+            writing.set()
+            await may_write.wait()
+            return await insert(*args, **options)
+
+        monkeypatch.setattr(session.engine.jobs, "insert", slow)
+        submits = [asyncio.create_task(sums.add.submit(0))]
+        await writing.wait()
+        submits += [asyncio.create_task(sums.add.submit(i)) for i in range(1, 10)]
+        await until(lambda: lane.waiting == 9)  # behind the first
+
+        async def let_write() -> None:
+            await until(lambda: lane._closed)
+            assert not any(submit.done() for submit in submits)
+            may_write.set()
+
+        letting = asyncio.create_task(let_write())
+    await letting
+    assert lane.waiting == 0
+    assert all(submit.done() for submit in submits), "everybody has an answer when it is closed"
+    handles = [await submit for submit in submits]
+    with pytest.raises(NotOpen):
+        await session.watcher.ended(handles[0].id)
+    async with sums.app as app:
+        assert (await app.engine.records.ledger()).accepted == 10
+        assert [(await app.get(handle.id)).payload["a"] for handle in handles] == [*range(10)]

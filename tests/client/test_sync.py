@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace.client import sync
+from headrace.errors import ConfigError, InvalidPayload, SyncInAsync
+from tests.support.apps import ENGINES, Sums, url_of
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    sync.close()
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_callers_without_a_loop_wait(kind: str, tmp_path: Path) -> None:
+    sums = Sums(url_of(kind, tmp_path))
+    first, second = sums.add.submit_sync(1), sums.app.wait(sums.add.submit(2))
+    assert first.id != second.id
+    assert sums.app.wait(sums.app.stats()).ledger.accepted == 2
+    assert sums.app.wait(first.refresh()).payload == {"a": 1}
+    with pytest.raises(InvalidPayload):
+        sums.add.submit_sync("1")  # type: ignore[arg-type]
+
+
+def test_the_loop_is_one_per_process() -> None:
+    one, two = Sums(), Sums()
+    names: set[str] = set()
+
+    async def look() -> None:
+        names.add(f"{threading.current_thread().name} {threading.get_ident()}")
+
+    for sums in (one, two, one):
+        sums.app.wait(look())
+    assert len(names) == 1
+    assert names.pop().startswith("headrace-sync")
+
+
+async def test_a_thread_with_a_running_loop_is_refused() -> None:
+    sums = Sums()
+    with pytest.raises(SyncInAsync, match="await"):
+        sums.add.submit_sync(1)  # the coroutine is closed: an unawaited one would fail this test with a warning
+    async with sums.app:
+        with pytest.raises(SyncInAsync):
+            sums.app.wait(sums.add.submit(1))
+        # A thread beside the loop may: the App is open on both, with one store.
+        await asyncio.to_thread(sums.add.submit_sync, 1)
+        assert (await sums.app.stats()).ledger.accepted == 1
+
+
+def test_many_threads_share_the_loop() -> None:
+    sums = Sums()
+    threads = [threading.Thread(target=sums.add.submit_sync, args=(i,)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sums.app.wait(sums.app.stats()).ledger.accepted == 20
+
+
+def test_an_app_that_cannot_be_opened_says_so() -> None:
+    sums = Sums("mysql://")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="mysql"):
+            sums.add.submit_sync(1)
+
+
+def test_an_override_is_not_left_open_behind() -> None:
+    sums = Sums()
+    sums.add.submit_sync(1)
+    for _ in range(2):
+        with sums.app.override(url="memory://"):
+            sums.add.submit_sync(1)
+            assert sums.app.wait(sums.app.stats()).ledger.accepted == 1
+    sums.add.submit_sync(2)
+    assert sums.app.wait(sums.app.stats()).ledger.accepted == 2
+
+
+def test_an_app_somebody_waits_on_is_not_overridden() -> None:
+    sums, inside, gate = Sums(), threading.Event(), threading.Event()
+
+    async def work() -> None:
+        inside.set()
+        await asyncio.to_thread(gate.wait)
+
+    waiting = threading.Thread(target=lambda: sums.app.wait(work()))
+    waiting.start()
+    inside.wait(10)
+    with pytest.raises(ConfigError, match="open"), sums.app.override(url="memory://"):
+        pass
+    gate.set()
+    waiting.join()
+
+
+def test_on_the_loop_itself_an_override_is_refused_not_waited_for() -> None:
+    sums = Sums()
+
+    async def work() -> None:
+        with pytest.raises(ConfigError, match="open"), sums.app.override(url="memory://"):
+            pass
+
+    sums.app.wait(work())
+
+
+PROGRAM = """
+import os, sys
+from headrace import App
+app = App("sqlite:///jobs.db")
+
+@app.task
+def add(a: int) -> int:
+    return a
+
+add.submit_sync(1)
+child = os.fork()
+if child == 0:
+    add.submit_sync(2)
+    sys.exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0, status
+add.submit_sync(3)
+print(app.wait(app.stats()).ledger.accepted)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_the_loop_is_remade_after_a_fork_and_closed_at_exit(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")
+    # Closed in good order: the last one to leave takes the log of the database along.
+    assert "jobs.db-wal" not in os.listdir(tmp_path)

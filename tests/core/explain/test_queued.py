@@ -1,0 +1,106 @@
+"""Which place a queued job has, and when it may start."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from headrace.core.explain.explanation import Fact
+from headrace.core.explain.position import Position
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Limits, QueueRule, TaskRule, limits_of
+from headrace.engine import Beat
+from tests.core.explain.test_explain import MINUTE, NOW, new, told, worker
+
+BUSY = Beat(busy=4)
+
+
+def position(ahead: int = 0, ended: int = 0, *, keyed: int = 0, more: bool = False) -> Position:
+    """``ended`` in the last five minutes."""
+    first = NOW - 9 * MINUTE if ended else None
+    return Position(ahead=ahead, keyed=keyed, more=more, ended=ended, since=NOW - 5 * MINUTE, first_claimed_at=first)
+
+
+def fact(facts: tuple[Fact, ...], code: str) -> Fact:
+    [found] = [one for one in facts if one.code == code]
+    return found
+
+
+def test_behind_others_at_the_pace_of_the_queue() -> None:
+    found = told(new(), NOW, worker(beat=BUSY), position=position(479, 3600))
+    assert found.codes == ("queued", "position", "workers_busy", "estimate")
+    assert "It is number 480 in its queue: 479 jobs are before it." in found
+    assert "It may start about 40 s from now, at 12 jobs a second." in found
+    place, estimate = fact(found.facts, "position").data, fact(found.facts, "estimate").data
+    assert place == {"position": 480, "ahead": 479, "at_least": False, "approximate": False}
+    at = NOW + timedelta(seconds=40)
+    assert estimate == {"seconds": 40.0, "at": at, "at_least": False, "jobs_per_second": 12.0}
+
+
+def test_the_first_with_a_free_slot_is_about_to_run() -> None:
+    found = told(new(), NOW, worker(beat=Beat(busy=3)), position=position())
+    assert found.codes == ("queued", "position", "ready")
+    assert "It is the first in its queue." in found
+
+
+def test_the_first_of_a_queue_whose_workers_are_busy() -> None:
+    found = told(new(), NOW, worker(beat=BUSY), position=position(0, 30))
+    assert found.codes == ("queued", "position", "workers_busy", "estimate")
+    assert "It may start about 10 s from now, at 6 jobs a minute." in found
+
+
+def test_fewer_free_slots_than_jobs_before_it() -> None:
+    found = told(new(), NOW, worker(beat=Beat(busy=1)), position=position(5, 300))
+    assert found.codes == ("queued", "position", "workers_free", "estimate")
+    assert fact(found.facts, "estimate").data["seconds"] == 3.0
+
+
+def test_a_queue_that_stands_still_has_no_estimate() -> None:
+    found = told(new(), NOW, worker(beat=BUSY), position=position(1))
+    assert found.codes == ("queued", "position", "workers_busy", "no_estimate")
+    assert "1 job is before it." in found
+    assert "No job of its queue was done in the last 5 min, so there is no telling when it starts." in found
+
+
+def test_more_than_were_counted() -> None:
+    found = told(new(), NOW, worker(beat=BUSY), position=position(10_000, 300, more=True))
+    assert "At least 10,000 jobs are before it." in found
+    assert "It may start not before 3 h from now, at 1 job a second." in found
+    assert fact(found.facts, "position").data["at_least"] is True
+    assert fact(found.facts, "estimate").data["at_least"] is True
+    unknown = told(new(), NOW, worker(), position=position(0, 300, more=True))
+    assert "How many jobs are before it is not known, there are too many." in unknown
+    assert unknown.codes == ("queued", "position", "workers_free")
+
+
+def test_keys_take_turns_so_that_it_is_only_about_right() -> None:
+    for job, place in ((new(concurrency_key="k"), position(2, 300)), (new(), position(2, 300, keyed=1))):
+        found = told(job, NOW, worker(beat=BUSY), position=place)
+        assert "2 jobs are before it, more or less, since concurrency keys take turns." in found
+        assert fact(found.facts, "position").data["approximate"] is True
+
+
+def test_what_holds_it_back_comes_first_and_leaves_nothing_to_estimate() -> None:
+    place = position(2, 300)
+    paused = told(new(), NOW, worker(beat=BUSY), position=place, limits=Limits({"default": QueueRule(paused=True)}))
+    assert paused.codes == ("queued", "queue_paused", "position", "workers_busy")
+    full = Limits(tasks={"resize": TaskRule(max_concurrency=1)})
+    limited = told(new(), NOW, worker(), position=place, limits=full, usage=Usage(held={("task", "resize"): 1}))
+    assert limited.codes == ("queued", "limit_full", "position")
+    assert told(new(), NOW, position=place).codes == ("queued", "no_worker", "position")
+    assert told(new(), NOW, worker(tasks=()), position=place).codes == ("queued", "no_task", "position")
+
+
+def test_a_setting_that_cannot_be_read_is_named_as_what_holds_it_back() -> None:
+    place = position(2, 300)
+    for settings in ({"limit:resize": "7"}, {"queue:default": '{"rates":["api"]}', "rate:api": "7"}):
+        found = told(new(), NOW, worker(), position=place, limits=limits_of(settings.items()))
+        assert found.codes == ("queued", "setting_unreadable", "position")
+        key = list(settings)[-1]
+        assert fact(found.facts, "setting_unreadable").data == {"setting": key}
+        assert f"The setting {key!r} is none that this version of headrace can read" in found
+
+
+def test_a_due_job_has_a_place_too_and_an_expired_one_has_none() -> None:
+    due = told(new(NOW + MINUTE), NOW + MINUTE, worker(beat_at=NOW + MINUTE), position=position())
+    assert due.codes == ("queued", "position", "ready")
+    assert told(new(not_after=NOW), NOW, worker(), position=position()).codes == ("queued", "expired")

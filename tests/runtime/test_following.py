@@ -1,0 +1,278 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from headrace.client.session import Session
+from headrace.core import acts
+from headrace.core.batch import Batch
+from headrace.core.job import Job
+from headrace.core.status import Status
+from headrace.engine.bus import Hint, Topic
+from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
+from headrace.runtime.clock import SystemClock
+from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.until import until
+
+
+class Store:
+    """An open session whose questions are counted."""
+
+    def __init__(self, session: Session) -> None:
+        self.session, self.watcher = session, session.watcher
+        self.asked: list[int] = []
+        self.broken = False
+        self._get = session.engine.jobs.get
+        session.engine.jobs.get = self.get  # type: ignore[method-assign]
+
+    async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
+        self.asked.append(len(ids))
+        if self.broken:
+            raise Unavailable("away")
+        return await self._get(ids)
+
+    async def end(self, job: Job, *, quietly: bool = False) -> None:
+        change = acts.cancel(job, self.session.host.clock.now(), self.session.engine.rules)
+        assert change is not None
+        if quietly:  # as another process would whose hint was lost
+            await self.session.engine.jobs.apply([change], self.session.host.clock.now())
+        else:
+            await self.session.lanes.apply(change)
+
+
+@pytest.fixture
+async def sums() -> AsyncIterator[Sums]:
+    made = Sums()
+    async with made.app:
+        yield made
+
+
+@pytest.fixture
+async def store(sums: Sums) -> Store:
+    return Store(sums.app.session)
+
+
+async def submit(sums: Sums, n: int) -> list[Job]:
+    return [handle.last for handle in await sums.add.map([(i,) for i in range(n)]) if handle.last]
+
+
+async def test_a_hint_ends_the_wait(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    await store.end(job)
+    ended = await waiting
+    assert ended is not None
+    assert ended.status is Status.CANCELLED
+
+
+async def test_without_hints_asking_finds_out(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: len(store.asked) >= 3)
+    await store.end(job, quietly=True)
+    assert (await waiting) is not None
+
+
+async def test_many_waits_are_one_question(sums: Sums, store: Store) -> None:
+    jobs = await submit(sums, 300)
+    waiting = [asyncio.create_task(store.watcher.ended(job.id)) for job in jobs]
+    await until(lambda: len(store.asked) >= 3)
+    assert store.asked[0] == 300
+    assert len(store.asked) <= 20
+    for job in jobs:
+        await store.end(job)
+    assert all(await asyncio.gather(*waiting))
+
+
+async def test_questions_become_rarer(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    assert await store.watcher.ended(job.id, 0.5) is None
+    # Every 20 ms would be 25.
+    assert 1 <= len(store.asked) <= 12
+
+
+async def test_strangers_hints_cost_nothing(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id, 0.2))
+    await until(lambda: store.asked)
+    for n in range(50):
+        store.session.engine.bus.send(Hint(Topic.ENDED, (str(UUID(int=n)),)))
+    assert await waiting is None
+    assert len(store.asked) <= 12
+
+
+async def test_several_wait_for_one_job(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waits = [asyncio.create_task(store.watcher.ended(job.id)) for _ in range(5)]
+    await until(lambda: store.asked)
+    waits[0].cancel()
+    await store.end(job)
+    assert all(await asyncio.gather(*waits[1:]))
+
+
+async def test_an_ended_job_is_answered_at_once(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    await store.end(job)
+    assert await store.watcher.ended(job.id, 5)
+    assert len(store.asked) == 1
+
+
+async def test_a_job_that_is_not_there_is_an_error(store: Store) -> None:
+    with pytest.raises(JobNotFound):
+        await store.watcher.ended(UUID(int=1))
+
+
+async def test_a_store_that_is_away_is_waited_for(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    store.broken = True
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    store.broken = False
+    await store.end(job)
+    assert await waiting
+
+
+async def test_closing_ends_every_wait(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    await store.watcher.close()
+    with pytest.raises(NotOpen):
+        await waiting
+    with pytest.raises(NotOpen):
+        await store.watcher.ended(job.id)
+
+
+async def test_following_shows_a_due_job_as_queued(sums: Sums, store: Store) -> None:
+    class Jumpy(SystemClock):
+        ahead = timedelta()
+
+        def now(self) -> datetime:
+            """As of the last jump."""
+            return super().now() + self.ahead
+
+    clock = store.session.host.clock = Jumpy()
+    job = (await sums.add.options(delay=3600).submit(1)).last
+    assert job is not None
+    following = store.watcher.follow(job.id)
+    assert (await anext(following)).status is Status.SCHEDULED
+    clock.ahead = timedelta(hours=2)
+    assert (await asyncio.wait_for(anext(following), 20)).status is Status.QUEUED
+    await store.end(job)
+    assert (await asyncio.wait_for(anext(following), 20)).status is Status.CANCELLED
+    with pytest.raises(StopAsyncIteration):
+        await anext(following)
+
+
+class Counted:
+    """An App on a real engine whose questions and subscriptions are counted as they pass."""
+
+    def __init__(self, sums: Sums) -> None:
+        engine = sums.app.session.engine
+        self.questions: list[int] = []
+        """How many jobs or batches each was about."""
+        self.subscriptions = 0
+        get, batches, listen = engine.jobs.get, engine.families.batches, engine.bus.listen
+
+        async def counted_get(ids: Sequence[UUID]) -> list[Job | None]:
+            self.questions.append(len(ids))
+            return await get(ids)
+
+        async def counted_batches(ids: Sequence[UUID]) -> list[Batch | None]:
+            self.questions.append(len(ids))
+            return await batches(ids)
+
+        def counted_listen(topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
+            self.subscriptions += Topic.ENDED in topics
+            return listen(topics, listener)
+
+        vars(engine.jobs)["get"] = counted_get
+        vars(engine.families)["batches"] = counted_batches
+        vars(engine.bus)["listen"] = counted_listen
+
+
+@pytest.fixture(params=ENGINES)
+async def crowd(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sums]:
+    """An App on each engine."""
+    made = Sums(url_of(request.param, tmp_path))
+    async with made.app:
+        yield made
+
+
+MANY = 10_000
+
+
+@pytest.mark.timeout(240)
+async def test_ten_thousand_waits_for_as_many_jobs(crowd: Sums) -> None:
+    counted = Counted(crowd)
+    handles = await crowd.add.map([(i,) for i in range(MANY)])
+    waits = [asyncio.create_task(handle.result()) for handle in handles]
+    await until(lambda: sum(counted.questions) >= 3 * MANY, within=120)  # nothing moves, and they ask all the same
+    # An engine answers a thousand at a time.
+    assert len(counted.questions) * 500 <= sum(counted.questions)
+    counted.questions.clear()
+    async with crowd.app.worker(concurrency=100):
+        assert await asyncio.gather(*waits) == [i + 1 for i in range(MANY)]
+    assert len(counted.questions) <= MANY // 10
+    assert counted.subscriptions == 1
+
+
+@pytest.mark.timeout(240)
+async def test_ten_thousand_waits_for_one_job(crowd: Sums) -> None:
+    counted = Counted(crowd)
+    handle = await crowd.add.submit(1)
+    short = [crowd.add.handle(handle.id).result(timeout=0.5) for _ in range(MANY)]
+    assert {type(one) for one in await asyncio.gather(*short, return_exceptions=True)} == {ResultTimeout}
+    assert 1 <= len(counted.questions) <= 12  # as many as one of them would ask alone
+    counted.questions.clear()
+    waits = [asyncio.create_task(crowd.add.handle(handle.id).result()) for _ in range(MANY)]
+    await until(lambda: len(counted.questions) >= 3)
+    async with crowd.app.worker():
+        assert await asyncio.gather(*waits) == [2] * MANY
+    assert set(counted.questions) == {1}
+    assert len(counted.questions) <= 20
+    assert counted.subscriptions == 1
+
+
+async def test_ten_thousand_waits_for_one_batch(crowd: Sums) -> None:
+    counted = Counted(crowd)
+    async with crowd.app.batch() as batch:
+        batch.add(crowd.add.draft(1))
+    waits = [asyncio.create_task(crowd.app.batch_handle(batch.id).wait()) for _ in range(MANY)]
+    await until(lambda: len(counted.questions) >= 3)
+    async with crowd.app.worker():
+        assert {ended.tally.completed for ended in await asyncio.gather(*waits)} == {1}
+    assert set(counted.questions) == {1}
+    assert len(counted.questions) <= 20  # as many as one of them would ask alone
+    assert counted.subscriptions == 1
+
+
+async def test_who_has_no_time_looks_once(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    assert await store.watcher.ended(job.id, 0) is None
+    await store.end(job)
+    ended = await store.watcher.ended(job.id, 0)
+    assert ended is not None
+    assert ended.status is Status.CANCELLED
+    assert store.asked == [1, 1]
+    with pytest.raises(JobNotFound):
+        await store.watcher.ended(UUID(int=1), 0)
+
+
+async def test_who_waits_later_shares_the_questions(sums: Sums, store: Store) -> None:
+    (job,) = await submit(sums, 1)
+    first = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: len(store.asked) >= 3)
+    later = [asyncio.create_task(store.watcher.ended(job.id)) for _ in range(100)]
+    before = len(store.asked)
+    await until(lambda: len(store.asked) >= before + 2)
+    assert set(store.asked) == {1}
+    first.cancel()
+    await store.end(job)
+    assert all(await asyncio.gather(*later))
