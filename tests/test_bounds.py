@@ -346,7 +346,7 @@ async def test_a_process_that_returns_no_json_fails_as_invalid_result() -> None:
         async with app, app.worker():
             for kind in ("set", "nan", "half", "long"):
                 handle = await process_tasks.odd.submit(kind)
-                with pytest.raises(JobFailed, match=r"failed \(invalid_result\): InvalidResult: odd: result"):
+                with pytest.raises(JobFailed, match=r"failed \(invalid result\): InvalidResult: odd: result"):
                     await handle.result(timeout=50)
     finally:
         vars(process_tasks.tasks).update(before)

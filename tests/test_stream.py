@@ -371,7 +371,7 @@ async def test_an_item_that_is_not_what_was_promised_fails_the_job() -> None:
 
     async with app, app.worker():
         job = await lines.submit()
-        with pytest.raises(JobFailed, match=r"invalid_result.*item"):
+        with pytest.raises(JobFailed, match=r"invalid result.*item"):
             await job.result(timeout=20)
         with pytest.raises(JobFailed):
             _ = [line async for line in job.stream()]

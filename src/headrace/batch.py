@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.client.children import arranged
-from headrace.client.jobs import check_drafts, jobs_of, tell_parent
+from headrace.client.jobs import check_drafts, child_of_handler, jobs_of
 from headrace.client.transactional import handle_of
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
@@ -116,13 +116,13 @@ class BatchHandle:
         """
         session, now = self._app.session, self._app.host.clock.now()
         drafts = arranged(list({draft.id: draft for draft in self._drafts}.values()))
-        kin = tell_parent(self._app)
-        id = self._id = self._id or self._new_id(None if kin is None else kin.parent)
-        trace = None if kin is None else kin.trace
+        parentage = child_of_handler(self._app)
+        id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)
+        trace = None if parentage is None else parentage.trace
         calls = {name: None if draft is None else _call(draft, id, name, trace) for name, draft in self._calls.items()}
         complete, failure = calls["on_complete"], calls["on_failure"]
         record = Batch(id=id, created_at=now, touched_at=now, on_complete=complete, on_failure=failure)
-        answers = await session.lanes.insert_batch(record, jobs_of(drafts, now, kin, id))
+        answers = await session.lanes.insert_batch(record, jobs_of(drafts, now, parentage, id))
         by_draft: dict[UUID, JobHandle[Any]] = {
             draft.id: JobHandle(self._app, answer.job.id, last=answer.job, handler=draft.handler)
             for draft, answer in zip(drafts, answers, strict=True)

@@ -13,7 +13,7 @@ from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.client.children import Kin
+    from headrace.client.children import Parentage
     from headrace.handle import JobHandle
     from headrace.handler import Handler
 
@@ -70,16 +70,16 @@ class Draft(Generic[R_co]):
         """
         return self.app.submit_draft_sync(self)
 
-    def spec(self, now: datetime, kin: Kin | None = None, batch: UUID | None = None) -> Spec:
+    def spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""
         options = self.options
         asked = {name: options[name] for name in _SPEC if name in options}
-        if kin is not None:
-            asked |= {"parent": kin.parent, "root": kin.root}
-            asked.setdefault("trace", kin.trace)
+        if parentage is not None:
+            asked |= {"parent": parentage.parent, "root": parentage.root}
+            asked.setdefault("trace", parentage.trace)
         return Spec(task=self.task, created_at=now, batch=batch, **asked)
 
-    def job(self, now: datetime, kin: Kin | None = None, batch: UUID | None = None) -> Job:
+    def job(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Job:
         """The job as of now, from which ``delay`` counts; as a child, and as part of a batch."""
         delay: float | None = self.options.get("delay")
         due: datetime | None = self.options.get("not_before")
@@ -89,7 +89,7 @@ class Draft(Generic[R_co]):
             except OverflowError:
                 raise ConfigError(f"delay of {delay:g} s ends after the last day of the calendar") from None
         not_after: datetime | None = self.options.get("not_after")
-        spec = self.spec(now, kin, batch)
+        spec = self.spec(now, parentage, batch)
         waits = len(spec.after)
         return submit(self.id, spec, self.payload_text, now, available_at=due, not_after=not_after, waits=waits)
 

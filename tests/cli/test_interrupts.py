@@ -127,7 +127,7 @@ EARLY = ["headrace.cli.root", "click", "headrace.cli.failures", "headrace.cli.st
                 "headrace.engine",
                 "headrace.cli.demo_view",
                 "rich.live",
-                "headrace.engines.sqlite.store",
+                "headrace.engines.sqlite.engine",
                 "apsw",
             ]
         ),

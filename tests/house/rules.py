@@ -38,8 +38,8 @@ READINGS = frozenset(
 DICE = frozenset({"random", "secrets"})
 
 MAY_READ: Mapping[str, str] = {
-    "clock.py": "Clock and Dice are the doors to time and chance",
-    "host.py": "Host makes ids, threads and sleeps for everyone else",
+    "runtime/clock.py": "Clock and Dice are the doors to time and chance",
+    "runtime/host.py": "Host makes ids, threads and sleeps for everyone else",
     "cli": "a command lives in real time and ends with its process",
 }
 """Files and folders, from the package root, that may read time and dice directly, each with its reason."""
@@ -50,7 +50,7 @@ MAY_NAME: Mapping[str, frozenset[str]] = {
 }
 """Engines that are built on another one."""
 
-COMMON = frozenset({"migrations", "record", "refusing", "rulebook", "position", "sql"})
+COMMON = frozenset({"migrations", "record", "refusing", "limits_cache", "position", "sql"})
 """Modules beside the engines that are none: what several of them share."""
 
 MAY_WIRE: Mapping[str, str] = {

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.draft import Draft
 
-__all__ = ["Kin", "arranged", "is_found_again", "kin_here", "new_id"]
+__all__ = ["Parentage", "arranged", "is_found_again", "new_id", "parentage_here"]
 
 
-class Kin(msgspec.Struct, frozen=True):
+class Parentage(msgspec.Struct, frozen=True):
     """What a child takes from the job that submits it."""
 
     parent: UUID
@@ -35,10 +35,10 @@ def _parent(app: App) -> Context | None:
     return ctx
 
 
-def kin_here(app: App) -> Kin | None:
+def parentage_here(app: App) -> Parentage | None:
     """What a job that is submitted here is a child of; None: of nothing."""
     ctx = _parent(app)
-    return None if ctx is None else Kin(ctx.job.id, ctx.job.root or ctx.job.id, ctx.job.trace)
+    return None if ctx is None else Parentage(ctx.job.id, ctx.job.root or ctx.job.id, ctx.job.trace)
 
 
 def new_id(app: App, task: str, payload_text: str, options: Mapping[str, Any], now: datetime | None = None) -> UUID:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.client import transactional as within
-from headrace.client.children import Kin, arranged, kin_here, new_id
+from headrace.client.children import Parentage, arranged, new_id, parentage_here
 from headrace.client.registry import check_payload, known_tasks, warn_unregistered
 from headrace.client.session import Session
 from headrace.core import acts, bounds
@@ -48,6 +48,7 @@ __all__ = [
     "act",
     "check_drafts",
     "checked_limit",
+    "child_of_handler",
     "draft_by_name",
     "explain",
     "get",
@@ -58,7 +59,6 @@ __all__ = [
     "resolve",
     "submit",
     "submit_many",
-    "tell_parent",
 ]
 
 R = TypeVar("R")
@@ -76,8 +76,8 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     connection = draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    kin = tell_parent(draft.app)
-    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now(), kin)))
+    parentage = child_of_handler(draft.app)
+    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now(), parentage)))
 
 
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
@@ -92,8 +92,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
     if connection is not None:
         handles = await within.submit(session, unique, connection)
     else:
-        kin = tell_parent(app)
-        answers = await session.lanes.insert_many(jobs_of(unique, session.host.clock.now(), kin))
+        parentage = child_of_handler(app)
+        answers = await session.lanes.insert_many(jobs_of(unique, session.host.clock.now(), parentage))
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
@@ -108,7 +108,7 @@ def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -
             raise ConfigError(f"{what}: item {index} belongs to a task of another App")
 
 
-def tell_parent(app: App) -> Kin | None:
+def child_of_handler(app: App) -> Parentage | None:
     """A handler that submits has been seen to run, whatever becomes of it: its start is recorded at once. What it
     submits is its child.
 
@@ -118,11 +118,11 @@ def tell_parent(app: App) -> Kin | None:
     if ctx is None:
         return None
     ctx.caller.acted()
-    return kin_here(app)
+    return parentage_here(app)
 
 
 def jobs_of(
-    drafts: Sequence[Draft[Any]], now: datetime, kin: Kin | None = None, batch: UUID | None = None
+    drafts: Sequence[Draft[Any]], now: datetime, parentage: Parentage | None = None, batch: UUID | None = None
 ) -> list[Job]:
     """The jobs as of now; those of one task and one set of options differ in nothing but id and payload."""
     alike: dict[tuple[str, int], Job] = {}
@@ -131,7 +131,7 @@ def jobs_of(
         key = (draft.task, id(draft.options))
         like = alike.get(key)
         if like is None:
-            like = alike[key] = draft.job(now, kin, batch)
+            like = alike[key] = draft.job(now, parentage, batch)
         jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
     return jobs
 

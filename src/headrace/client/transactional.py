@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.client import sync
-from headrace.client.children import kin_here
+from headrace.client.children import parentage_here
 from headrace.client.session import Session
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused, Statements, Transactions
 from headrace.errors import ConfigError, Duplicate, NotSupported
@@ -88,8 +88,8 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 
 async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Statements[list[InsertAnswer]]:
-    now, kin = session.host.clock.now(), kin_here(drafts[0].app)
-    return await _transactions(session.engine).inserting([draft.job(now, kin) for draft in drafts], now)
+    now, parentage = session.host.clock.now(), parentage_here(drafts[0].app)
+    return await _transactions(session.engine).inserting([draft.job(now, parentage) for draft in drafts], now)
 
 
 def _handles(drafts: Sequence[Draft[Any]], answers: Sequence[InsertAnswer]) -> list[JobHandle[Any]]:

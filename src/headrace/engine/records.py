@@ -45,8 +45,8 @@ class Records(Protocol):
         Before it are the queued jobs of its queue, as seen now, that come first by ``core.claim.order`` and have not
         expired, whether they have concurrency keys or not. Done are jobs that were claimed and ended as in
         ``core.explain.position.BY_WORK``. No engine needs to look at more than ``most`` jobs before it, ``most`` that
-        are due but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last first):
-        then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of the first
-        job that is not counted.
+        are due but not promoted (the longest due first), ``most`` keys, and ``most`` that ended, of any queue (the last
+        first): then ``more`` says that there may be more, ``ahead`` is ``most`` or less, and ``since`` is the end of
+        the first job that is not counted.
         """
         ...

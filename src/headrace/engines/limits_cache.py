@@ -9,12 +9,12 @@ import msgspec
 
 from headrace.core.limits.rule import Limits, QueueRule, limits_of, queue_rule, told_unreadable
 
-__all__ = ["Rulebook", "readable_queue"]
+__all__ = ["LimitsCache", "readable_queue"]
 
 _log = logging.getLogger("headrace.limits")
 
 
-class Rulebook:
+class LimitsCache:
     """The limits at one rev of the settings; tells of each setting that cannot be read, once."""
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ class Sweeper(Duty):
             moved += await self.promote()
             self._again_at = clock.monotonic() + self.rules.lease
         if due or self._told:
-            self._told = await self.lanes.teller.tell()
+            self._told = await self.lanes.notes.process()
             moved += self._told
         buried = await self.look()
         if buried or not self._quiet:

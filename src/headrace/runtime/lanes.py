@@ -20,7 +20,7 @@ from headrace.errors import Duplicate, JobNotFound, Unavailable
 from headrace.runtime.batcher import Batcher, Ticket
 from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.host import Host
-from headrace.runtime.notes import Teller
+from headrace.runtime.notes import NoteProcessor
 from headrace.runtime.submits import FIRST_PAUSE, LONGEST_PAUSE, ROW, Submits
 
 __all__ = ["Lanes"]
@@ -78,9 +78,9 @@ class Lanes:
         )
         self.entry_reader = EntryReader(engine, host)
         """How what runs added is read again."""
-        self.teller = Teller(engine, host, changed=self._tell_of, insert=self.insert)
+        self.notes = NoteProcessor(engine, host, changed=self._tell_of, insert=self.insert)
         """How what follows from changes is done."""
-        self.submits = Submits(engine, host, patience=patience, follow=self.teller.ask)
+        self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask)
         """How new jobs are stored."""
 
     # -- submits
@@ -103,7 +103,7 @@ class Lanes:
         """Let a batch take no more jobs, and stop those it has; how it stood then, None if there is no such batch."""
         found = await self.submits.surely(lambda: self.engine.families.cancel_batch(id, self.host.clock.now(), by))
         if found is not None:
-            await self.teller.at_once()  # whoever cancels may rely on it that none goes on unasked
+            await self.notes.at_once()  # whoever cancels may rely on it that none goes on unasked
         return found
 
     async def apply(self, change: Change) -> Verdict:
@@ -134,7 +134,7 @@ class Lanes:
             verdict = await self.apply(change)
             if isinstance(verdict, Applied):
                 if Note.CANCELLED in change.notes:
-                    await self.teller.at_once()  # whoever cancels may rely on it that no child goes on unasked
+                    await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
                 return verdict.job
             if isinstance(verdict, Conflict) and verdict.holder is not None:
                 raise Duplicate(verdict.holder)
@@ -175,7 +175,7 @@ class Lanes:
         # All at once: a store that is away is waited for once, not once for each lane.
         lanes = (*self.submits.lanes, self._acts, self._finishes, self._appends)
         await asyncio.gather(*(lane.close() for lane in lanes))
-        await self.teller.close()
+        await self.notes.close()
 
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())
@@ -191,7 +191,7 @@ class Lanes:
                 follows = follows or _CANCELLED in change.notes
         self._tell_of(applied)
         if follows:
-            self.teller.ask()
+            self.notes.ask()
         return verdicts
 
     def _tell_of(self, changes: Sequence[Change]) -> None:

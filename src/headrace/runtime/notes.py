@@ -1,4 +1,5 @@
-"""What follows from a change for other jobs: told at once by whoever made the change, and by the sweeper else."""
+"""Processing notes: what follows from a change for other jobs is done at once by whoever made the change, and by the
+sweeper if nobody did."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["Teller"]
+__all__ = ["NoteProcessor"]
 
-_log = logging.getLogger("headrace.teller")
+_log = logging.getLogger("headrace.notes")
 
 _GAP, _LONGEST_GAP = 0.02, 0.2
-"""Seconds between two rounds: what many finishes ask for is told together; the longer, the less there is to tell."""
+"""Seconds between two rounds, so that what many finishes ask for is processed together; longer, the less there is."""
 
 
-class Teller:
-    """Works off the notes of a store, and submits what follows the end of batches."""
+class NoteProcessor:
+    """Processes the notes of a store, and submits what follows the end of batches."""
 
     def __init__(
         self,
@@ -41,20 +42,20 @@ class Teller:
         self._engine, self._host = engine, host
         self._changed, self._insert = changed, insert
         self._task: asyncio.Task[None] | None = None
-        self._telling: set[asyncio.Task[int]] = set()
+        self._under_way: set[asyncio.Task[int]] = set()
         self._one_at_a_time = asyncio.Lock()
         self._asked = self._closed = False
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is being told, or was asked for."""
-        return self._task is None and not self._telling
+        """Whether nothing is being processed, or was asked for."""
+        return self._task is None and not self._under_way
 
     def ask(self) -> None:
-        """Tell soon; what cannot be told now, because the store is away, the sweeper tells."""
+        """Process notes soon; what cannot be done now, because the store is away, is left to the sweeper."""
         self._asked = True
         if self._task is None and not self._closed:
-            self._task = asyncio.create_task(self._run(), name="headrace-teller")
+            self._task = asyncio.create_task(self._run(), name="headrace-notes")
 
     async def _run(self) -> None:
         gap = _GAP
@@ -67,40 +68,40 @@ class Teller:
             self._task = None
 
     async def at_once(self) -> None:
-        """Tell everything there is to tell; also if the caller does not wait for it."""
-        telling = asyncio.create_task(self.try_now(), name="headrace-telling")
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
-        await asyncio.shield(telling)
+        """Process all notes there are; also if the caller does not wait for it."""
+        work = asyncio.create_task(self.try_now(), name="headrace-notes-now")
+        self._under_way.add(work)
+        work.add_done_callback(self._under_way.discard)
+        await asyncio.shield(work)
 
     async def try_now(self) -> int:
-        """Tell everything there is to tell; what cannot be told now is in the store, and the sweeper tells it."""
+        """Process all notes there are; what cannot be done now stays in the store, and is left to the sweeper."""
         try:
-            return await self.tell()
+            return await self.process()
         except NotOpen:
             pass  # the session is being closed
         except Unavailable as error:
-            _log.info("what follows from changes is told later: %s", error)
+            _log.info("what follows from changes for other jobs is done later: %s", error)
         except HeadraceError:
-            _log.exception("what follows from changes could not be told; the sweeper tries again")
+            _log.exception("what follows from changes for other jobs could not be done; the sweeper tries again")
         return 0
 
-    async def tell(self) -> int:
-        """Tell everything there is to tell; how many jobs were changed.
+    async def process(self) -> int:
+        """Process all notes there are; how many jobs were changed.
 
         :raises Unavailable: the store is away; nothing is forgotten
         """
-        # One after the other: notes that another takes just now are passed over, and whoever waits wants them told.
+        # One after the other: notes that another takes just now are passed over, and whoever waits wants them done.
         async with self._one_at_a_time:
-            return await self._tell()
+            return await self._process()
 
-    async def _tell(self) -> int:
+    async def _process(self) -> int:
         total = 0
         while True:
-            told = await self._engine.families.process_notes(self._host.clock.now(), MAX_BATCH)
-            self._changed(told.changes)
-            total += len(told.changes)
-            for batch in told.over:
+            processed = await self._engine.families.process_notes(self._host.clock.now(), MAX_BATCH)
+            self._changed(processed.changes)
+            total += len(processed.changes)
+            for batch in processed.over:
                 try:
                     await self._settle(batch)
                 except Unavailable:
@@ -108,7 +109,7 @@ class Teller:
                 except HeadraceError:
                     # It stays as it is, and is tried again; nothing else waits for it.
                     _log.exception("what follows the end of batch %s could not be submitted", batch.id)
-            if not told.more:
+            if not processed.more:
                 return total
 
     async def _settle(self, batch: Batch) -> None:
@@ -121,7 +122,7 @@ class Teller:
         self._engine.bus.send(Hint(Topic.ENDED, (str(batch.id),)))
 
     async def close(self) -> None:
-        """Tell what was asked for, and no more."""
-        if under_way := [*self._telling, *([] if self._task is None else [self._task])]:
-            await asyncio.wait(under_way)
+        """Process what was asked for, and no more."""
+        if waited_for := [*self._under_way, *([] if self._task is None else [self._task])]:
+            await asyncio.wait(waited_for)
         self._closed = True

@@ -146,7 +146,7 @@ class Inline:
                 task.cancel()
 
     async def _claim(self) -> Job | None:
-        await self.lanes.teller.tell()
+        await self.lanes.notes.process()
         now, tasks = self.host.clock.now(), frozenset(self.handlers())
         profiles = (await self.engine.documents.profiles()).profiles
         # Whatever a job requires of a worker, a test is it.

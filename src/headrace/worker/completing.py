@@ -258,7 +258,7 @@ class Completing:
         self._owned.completed(self._change.job)
         if self._engine.bus.wanted(Topic.ENDED):
             self._engine.bus.send(Hint(Topic.ENDED, (str(self._owned.job.id),)))
-        self._lanes.teller.ask()  # others may wait for it
+        self._lanes.notes.ask()  # others may wait for it
 
     def _given_up(self) -> None:
         """The transaction was rolled back: the attempt goes on."""

@@ -283,7 +283,7 @@ class Worker(Foreground):
         if self._slots.empty:
             self._idle.add(fetcher)
             # What is being told may release jobs that waited for those that have just ended.
-            if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.teller.quiet:
+            if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.notes.quiet:
                 self.stopping.set()
 
     def _may_start(self) -> bool:

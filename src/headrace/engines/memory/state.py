@@ -16,7 +16,7 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
 from headrace.core.rules import Rules
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, WorkerInfo
-from headrace.engines.limits_cache import Rulebook
+from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
 from headrace.engines.record import too_many
@@ -51,7 +51,7 @@ class State:
         """What was used of rates."""
         self.turns: dict[Turn, int] = {}
         """When each concurrency key was last given a job."""
-        self._rulebook = Rulebook()
+        self._limits_cache = LimitsCache()
 
     def is_alive(self, worker: UUID) -> bool:
         """Whether the worker is known and not buried."""
@@ -60,9 +60,9 @@ class State:
     @property
     def limits(self) -> Limits:
         """The limits that the settings say."""
-        if self._rulebook.rev != self.settings_rev:
-            self._rulebook.read(self.settings_rev, ((one.key, one.value) for one in self.settings.values()))
-        return self._rulebook.limits
+        if self._limits_cache.rev != self.settings_rev:
+            self._limits_cache.read(self.settings_rev, ((one.key, one.value) for one in self.settings.values()))
+        return self._limits_cache.limits
 
     @property
     def usage(self) -> Usage:

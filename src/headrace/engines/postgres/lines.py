@@ -12,7 +12,7 @@ from asyncpg.exceptions import LockNotAvailableError
 from headrace.core.claim import Ask
 from headrace.core.limits.rule import Group, Limits
 from headrace.engine import MAX_PROFILES
-from headrace.engines.limits_cache import Rulebook
+from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.postgres.rows import lines_lock
@@ -156,7 +156,7 @@ class Served:
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool, self._schema = pool, schema
         self._asks: dict[tuple[frozenset[int], tuple[str, ...] | None], Serving] = {}
-        self._rulebook = Rulebook()
+        self._limits_cache = LimitsCache()
 
     async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
         """The lines of the ask, as remembered, or as they are now."""
@@ -175,7 +175,7 @@ class Served:
         return known
 
     async def _limits_at(self, settings_rev: int) -> Limits:
-        if self._rulebook.rev != settings_rev:
+        if self._limits_cache.rev != settings_rev:
             rows = await self._pool.fetch(sql("settings", self._schema), "")
-            return self._rulebook.read(settings_rev, ((key, value) for key, value, _ in rows))
-        return self._rulebook.limits
+            return self._limits_cache.read(settings_rev, ((key, value) for key, value, _ in rows))
+        return self._limits_cache.limits

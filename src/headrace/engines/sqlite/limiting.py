@@ -13,7 +13,7 @@ from headrace.core.claim import Ask, Grant
 from headrace.core.limits.limit import Dealt, Entry, Usage, deal, wanted
 from headrace.core.limits.rule import Bound, Group, Limits
 from headrace.core.rules import Rules
-from headrace.engines.limits_cache import Rulebook
+from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
@@ -30,23 +30,23 @@ class Limiting:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._rulebook = Rulebook()
+        self._limits_cache = LimitsCache()
         self._bounded: dict[tuple[int, int], bool] = {}
         """For each ask, and the rev of its lines, whether any of them is limited."""
 
     @property
     def rev(self) -> int:
         """Of the settings that the limits were read from."""
-        return self._rulebook.rev
+        return self._limits_cache.rev
 
     def of(self, connection: apsw.Connection, number: int, lines_rev: int, now: int) -> Limits | None:
         """The limits, if any may matter to this ask, or jobs with keys are in line, or will be when what is due is."""
         rev: int = connection.execute("SELECT settings_rev FROM books").get
-        if rev != self._rulebook.rev:
+        if rev != self._limits_cache.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
-            self._rulebook.read(rev, rows)
+            self._limits_cache.read(rev, rows)
             self._bounded = {}
-        limits = self._rulebook.limits
+        limits = self._limits_cache.limits
         bounded = self._bounded.get((number, lines_rev))
         if bounded is None:
             lines: list[Any] = connection.execute(statement("served"), (number,)).fetchall()
