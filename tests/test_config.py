@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.config import Settings, find_file
-from headrace.core.rules import Retention, Rules
+from headrace.core.defaults import Retention, Rules
 from headrace.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from headrace import App, wiring
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError, MissingExtra, NotSupported

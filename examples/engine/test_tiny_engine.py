@@ -5,7 +5,7 @@ from pathlib import Path
 from tiny_engine import TinyEngine
 
 from headrace.conformance import Suite
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.runtime.host import Host
 

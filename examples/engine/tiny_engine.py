@@ -24,6 +24,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired, tally_of_new
+from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.job import Attempt, Event, History, Job
@@ -34,7 +35,6 @@ from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
-from headrace.core.rules import Rules
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.engine import (
     MAX_BATCH,

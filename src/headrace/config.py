@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from headrace.core.defaults import Retention, Rules
 from headrace.core.durations import UNITS, duration
-from headrace.core.rules import Retention, Rules
 from headrace.errors import LONGEST, ConfigError
 
 __all__ = ["OVERRIDE", "Settings", "find_file"]

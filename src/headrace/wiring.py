@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Literal
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.errors import ConfigError, MissingExtra, NotSupported
 from headrace.runtime.host import Host

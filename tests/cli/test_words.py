@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from headrace.cli.words import ago, compact, cut, short, span
+from headrace.cli.times import ago, span
+from headrace.cli.words import compact, cut, short
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.conformance import Suite
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.runtime.host import Host
 from tests.support.schemas import postgres_engine

@@ -9,9 +9,9 @@ from uuid import UUID
 from headrace.core import acts, lifecycle
 from headrace.core.change import Change
 from headrace.core.claim import Ask, grant
+from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job, Spec
 from headrace.core.outcome import Completed, Ending, Failed
-from headrace.core.rules import Rules
 from headrace.core.status import Reason, Status
 
 NOW = datetime(2030, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from headrace.core import acts
 from headrace.core.change import Key
+from headrace.core.defaults import Retention
 from headrace.core.job import ErrorInfo, Event, Streak
-from headrace.core.rules import Retention
 from headrace.core.status import ENDED, LIVE, Outcome, Reason, Status
 from headrace.errors import TransitionRefused
 from tests.core.stand import NOW, OTHER, RULES, asked, at, running, stand, submitted

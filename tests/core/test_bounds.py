@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core import bounds
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.errors import ConfigError
 
 KIB = 1024

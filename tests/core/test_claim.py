@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from headrace.core.claim import Ask, grant, order, pick, promoted, stops
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.limits.rule import QueueRule, queue_rule
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import TransitionRefused
 from tests.core.stand import NOW, RULES, WORKER, at, given, stand, submitted

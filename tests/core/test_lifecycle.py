@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from headrace.core import acts, lifecycle
 from headrace.core.change import Key
+from headrace.core.defaults import Rules
 from headrace.core.job import Attempt, ErrorInfo, Job, Progress, Streak
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.retry import Retry, error_names
-from headrace.core.rules import Rules
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 from headrace.errors import TransitionRefused
 from tests.core.stand import ID, NOW, OOPS, RULES, WORKER, asked, at, end, given, running, stand, started, submitted

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.defaults import Rules
 from headrace.core.liveness import PAUSE, Seen, Watch, is_certain, is_dead, is_late
-from headrace.core.rules import Rules
 from headrace.core.status import Cause
 
 

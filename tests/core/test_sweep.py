@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.core.status import ENDED, Cause, Reason, Status
 from headrace.core.sweep import cause_of, sweep
 from tests.core.stand import NOW, RULES, asked, at, running, stand, submitted

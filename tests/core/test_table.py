@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from headrace.core import acts, lifecycle
 from headrace.core.change import Change
 from headrace.core.claim import promoted
+from headrace.core.defaults import Rules
 from headrace.core.job import Job, Progress
 from headrace.core.outcome import Completed, Failed, Snoozed, TimedOut
-from headrace.core.rules import Rules
 from headrace.core.status import Cause, Reason, Status, Verb
 from headrace.core.table import TABLE, check
 from headrace.errors import TransitionRefused

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from headrace.core.defaults import Retention
 from headrace.core.job import Job, Spec
 from headrace.core.query import Filter
-from headrace.core.rules import Retention
 from headrace.core.schedule.schedule import CatchUp, Cron, Every, Rule, ScheduleDoc, fire_id, new_schedule
 from headrace.core.status import Status
 from headrace.maintenance import Planner, Pruner

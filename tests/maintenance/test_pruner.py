@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from headrace.core.acts import cancel
+from headrace.core.defaults import Retention
 from headrace.core.job import Job
-from headrace.core.rules import Retention
 from headrace.maintenance import Pruner
 from tests.support.world import World, world
 

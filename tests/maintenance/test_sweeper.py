@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 import pytest
 
 from headrace.core.acts import cancel
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
-from headrace.core.rules import Rules
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Dead, Overdue
 from headrace.engine.bus import Hint, Topic

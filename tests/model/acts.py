@@ -7,9 +7,9 @@ from datetime import datetime
 
 from headrace.core import acts, lifecycle
 from headrace.core.change import Change
+from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
-from headrace.core.rules import Rules
 from headrace.core.status import Cause, Reason
 
 Act = Callable[[Job, datetime, float, Rules], Change | None]

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.job import History, Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.query import Filter
 from headrace.core.retry import Retry
-from headrace.core.rules import Rules
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.sweep import sweep
 from headrace.engine import Alive, Beat, Inserted, Overdue, WorkerInfo

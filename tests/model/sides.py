@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.engine import Beat, Engine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host

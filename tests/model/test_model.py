@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.runtime.host import Host
 from tests.model.machine import Machine

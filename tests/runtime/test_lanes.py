@@ -13,9 +13,9 @@ import pytest
 from headrace.conformance.lab import Lab
 from headrace.core import acts
 from headrace.core.change import Change
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.errors import TransitionRefused, Unavailable
 from headrace.runtime.clock import SystemDice

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 
 from headrace import App, Context, Cron, Every, Rate, Retry, Snooze
 from headrace.conformance.lab import Lab
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.core.schedule.schedule import Continuous
 from headrace.core.status import Status
 from tests.support.until import until

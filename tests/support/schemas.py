@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.postgres import PostgresEngine
 from headrace.runtime.host import Host
 from tests.support.postgres import shared

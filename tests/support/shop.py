@@ -12,10 +12,10 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import acts
+from headrace.core.defaults import Rules
 from headrace.core.job import History, Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.retry import Retry
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Engine
 from headrace.engines.memory import MemoryEngine

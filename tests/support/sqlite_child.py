@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.job import Spec
 from headrace.core.lifecycle import finish, submit
 from headrace.core.outcome import Completed
-from headrace.core.rules import Rules
 from headrace.engine import Claimed, WorkerInfo
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host

@@ -11,10 +11,10 @@ from uuid import UUID
 
 from headrace.core.change import Applied
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import finish, start, submit
 from headrace.core.outcome import Completed
-from headrace.core.rules import Rules
 from headrace.engine import Alive, Beat, Claimed, Dead, WorkerInfo
 from headrace.engines.memory import MemoryEngine
 from headrace.engines.memory.documents import Documents

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 
 from headrace.core import acts
 from headrace.core.change import Change, Verdict
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.outcome import TimedOut
 from headrace.core.retry import Retry
-from headrace.core.rules import Rules
 from headrace.core.status import Outcome, Reason, Status, Verb
 from headrace.errors import ConfigError, NotSupported, Stale, SyncInAsync, Unavailable
 from headrace.worker import completing

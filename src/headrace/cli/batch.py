@@ -16,7 +16,8 @@ from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, is_terminal, line, say
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
-from headrace.cli.words import counted, time_of_day
+from headrace.cli.times import time_of_day
+from headrace.cli.words import counted
 from headrace.core.batch import Batch, cancelled, may_miss_some
 from headrace.core.status import Verb
 from headrace.errors import Unavailable

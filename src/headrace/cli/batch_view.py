@@ -13,7 +13,7 @@ from rich.text import Text
 
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, grid, status_text, table
-from headrace.cli.words import ago, moment, span
+from headrace.cli.times import ago, moment, span
 from headrace.core.batch import Batch, Call, is_over, may_miss_some
 from headrace.core.job import Job
 from headrace.core.status import Status

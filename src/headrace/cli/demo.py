@@ -20,7 +20,8 @@ from headrace.cli.output import console, document, is_terminal, say
 from headrace.cli.run import plain_warnings
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
-from headrace.cli.words import counted, short, span
+from headrace.cli.times import span
+from headrace.cli.words import counted, short
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -17,7 +17,8 @@ from headrace.cli.demo_app import ROWS
 from headrace.cli.output import console, is_terminal, line, say
 from headrace.cli.render import STYLES, progress_bar, status_text, table
 from headrace.cli.state import State
-from headrace.cli.words import clock, compact, printable, span
+from headrace.cli.times import clock, span
+from headrace.cli.words import compact, printable
 from headrace.core.job import Job
 from headrace.core.status import ENDED, Status
 

@@ -13,7 +13,8 @@ import click
 from headrace.cli.failures import DONE, FAILED, INTERRUPTED
 from headrace.cli.output import console, is_terminal, line, say
 from headrace.cli.state import State
-from headrace.cli.words import compact, printable, time_of_day
+from headrace.cli.times import time_of_day
+from headrace.cli.words import compact, printable
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import ResultTimeout

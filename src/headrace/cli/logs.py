@@ -12,7 +12,8 @@ from headrace.cli.options import common
 from headrace.cli.output import document, line, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
-from headrace.cli.words import counted, printable, time_of_day
+from headrace.cli.times import time_of_day
+from headrace.cli.words import counted, printable
 
 if TYPE_CHECKING:
     from headrace.app import App

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
-from headrace.cli.words import ago, compact, moment, short, span
+from headrace.cli.times import ago, moment, span
+from headrace.cli.words import compact, short
 from headrace.core.schedule.schedule import Continuous
-from headrace.core.silence import told_silence
+from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
 
 if TYPE_CHECKING:

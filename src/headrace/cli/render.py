@@ -12,9 +12,10 @@ from rich.text import Text
 
 from headrace.cli import timeline
 from headrace.cli.fitting import Fitted
-from headrace.cli.words import ago, clock, compact, counted, cut, fixed_zone, moment, printable, short, span
+from headrace.cli.times import ago, clock, fixed_zone, moment, span
+from headrace.cli.words import compact, counted, cut, printable, short
 from headrace.core.job import History, Job
-from headrace.core.silence import told_silence
+from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
 
 __all__ = [

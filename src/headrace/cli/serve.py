@@ -17,7 +17,8 @@ from headrace.cli.output import line, say
 from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
-from headrace.cli.words import short, time_of_day
+from headrace.cli.times import time_of_day
+from headrace.cli.words import short
 from headrace.errors import StoreLost
 
 if TYPE_CHECKING:

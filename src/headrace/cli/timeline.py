@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from headrace.cli.words import counted, printable, short, span
+from headrace.cli.times import span
+from headrace.cli.words import counted, printable, short
 from headrace.core.job import Attempt, History, Job
 from headrace.core.status import Outcome, Status
 

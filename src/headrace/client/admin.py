@@ -15,7 +15,7 @@ from headrace.core.explain.explanation import many
 from headrace.core.limits.rule import Limits, limits_of, told_unreadable
 from headrace.core.query import Filter, Ledger
 from headrace.core.record import Record
-from headrace.core.silence import told_silence
+from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
 from headrace.handler import Handler

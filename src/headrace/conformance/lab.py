@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.job import Attempt, ErrorInfo, Job, Spec
 from headrace.core.outcome import Completed, Ending, Failed
-from headrace.core.rules import Rules
 from headrace.core.status import Reason, Status
 from headrace.core.sweep import sweep
 from headrace.engine import Claimed, Dead, Engine, InsertAnswer, Inserted, Overdue, Transactions, WorkerInfo

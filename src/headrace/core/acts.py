@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from headrace.core.bounds import checked_note
 from headrace.core.change import Change, Key
 from headrace.core.decide import LOOSE, change, dated, ended, expired, key_freed, placed, soonest
+from headrace.core.defaults import Retention, Rules
 from headrace.core.job import ErrorInfo, Event, Job
 from headrace.core.lifecycle import submit
-from headrace.core.rules import Retention, Rules
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.table import check
 from headrace.errors import TransitionRefused

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from headrace.core import acts
 from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
+from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
 from headrace.core.limits.rate import micros
 from headrace.core.query import Page
 from headrace.core.record import Record
-from headrace.core.rules import Rules
 from headrace.core.status import Verb
 from headrace.errors import ConfigError, HeadraceError, TransitionRefused
 

@@ -10,8 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.core.decide import dated, expired
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.core.status import Status, Verb
 from headrace.core.table import check
 

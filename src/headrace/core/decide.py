@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from headrace.core.change import Change, Key, Note, Tally
+from headrace.core.defaults import Rules
 from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
-from headrace.core.rules import Rules
 from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
 from headrace.core.table import check
 

@@ -16,9 +16,9 @@ from headrace.core import acts
 from headrace.core.batch import Batch, stop
 from headrace.core.change import Change, Note
 from headrace.core.decide import may_have_children
+from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import unblock
-from headrace.core.rules import Rules
 from headrace.core.status import ENDED, Reason, Status, Verb
 from headrace.errors import ConfigError, HeadraceError, JobNotFound, TransitionRefused
 

@@ -28,10 +28,10 @@ from headrace.core.decide import (
     placed,
     soonest,
 )
+from headrace.core.defaults import Rules
 from headrace.core.job import Attempt, ErrorInfo, Job, Progress, Spec
 from headrace.core.losing import lose
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
-from headrace.core.rules import Rules
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 from headrace.core.table import check
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from typing import Generic, NamedTuple, TypeVar
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.core.status import Cause
 
 __all__ = ["PAUSE", "Seen", "Watch", "is_certain", "is_dead", "is_late"]

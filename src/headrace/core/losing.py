@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change
 from headrace.core.decide import LOOSE, again, change, close, ended, key_freed, over
+from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.moments import length, utc
-from headrace.core.rules import Rules
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 
 __all__ = ["lose"]

@@ -7,9 +7,9 @@ from datetime import datetime
 from headrace.core.acts import expire
 from headrace.core.change import Change
 from headrace.core.decide import expired, soonest
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lifecycle import lose
-from headrace.core.rules import Rules
 from headrace.core.status import Cause, Status, Verb
 from headrace.core.table import TABLE
 

@@ -42,11 +42,8 @@ engine must pass.
 from headrace.engine.answers import (
     MAX_BATCH,
     MAX_PROFILES,
-    Alive,
-    Beat,
     Check,
     Claimed,
-    Dead,
     Duplicated,
     InsertAnswer,
     Inserted,
@@ -55,8 +52,6 @@ from headrace.engine.answers import (
     Profiles,
     Refused,
     Setting,
-    WorkerInfo,
-    WorkerRow,
 )
 from headrace.engine.bus import Bus, Hint, LocalBus, Topic
 from headrace.engine.documents import Documents
@@ -67,7 +62,7 @@ from headrace.engine.records import Records
 from headrace.engine.session import Engine
 from headrace.engine.statements import Enlisted, Statement, Statements
 from headrace.engine.transactions import Transactions
-from headrace.engine.workers import Workers
+from headrace.engine.workers import Alive, Beat, Dead, WorkerInfo, WorkerRow, Workers
 
 __all__ = [
     "MAX_BATCH",

@@ -12,7 +12,8 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine.answers import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue
+from headrace.engine.answers import MAX_BATCH, Claimed, InsertAnswer, Overdue
+from headrace.engine.workers import Dead
 
 __all__ = ["Jobs"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine.answers import Check
 from headrace.engine.bus import Bus
 from headrace.engine.documents import Documents

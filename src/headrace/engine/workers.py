@@ -3,12 +3,96 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
-from headrace.engine.answers import Alive, Beat, Dead, WorkerInfo, WorkerRow
+import msgspec
+from msgspec.structs import replace
 
-__all__ = ["Workers"]
+from headrace.core.defaults import Rules
+from headrace.core.job import Job
+from headrace.core.record import Record
+from headrace.core.silent_workers import silent_since
+
+__all__ = ["Alive", "Beat", "Dead", "WorkerInfo", "WorkerRow", "Workers"]
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The answer to a living worker's beat."""
+
+    beats: int
+    cancels: tuple[UUID, ...]
+    """Jobs it holds whose cancel was requested."""
+    unknown: tuple[Job, ...]
+    """Jobs the store gave it more than two beats ago that the beat did not name."""
+    profiles_rev: int
+    settings_rev: int
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """The worker was buried, or never registered: it owns nothing and must register anew."""
+
+
+class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """Who a worker is; made anew at every start."""
+
+    id: UUID
+    host: str
+    pid: int
+    started_at: datetime
+    concurrency: int
+    tasks: tuple[str, ...] = ()
+    queues: tuple[str, ...] | None = None
+    offers: dict[str, Any] = {}
+    version: str = ""
+    lease: float | None = None
+    """Seconds of silence after which it counts as silent; None: as long as whoever asks takes for a lease."""
+
+
+class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """A sign of life: what the worker holds, and how it is."""
+
+    held: tuple[UUID, ...] = ()
+    state: str = "running"
+    """running, draining, or blocked; where workers are shown, also silent or dead."""
+    busy: int = 0
+    buffered: int = 0
+    stuck_threads: int = 0
+    """Threads that outlived their attempts."""
+    done: int = 0
+    """Attempts finished since the start."""
+
+
+class WorkerRow(msgspec.Struct, Record, frozen=True):
+    """A worker as the store knows it."""
+
+    info: WorkerInfo
+    beat: Beat
+    beats: int
+    """The number its last beat raised; what watchers look at."""
+    beat_at: datetime
+    alive: bool
+    """The store has not buried it, nor did it leave; where workers are shown, also: it is not silent."""
+    holds: int
+    """How many jobs the store gives to it."""
+    silent_since: datetime | None = None
+    """Its last beat, where workers are shown and that is longer ago than its lease."""
+
+    def as_heard(self, now: datetime, rules: Rules) -> WorkerRow:
+        """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
+        if self.silent_since is not None:
+            return self
+        if not self.alive:
+            return replace(self, beat=replace(self.beat, state="dead"))
+        since = silent_since(self.beat_at, now, self.info.lease or rules.lease)
+        if since is None:
+            return self
+        return replace(self, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes jobs: alive, and not about to stop."""
+        return self.alive and self.beat.state != "draining"
 
 
 class Workers(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from headrace.core.rules import Retention
+from headrace.core.defaults import Retention
 from headrace.engine import Engine
 from headrace.maintenance.continuous import Follower
 from headrace.maintenance.planner import Planner

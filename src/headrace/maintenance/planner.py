@@ -6,7 +6,7 @@ import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.core.rules import Retention
+from headrace.core.defaults import Retention
 from headrace.core.schedule.changes import fire
 from headrace.core.schedule.schedule import (
     CATCH_UP_CAP,

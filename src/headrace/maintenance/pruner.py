@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from uuid import UUID
 
-from headrace.core.rules import Retention
+from headrace.core.defaults import Retention
 from headrace.engine import MAX_BATCH, Engine
 from headrace.maintenance.elector import Duty
 from headrace.runtime.host import Host

@@ -6,10 +6,10 @@ import traceback
 from collections.abc import Awaitable
 from typing import Any
 
+from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.retry import error_names
-from headrace.core.rules import Rules
 from headrace.core.status import Reason
 from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
 from headrace.handler import Handler

@@ -14,12 +14,13 @@ from headrace.core.job import Job
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
-from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
+from headrace.worker.buffer import Buffer
 from headrace.worker.bulk import Call
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector, begin_calls
 from headrace.worker.owned_job import OwnedJob
+from headrace.worker.pace import LOOKED_AT, Pace
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from headrace.core.acts import cancel, expire
 from headrace.core.claim import Ask, grant
+from headrace.core.defaults import Rules
 from headrace.core.explain.explain import Explanation, explain
 from headrace.core.job import ErrorInfo, History, Job, Progress, Spec
 from headrace.core.lifecycle import finish, start, submit
@@ -18,7 +19,6 @@ from headrace.core.limits.rate import Rate, spend
 from headrace.core.limits.rule import Limits, QueueRule, TaskRule
 from headrace.core.outcome import Completed, Failed, Snoozed
 from headrace.core.retry import Retry
-from headrace.core.rules import Rules
 from headrace.engine import Beat, WorkerInfo, WorkerRow
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core.claim import Ask, order, pick
+from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
 from headrace.core.limits.limit import Entry, Usage, deal, lapses, wanted
 from headrace.core.limits.rate import Rate, micros
 from headrace.core.limits.rule import Group, Limits, QueueRule, TaskRule, layered, limits_of
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.limits.limit import Entry, Usage, deal, wanted
 from headrace.core.limits.rate import Rate
 from headrace.core.limits.rule import Group, Limits, QueueRule, TaskRule, limits_of, told_unreadable
-from headrace.core.rules import Rules
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ALL = [Group(queue, task) for queue in ("mail", "post") for task in ("send", "sort")]

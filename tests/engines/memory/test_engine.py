@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.memory import MemoryEngine
 from headrace.errors import NotOpen

@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.postgres.connection import Connection, check_schema
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host

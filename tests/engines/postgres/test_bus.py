@@ -14,7 +14,7 @@ import pytest
 
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres.bus import NotifyBus
-from headrace.engines.postgres.channels import BURST, GAP, Channels, Throttle
+from headrace.engines.postgres.notify import BURST, GAP, Channels, Throttle
 from headrace.runtime.host import Host
 from tests.support.postgres import Server, shared
 from tests.support.proxy import Proxy

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Check
 from headrace.engines.postgres import PostgresEngine, checks
 from headrace.errors import Unavailable

@@ -21,9 +21,9 @@ from msgspec.structs import replace
 from headrace.conformance.jobs.limiting import rule
 from headrace.conformance.lab import BEGIN, Lab
 from headrace.core.claim import Ask, order, pick
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.query import as_seen
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Claimed, Dead, Engine
 from headrace.engines.memory import MemoryEngine

@@ -14,11 +14,11 @@ import pytest
 
 from headrace import App
 from headrace.conformance.lab import Lab
+from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.lifecycle import progress
 from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
-from headrace.core.rules import Rules
 from headrace.engine import Duplicated, Inserted
 from headrace.engines.postgres import PostgresEngine
 from headrace.errors import ConfigError, EngineError, NotOpen, Unavailable, Unstorable

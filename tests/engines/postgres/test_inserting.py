@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab
+from headrace.core.defaults import Retention
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.query import Filter
-from headrace.core.rules import Retention
 from headrace.core.status import Status
 from headrace.engine import Duplicated, Engine, Inserted, Refused
 from headrace.engine.bus import Hint, Topic

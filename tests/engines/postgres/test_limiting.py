@@ -10,9 +10,9 @@ import pytest
 from headrace.conformance.jobs.limiting import rate
 from headrace.conformance.lab import Lab
 from headrace.core.claim import Ask
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
-from headrace.core.rules import Rules
 from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
 from headrace.engines.postgres import key_rotation

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from headrace import App
 from headrace.cli.root import cli
 from headrace.conformance.lab import BEGIN
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.migrations import Migration
 from headrace.engines.postgres import PostgresEngine, migrate
 from headrace.engines.postgres.connection import Connection

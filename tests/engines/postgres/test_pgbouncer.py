@@ -14,7 +14,7 @@ import pytest
 from headrace import App, Context, Status
 from headrace.conformance.lab import Lab
 from headrace.core.batch import Batch, Tally
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.conformance.lab import BEGIN, Lab
 from headrace.core.claim import Ask
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
@@ -228,7 +228,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "in_line": {"ready", "turns", "heads_in_line"},
     "arrive": {"arrived", "heads_pkey"},
     "usage": {"held"},
-    "standing": {"ready", "turns", "due", "finished"},
+    "position": {"ready", "turns", "due", "finished"},
     "give": {"jobs_pkey", "bodies_pkey", "heads_pkey"},
     "stand": {"heads_pkey"},
     "gates": {"gates_pkey", "heads_in_line", "arrived"},

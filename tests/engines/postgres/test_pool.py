@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headrace.conformance.lab import Lab
+from headrace.core.defaults import Rules
 from headrace.core.outcome import Completed
-from headrace.core.rules import Rules
 from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, pool

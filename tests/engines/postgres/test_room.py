@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Retention, Rules
+from headrace.core.defaults import Retention, Rules
 from headrace.engine import Inserted, Refused
 from headrace.engines.postgres import lines
 from headrace.engines.postgres.connection import Connection

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Engine
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import StoreLost

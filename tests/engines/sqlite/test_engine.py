@@ -10,8 +10,8 @@ import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.engine import Engine, Inserted
 from headrace.engines.sqlite import SqliteEngine, migrate
 from headrace.engines.sqlite.connection import check_library

@@ -18,7 +18,7 @@ import pytest
 
 from headrace import App
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.files import Files
 from headrace.errors import ConfigError, StoreLost

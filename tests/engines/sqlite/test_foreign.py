@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.errors import ConfigError
 from headrace.runtime.host import Host

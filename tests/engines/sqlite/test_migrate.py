@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from headrace.conformance.lab import BEGIN
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine, migrate
 from headrace.runtime.host import Host
 

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
 

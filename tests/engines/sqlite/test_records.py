@@ -8,8 +8,8 @@ from pathlib import Path
 
 import apsw
 
+from headrace.core.defaults import Rules
 from headrace.core.query import Filter
-from headrace.core.rules import Rules
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
 

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
 from headrace.engines.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
@@ -90,7 +90,7 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         ("second_look", ["sqlite_autoindex_jobs_1 (id=?)", "USING COVERING INDEX keys (held_key=?)"]),
         ("known", ["sqlite_autoindex_jobs_1 (id=?)", "USING COVERING INDEX keys (held_key=?)"]),
         (
-            "standing",
+            "position",
             [
                 "INDEX ready (line=? AND (rank,arrived_at)<(?,?))",
                 "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)<(?,?))",

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect
 
 from headrace.core.bounds import DEPTH, is_too_deep
-from headrace.core.codec.plain import Misfit, binary, check, customs, find_nan, find_unknown, has_objects, watched
+from headrace.core.codec.checks import Misfit, binary, check, customs, find_nan, find_unknown, has_objects, watched
 
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
 

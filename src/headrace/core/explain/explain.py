@@ -7,6 +7,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
 from headrace.core.decide import expired, soonest
+from headrace.core.defaults import Rules
 from headrace.core.explain.explanation import Explanation, Fact, ago, many, span, told
 from headrace.core.explain.position import Position
 from headrace.core.explain.queued import in_line
@@ -16,9 +17,8 @@ from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Limits
 from headrace.core.moments import moment
 from headrace.core.query import as_seen
-from headrace.core.rules import Rules
 from headrace.core.schedule.instances import instance_of
-from headrace.core.silence import told_silence
+from headrace.core.silent_workers import told_silence
 from headrace.core.status import Outcome, Reason, Status
 
 if TYPE_CHECKING:

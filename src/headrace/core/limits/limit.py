@@ -13,9 +13,9 @@ from datetime import datetime
 import msgspec
 
 from headrace.core.claim import Ask, stops
+from headrace.core.defaults import Rules
 from headrace.core.limits.rate import Rate, Spent, micros, next_permit, permits, spend
 from headrace.core.limits.rule import Bound, Group, Limits
-from headrace.core.rules import Rules
 
 __all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "wanted"]
 

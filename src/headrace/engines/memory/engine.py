@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import datetime
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Bus, Check, Engine, Transactions
 from headrace.engines.memory.bus import MemoryBus, Sessions
 from headrace.engines.memory.documents import Documents

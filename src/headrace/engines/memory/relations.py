@@ -25,10 +25,10 @@ from headrace.core.batch import (
     tally_of_new,
 )
 from headrace.core.change import Change, Note, Verdict
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.limits.rate import micros
 from headrace.core.query import Page
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import Processed
 from headrace.errors import HeadraceError

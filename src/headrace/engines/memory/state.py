@@ -9,12 +9,12 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core.change import Applied, Change, Key, Verdict, judge
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lease import Lease
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
-from headrace.core.rules import Rules
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations

@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace.core.batch import Batch
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 import msgspec
 
 from headrace.engine.bus import Hint, LocalBus, Topic
-from headrace.engines.postgres.channels import GAP, Channels, Notice, Notification, Throttle
 from headrace.engines.postgres.listener import ON_DEMAND, Connect, Listener
+from headrace.engines.postgres.notify import GAP, Channels, Notice, Notification, Throttle
 from headrace.runtime.host import Host
 
 __all__ = ["NotifyBus"]

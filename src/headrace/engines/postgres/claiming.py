@@ -10,8 +10,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.claim import Ask, Grant, grant, order
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.limiting import Limiting

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Bus, Check, Engine
 from headrace.engines.postgres import checks, migrate
 from headrace.engines.postgres.applying import Applying

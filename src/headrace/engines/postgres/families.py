@@ -8,8 +8,8 @@ from uuid import UUID
 
 from headrace.core.batch import Batch, cancelled, cursor_at, newest_first
 from headrace.core.change import Change
+from headrace.core.defaults import Rules
 from headrace.core.query import Page
-from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Processed
 from headrace.engines.postgres.batches import by_id, over, page_of_all, silent_since
 from headrace.engines.postgres.connection import sql

@@ -26,12 +26,12 @@ _DELTAS = 1000
 
 def delete_old(schema: str) -> str:
     """The statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment"""
-    return sql("delete_old", schema) + sql("delete", schema, latest="$4::bigint")
+    return sql("find_old", schema) + sql("delete", schema, latest="$4::bigint")
 
 
 def delete_tied(schema: str) -> str:
     """The statement that removes jobs that others waited for and that are held. $1 seqs, $2 the latest moment"""
-    return sql("delete_tied", schema) + sql("delete", schema, latest="$2::bigint")
+    return sql("find_tied", schema) + sql("delete", schema, latest="$2::bigint")
 
 
 class Jobs:

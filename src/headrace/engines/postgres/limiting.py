@@ -9,10 +9,10 @@ from enum import Enum, auto
 from typing import Any
 
 from headrace.core.claim import Ask, Grant, order
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.limits.limit import Dealt, deal
 from headrace.core.limits.rule import Limits
-from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.postgres.channels import Call, Channels, Notice, Notification
+from headrace.engines.postgres.notify import Call, Channels, Notice, Notification
 from headrace.runtime.host import Host
 
 if TYPE_CHECKING:

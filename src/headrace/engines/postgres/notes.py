@@ -12,8 +12,8 @@ from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
 from headrace.core.change import Change, Note
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engines.postgres.applying import Storing, apply_text, rows_of_changes
 from headrace.engines.postgres.arrays import literal

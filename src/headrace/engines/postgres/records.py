@@ -122,5 +122,5 @@ class Records:
         return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
-        rows = await self._hot.fetch(sql("standing", self._schema), *position_asked(job, now, window, most))
+        rows = await self._hot.fetch(sql("position", self._schema), *position_asked(job, now, window, most))
         return position_of(*rows[0])

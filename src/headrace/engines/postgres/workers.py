@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Alive, Beat, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching

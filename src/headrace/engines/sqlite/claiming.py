@@ -8,8 +8,8 @@ import apsw
 import msgspec
 
 from headrace.core.claim import Ask, Grant
+from headrace.core.defaults import Rules
 from headrace.core.limits.rule import Limits
-from headrace.core.rules import Rules
 from headrace.engines.record import micros
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.limiting import PROMOTED, Limiting

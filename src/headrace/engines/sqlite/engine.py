@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import apsw
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Bus, Check, Engine
 from headrace.engines.sqlite import checks, migrate, records
 from headrace.engines.sqlite.bus import SocketBus

@@ -11,8 +11,8 @@ import apsw
 
 from headrace.core.batch import Batch, cancelled, cursor_at, newest_first
 from headrace.core.change import Note
+from headrace.core.defaults import Rules
 from headrace.core.query import Page
-from headrace.core.rules import Rules
 from headrace.engine import MAX_BATCH, Processed
 from headrace.engines.record import encode, micros
 from headrace.engines.sql.batches import batch_of

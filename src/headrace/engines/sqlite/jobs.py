@@ -12,8 +12,8 @@ import msgspec
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask, grant
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.record import Place, encode, micros, moment, place_of, too_many

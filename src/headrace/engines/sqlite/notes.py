@@ -10,8 +10,8 @@ import msgspec
 
 from headrace.core import family
 from headrace.core.change import Change, Note
+from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.rules import Rules
 from headrace.core.status import Status
 from headrace.engines.record import encode
 from headrace.engines.sqlite.applying import ChangeSet

@@ -118,7 +118,7 @@ class Records:
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)
         asked = (*place, *statuses, since)
-        found = await self._searcher.run(lambda connection: connection.execute(ask("standing"), asked).get)
+        found = await self._searcher.run(lambda connection: connection.execute(ask("position"), asked).get)
         return position_of(*found)
 
 

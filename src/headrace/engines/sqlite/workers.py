@@ -8,7 +8,7 @@ from uuid import UUID
 import apsw
 import msgspec
 
-from headrace.core.rules import Rules
+from headrace.core.defaults import Rules
 from headrace.engine import Alive, Beat, Dead
 from headrace.engines.record import encode, micros
 from headrace.engines.sql.roles import SqlWorkers

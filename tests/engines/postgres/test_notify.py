@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from headrace.engine.bus import Hint, Topic
-from headrace.engines.postgres.channels import GAP, GROUPS, Channels, Notice, Throttle, split
+from headrace.engines.postgres.notify import GAP, GROUPS, Channels, Notice, Throttle, split
 
 IDS = tuple(str(UUID(int=at)) for at in range(5000))
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import Struct, inspect
 
-from headrace.core.codec.plain import Misfit, check, customs, find_nan, watched
+from headrace.core.codec.checks import Misfit, check, customs, find_nan, watched
 
 
 class Node(Struct):

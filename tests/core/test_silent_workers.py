@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.core.silence import silent_since, told_silence
+from headrace.core.silent_workers import silent_since, told_silence
 from headrace.engine import Beat
 from tests.core.explain.test_explain import NOW, RULES, worker
 
