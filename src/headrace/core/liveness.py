@@ -2,7 +2,7 @@
 
 Both are judged by looks and not by time stamps. Whoever watches asks the store again and again, and counts on its own
 monotonic time how long the answer has stayed the same. So a store that stood still, or a clock that was set, kills
-nobody. How a worker is shown is another matter: see ``core.silence``.
+nobody. How a worker is shown is another matter: see ``core.silent_workers``.
 """
 
 from __future__ import annotations
