@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ INSIDE = [
     ROOT / "docs" / "architecture.md",
     ROOT / "docs" / "glossary.md",
     *sorted((ROOT / "docs" / "engines").glob("*.md")),
+    *sorted((ROOT / "docs" / "decisions").glob("*.md")),
 ]
 USERS = frozenset({"headrace.toml"})
 """Files that a user has, not the project."""
@@ -53,6 +55,28 @@ def test_the_paths_of_architecture_are_read() -> None:
 def test_a_path_that_is_not_there_is_found() -> None:
     page = "`core/pickle.py` and `app.py`, `no/`, `tests/nowhere`, `core.claim.pick`, `--url`\n```\n`x.py`\n```\n"
     assert missing(paths(page)) == ["core/pickle.py", "no/", "tests/nowhere"]
+
+
+@pytest.mark.parametrize("page", INSIDE, ids=name)
+def test_what_a_page_names_of_the_core_is_there(page: Path) -> None:
+    named = set(re.findall(r"`(core(?:\.\w+)+)`", page.read_text(encoding="utf-8")))
+    assert [one for one in sorted(named) if not is_there(one)] == []
+
+
+def is_there(dotted: str) -> bool:
+    """Whether this is a module of the package, or something in one."""
+    module, _, last = f"headrace.{dotted}".rpartition(".")
+    try:
+        return hasattr(import_module(module), last) or import_module(f"{module}.{last}") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_a_name_of_the_core_that_is_not_there_is_found() -> None:
+    assert is_there("core.liveness")
+    assert is_there("core.limits.limit.deal")
+    assert not is_there("core.limits.limit.deel")
+    assert not is_there("core.limits.pickle")
 
 
 @pytest.mark.parametrize("drawing", drawings.DRAWINGS)

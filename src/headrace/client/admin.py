@@ -1,4 +1,4 @@
-"""What an open App tells and changes about everything that is not one job: queues, tasks, schedules, the store."""
+"""What an open App shows and changes of everything that is not one job: queues, tasks, schedules, the store."""
 
 from __future__ import annotations
 

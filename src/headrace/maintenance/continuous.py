@@ -83,7 +83,7 @@ class Tender:
     async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> bool:
         """Bring the jobs in line with the schedule; whether that is all until it changes, as when it has fires.
 
-        ``served`` tells which tasks live workers have.
+        ``served`` are the tasks that live workers have.
         """
         rule = doc.rule
         continuous = isinstance(rule, Continuous)

@@ -47,7 +47,7 @@ def read(setting: Setting) -> ScheduleDoc:
 
 
 async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
-    """Every schedule, by name; one that this version cannot read is told in the log and left out."""
+    """Every schedule, by name; one that this version cannot read is logged and left out."""
     return await _readable(engine, _log.warning)
 
 

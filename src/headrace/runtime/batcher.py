@@ -93,7 +93,7 @@ class Batcher(Generic[T, A]):
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
-        ``patience``: seconds after which a caller is told that the store is unavailable or overloaded; None is never.
+        ``patience``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
         ``flights``: how many writes may be under way at once, where their order is of no matter.
         """
         self._write, self._host, self._name = write, host, name

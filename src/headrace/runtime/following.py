@@ -74,7 +74,7 @@ class _Watched(Generic[T]):
 
 
 class _Watching(ABC, Generic[T]):
-    """Tells callers of one session when something ends or changes: by hints, and by asking when none come."""
+    """Wakes callers of one session when something ends or changes: by hints, and by asking when none come."""
 
     topics: frozenset[Topic] = frozenset({Topic.ENDED})
     """What the hints are about that say so."""
@@ -238,7 +238,7 @@ class _Watching(ABC, Generic[T]):
             try:
                 answers = await self._look(chunk)
             except StoreLost:
-                raise  # it does not come back: whoever waits is told
+                raise  # it does not come back: whoever waits gets the error
             except Unavailable as error:
                 # The store comes back or the caller's patience ends; neither is this loop's to decide.
                 _log.debug("the store could not be asked about %d: %s", len(chunk), error)

@@ -58,7 +58,7 @@ class Submits:
     """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
 
     def __init__(self, engine: Engine, host: Host, *, patience: float, follow: Callable[[], None]) -> None:
-        """``follow`` is called when there may be something to tell."""
+        """``follow`` is called when there may be notes to process."""
         self.engine, self.host = engine, host
         self._patience, self._follow = patience, follow
 

@@ -1,4 +1,4 @@
-"""Why a job is running, is not, or never will: facts from its record, told in sentences."""
+"""Why a job is running, is not, or never will: facts from its record, in sentences."""
 
 from __future__ import annotations
 
