@@ -106,7 +106,7 @@ class Sweeper(Duty):
         return buried
 
     async def sweep(self) -> int:
-        """Decide every question that is open, and write the answers; how many."""
+        """Decide about every overdue job, and write the changes; how many."""
         clock, total, first = self.host.clock, 0, True
         while True:
             before = clock.monotonic()
@@ -131,7 +131,7 @@ class Sweeper(Duty):
         return is_certain(cause_of(job, now, self.rules, alive=row.alive, unnamed=row.unnamed))
 
     def _ripe(self, row: Overdue) -> bool:
-        """Whether the question about this job can be decided now."""
+        """Whether it can be decided now what becomes of this job."""
         return self._certain(row) or is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
 
     async def _settle_all(self, rows: Sequence[Overdue]) -> int:

@@ -156,7 +156,7 @@ class Batcher(Generic[T, A]):
             ) from None
 
     async def _run(self) -> None:
-        """Write what waits, or, beside another that does, while there is much of it."""
+        """Write what waits; a second writer beside the first goes on only while there is much."""
         pump = asyncio.current_task()
         assert pump is not None
         try:

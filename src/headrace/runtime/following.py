@@ -96,7 +96,7 @@ class _Watching(ABC, Generic[T]):
 
     @abstractmethod
     async def _look(self, ids: Sequence[UUID]) -> Sequence[T | None]:
-        """How these stand; None: not here."""
+        """These jobs or batches as they are now; None for one that is not here."""
 
     @abstractmethod
     def _has_ended(self, found: T) -> bool:
@@ -107,7 +107,7 @@ class _Watching(ABC, Generic[T]):
         """What to say of one that is not here."""
 
     async def ended(self, id: UUID, timeout: float | None = None) -> T | None:
-        """How it ended, once it has; None if that takes longer than the timeout. Without any time, one look.
+        """The job or batch once it has ended; None if that takes longer than the timeout. A timeout of 0 is one look.
 
         :raises JobNotFound: there is no such job or batch (any more)
         """
@@ -119,7 +119,7 @@ class _Watching(ABC, Generic[T]):
         return await self._wait(id, _Wait(None), timeout)
 
     async def changed(self, id: UUID, seen: T, timeout: float | None = None) -> T | None:
-        """How it is once it differs from what was seen; None if that takes longer than the timeout."""
+        """The job or batch once it differs from what was seen; None if that takes longer than the timeout."""
         return await self._wait(id, _Wait(seen), timeout)
 
     async def close(self) -> None:

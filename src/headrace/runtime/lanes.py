@@ -152,7 +152,7 @@ class Lanes:
     # -- what runs add to their jobs
 
     async def append(self, append: Append) -> bool:
-        """Keep entries of a job; False if it has another owner. One write of a job at a time is its owner's to see to.
+        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time.
 
         :raises Unstorable: the store refuses them
         """
