@@ -18,7 +18,7 @@ _PRIVATE = frozenset({Reason.INVALID_PAYLOAD, Reason.INVALID_RESULT})
 
 
 def short(id: UUID) -> str:
-    """The end of an id, which is enough to tell it; ids begin with the time, so their beginnings are alike."""
+    """The end of an id, which is enough to recognise it; ids begin with the time, so their beginnings are alike."""
     return id.hex[-8:]
 
 
