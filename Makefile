@@ -46,8 +46,9 @@ fix: $(VENV)/.dev ## format, and repair what lint can repair
 bench: $(VENV)/.dev ## run the benchmarks; options in ARGS
 	@$(BIN)/python -m bench $(ARGS)
 
-docs: $(VENV)/.dev ## write docs/reference anew from the code; pictures too, if out of date or ARGS=--again
+docs: $(VENV)/.dev ## write docs/reference and drawings anew; pictures too, if out of date or ARGS=--again
 	@$(BIN)/python docs/generate.py
+	@$(BIN)/python docs/drawings.py
 	@$(BIN)/python docs/pictures.py $(ARGS)
 
 clean: ## remove everything that make has created

@@ -1,4 +1,4 @@
-"""What an open App tells and changes about everything that is not one job: queues, tasks, schedules, the store."""
+"""What an open App shows and changes of everything that is not one job: queues, tasks, schedules, the store."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def queues(session: Session) -> list[QueueInfo]:
 
 
 async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]:
-    """Every task known here or to the store, by name; what is here speaks for itself."""
+    """Every task known here or to the store, by name; where both know one, what this App says counts."""
     docs = await known_tasks(session.engine)
     own = {handler.name: TaskDoc.of(handler) for handler in handlers}
     infos = []
@@ -185,7 +185,7 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
 
 
 async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, limits: Limits) -> list[Check]:
-    """Jobs that could run now, and nobody to run them; tasks of other jobs that nobody would run."""
+    """Findings about jobs that could run now, and about tasks of later jobs, that no worker serves."""
     able, found = [row.info for row in rows if row.takes], list[Check]()
     known = {profile.task for profile in (await engine.documents.profiles()).profiles}
     later = list[str]()
@@ -213,7 +213,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
 
 
 async def _settings(engine: Engine, limits: Limits) -> list[Check]:
-    """Queues that wait for somebody to resume them, rates for a definition, settings for another version."""
+    """Findings about paused queues, rates that nobody has defined, and settings of another version."""
     found = list[Check]()
     for rate, message in (await undefined_rates(engine)).items():
         remedy = f"headrace rates set {rate} LIMIT --per DURATION, or app.rate in code"

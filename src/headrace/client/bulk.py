@@ -99,7 +99,7 @@ def make_handler(fn: Callable[..., Any], bulk: tuple[int, float] | None, *, name
 
 
 def _alone(fn: Callable[..., Awaitable[Any]], name: str, with_context: bool) -> Callable[..., Awaitable[Any]]:
-    """The function as it looks to a single job."""
+    """The function as called with a single item."""
 
     async def alone(ctx: Context, **arguments: Any) -> Any:
         items = list(arguments.values())
@@ -121,7 +121,7 @@ def _describe(alone: Any, fn: Callable[..., Any], parameter: str, item: Any, res
 
 
 def _item(hint: Any, name: str) -> Any:
-    """What a job brings: of ``list[Doc]`` a ``Doc``."""
+    """The type of one item: of ``list[Doc]`` it is ``Doc``."""
     if hint in (None, Any, list) or isinstance(hint, str):  # nothing is said, or it cannot be read
         return Any
     if typing.get_origin(hint) is not list:
@@ -130,7 +130,7 @@ def _item(hint: Any, name: str) -> Any:
 
 
 def _result(hint: Any, name: str) -> Any:
-    """What a job comes to: of ``list[int | Exception]`` an ``int``."""
+    """The type of one result: of ``list[int | Exception]`` it is ``int``."""
     if hint in (None, Any, list) or isinstance(hint, str):
         return Any
     if typing.get_origin(hint) not in (list, Sequence):

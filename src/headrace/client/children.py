@@ -36,7 +36,7 @@ def _parent(app: App) -> Context | None:
 
 
 def parentage_here(app: App) -> Parentage | None:
-    """What a job that is submitted here is a child of; None: of nothing."""
+    """The parentage of a job that is submitted here; None outside a handler."""
     ctx = _parent(app)
     return None if ctx is None else Parentage(ctx.job.id, ctx.job.root or ctx.job.id, ctx.job.trace)
 

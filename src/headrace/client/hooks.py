@@ -37,7 +37,7 @@ class Hooks:
         handler.callbacks = {status: found for status, found in told.items() if found} or None
 
     def renew(self) -> None:
-        """There are more of these now."""
+        """Rebuild what handlers call: hooks were added."""
         for handler, own in self._attached.items():
             self.attach(handler, own)
 
@@ -59,7 +59,7 @@ class Hooked:
 
     @property
     def resources(self) -> Sequence[Resource[Any]]:
-        """What a worker of this App opens, in this order."""
+        """The resources that a worker of this App opens, in this order."""
         return tuple(self._hooks.resources)
 
     def middleware(self, fn: M) -> M:

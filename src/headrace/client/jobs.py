@@ -231,7 +231,7 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
 
 
 async def explain(session: Session, id: UUID) -> Explanation:
-    """Why the job stands where it stands."""
+    """Why the job is in the status it is in."""
     engine, now = session.engine, session.host.clock.now()
     job = (await engine.jobs.get([id]))[0]
     if job is None:
@@ -259,7 +259,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
 
 
 async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> list[Job]:
-    """Jobs that hold what is counted by this bound. Of a key nobody keeps a list: its task's are looked through."""
+    """Jobs that are held and count against this bound. There is no index by key: those of the task are searched."""
     of = Filter(status=HELD, queue=bound[1]) if bound[0] == "queue" else Filter(status=HELD, task=bound[1])
     found, cursor, more = list[Job](), None, True
     while more and len(found) < min(held, _HOLDERS):

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class _Stay:
-    """How often the App is entered on one loop, and what is open there."""
+    """An App on one loop: how often it was entered there, and what is open."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -76,7 +76,7 @@ class Lifetime:
 
     @contextmanager
     def _saying_whose(self) -> Iterator[None]:
-        """A store that cannot be used is often not the one that was meant: say who names it."""
+        """Add to an error where the URL comes from: a store that cannot be used is often not the one that was meant."""
         try:
             yield
         except (ConfigError, EngineError) as error:
@@ -200,7 +200,7 @@ class Lifetime:
 
     @property
     def lanes(self) -> Lanes:
-        """How jobs are written on this loop."""
+        """The lanes that write jobs on this loop."""
         return self.session.lanes
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:

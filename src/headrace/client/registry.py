@@ -114,7 +114,7 @@ def resembling(name: str, known: Iterable[str]) -> str:
 
 
 def warn_unregistered(name: str, known: Iterable[str] = ()) -> None:
-    """Tell the caller that nobody has said how this task is to be treated, or that it exists."""
+    """Warn that no worker has recorded this task: its policy is not known, nor whether it exists."""
     message = f"no worker has registered a task named {name!r}: the job gets default options and waits for one"
     if asked := resembling(name, known):
         message += f"; {asked}"

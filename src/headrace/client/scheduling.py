@@ -56,7 +56,7 @@ class ScheduleInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, doc: ScheduleDoc, tasks: Collection[str]) -> ScheduleInfo:
-        """What a stored schedule tells; ``tasks`` are those that live workers have."""
+        """A stored schedule as it is shown; ``tasks`` are those that live workers have."""
         return cls(
             name=doc.name,
             rule=doc.rule,

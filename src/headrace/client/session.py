@@ -14,7 +14,7 @@ _REMEMBER = 10.0
 
 
 class Session:
-    """Opened when an App is entered on a loop for the first time, closed when it is left for the last."""
+    """An open engine with its lanes and watchers, from the first entering of an App on a loop to the last leaving."""
 
     def __init__(self, engine: Engine, host: Host) -> None:
         self.engine, self.host = engine, host

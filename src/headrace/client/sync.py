@@ -126,7 +126,7 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
     """
     refuse_in_loop(work)
     background, ctx = _started(), Context.current_or_none()
-    # A handler that was told before does what it has to do on its way out.
+    # A handler that was asked to stop before does what it has to do on its way out.
     check = None if ctx is None or ctx.stopping is not None else ctx.check
     return background.run(background.inside(app, work), check=check)
 

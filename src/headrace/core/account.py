@@ -18,7 +18,7 @@ _PRIVATE = frozenset({Reason.INVALID_PAYLOAD, Reason.INVALID_RESULT})
 
 
 def short(id: UUID) -> str:
-    """The end of an id, which is enough to tell it; ids begin with the time, so their beginnings are alike."""
+    """The end of an id, which is enough to recognise it; ids begin with the time, so their beginnings are alike."""
     return id.hex[-8:]
 
 
@@ -30,7 +30,7 @@ def name_of(job: Job) -> str:
 def account(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True) -> str:
     """What became of an attempt, and of its job with it; ``job`` is as stored after that.
 
-    Of payload and result nothing is told, nor what was found wrong with them: logs go where they may not.
+    Payload and result are left out, and what was found wrong with them: logs go where they may not.
     """
     which = f"attempt {job.charged} of {job.max_attempts}" if charged else "an attempt that may not have begun"
     what = {Outcome.TIMED_OUT: "timed out", Outcome.LOST: "was lost"}.get(outcome, "failed")

@@ -64,7 +64,7 @@ class Tally(msgspec.Struct, Record, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Make ``job`` of the stored job, if it is still at ``rev`` (and, for a worker's change, still its own).
+    """A transition: makes ``job`` of the stored one if that is still at ``rev`` (and, for a worker's change, its own).
 
     The change is complete: an engine writes all of it in one commit and derives nothing more from it.
     """

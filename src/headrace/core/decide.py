@@ -89,7 +89,7 @@ def change(
 
 
 def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:
-    """What other jobs must learn of the change that makes ``made`` of ``job``."""
+    """The notes for other jobs of the change that makes ``made`` of ``job``."""
     if made.status is Status.WAITING:
         return (Note.WAITS,)
     ends = ENDS if made.status in ENDED and job.status not in ENDED else ()

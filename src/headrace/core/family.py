@@ -93,7 +93,7 @@ def may_move(parents: Collection[Status | None]) -> bool:
 
 
 def passes_on(child: Job) -> bool:
-    """Whether the cancel of its parent is told to the children of one that has ended: if it may have had some."""
+    """Whether a cancel of its parent is passed on to the children of a job that has ended: if it may have had some."""
     return child.ended and may_have_children(child)
 
 

@@ -65,7 +65,7 @@ def lose(
 
 
 def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:
-    """Why it was lost, in words."""
+    """The error of a lost attempt: why it was lost, in words."""
     text = _LOST[cause]
     if cause is Cause.TIMEOUT:
         return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)

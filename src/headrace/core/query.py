@@ -76,7 +76,7 @@ class Ledger(msgspec.Struct, Record, frozen=True):
 
     @property
     def unaccounted(self) -> int:
-        """Must be 0, always."""
+        """How many jobs are missing from the sum; must be 0, always."""
         return self.accepted - self.live - self.ended - self.pruned
 
 

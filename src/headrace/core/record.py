@@ -11,7 +11,7 @@ __all__ = ["Record", "plain", "schema_of"]
 
 
 class Record:
-    """What the store tells of something, a struct that ``to_dict`` turns into JSON values.
+    """What the store answers about something, a struct that ``to_dict`` turns into JSON values.
 
     It can also be read by its fields, as in ``dict(record)``: that is how FastAPI reads what a route returns. Where a
     return type or a pydantic model names it, pydantic accepts an instance, and writes what ``to_dict`` gives.

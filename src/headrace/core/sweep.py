@@ -1,4 +1,4 @@
-"""What the sweeper does about one job: the standing questions about held and expiring jobs, decided."""
+"""What the sweeper does about one job that is held or expiring, decided from its record and its worker."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _log = logging.getLogger("headrace.continuous")
 
 
 async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, Job | None]) -> dict[int, Job]:
-    """Let these instances run again after the runs that ended; the live job of each, which may be another's doing."""
+    """Submit the next job of each instance after the run that ended; the live job of each, whoever submitted it."""
     rule, now = doc.rule, host.clock.now()
     if not isinstance(rule, Continuous):
         return {}
@@ -49,7 +49,7 @@ async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, 
 async def hush(
     engine: Engine, lanes: Lanes, host: Host, name: str, instances: int = 0, *, running: bool = False
 ) -> bool:
-    """Cancel the jobs of instances beyond so many that no worker has; whether none is left with a worker either.
+    """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended.
 
     With ``running`` those in the hands of workers are cancelled as well.
     """
@@ -71,7 +71,7 @@ async def hush(
 
 
 class Tender:
-    """The planner's part: begins what does not run, and ends what should not."""
+    """The planner's part of continuous tasks: starts instances that do not run, and ends surplus ones."""
 
     def __init__(self, engine: Engine, lanes: Lanes, host: Host) -> None:
         self.engine, self.lanes, self.host = engine, lanes, host
@@ -83,7 +83,7 @@ class Tender:
     async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> bool:
         """Bring the jobs in line with the schedule; whether that is all until it changes, as when it has fires.
 
-        ``served`` tells which tasks live workers have.
+        ``served`` are the tasks that live workers have.
         """
         rule = doc.rule
         continuous = isinstance(rule, Continuous)

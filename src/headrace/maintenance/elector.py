@@ -55,7 +55,7 @@ class Elector:
         return max(0.0, self._ask_at - self.host.clock.monotonic())
 
     async def resign(self) -> None:
-        """Give the duty back, if we have it; a store that cannot be told will notice by itself."""
+        """Give the duty back, if we have it; where the store is away, the lease runs out by itself."""
         token, self.token, self._ask_at = self.token, None, float("-inf")
         if token is None:
             return

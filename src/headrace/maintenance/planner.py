@@ -115,7 +115,7 @@ class Planner(Duty):
         return at is not None and at <= self.host.clock.now()
 
     async def _serve(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, datetime | None]:
-        """How many fires got their job, and when the next one is due."""
+        """Submit the due fires of one schedule; how many, and when the next is due."""
         settled = await self._tender.tend(setting, doc, self._served)
         if isinstance(doc.rule, Continuous):
             self._waiting |= doc.active
@@ -164,7 +164,7 @@ class Planner(Duty):
             return None
 
     def _complain(self, setting: Setting, message: str) -> None:
-        """Once for each version of a schedule, not in every round."""
+        """Log what is wrong with a schedule, once for each version of it."""
         if self._complained.get(setting.key) != setting.rev:
             self._complained[setting.key] = setting.rev
             _log.error("%s", message)

@@ -47,7 +47,7 @@ def read(setting: Setting) -> ScheduleDoc:
 
 
 async def list_schedules(engine: Engine) -> list[ScheduleDoc]:
-    """Every schedule, by name; one that this version cannot read is told in the log and left out."""
+    """Every schedule, by name; one that this version cannot read is logged and left out."""
     return await _readable(engine, _log.warning)
 
 
@@ -68,12 +68,12 @@ async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
 
 
 async def pause_schedule(engine: Engine, name: str) -> ScheduleDoc:
-    """Let it rest: nothing fires until it is resumed."""
+    """Pause a schedule: nothing fires until it is resumed."""
     return await _edit(engine, name, lambda old: paused(_known(old, name)))
 
 
 async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleDoc:
-    """End its rest; what would have fired meanwhile is not made good."""
+    """Resume a schedule; what would have fired meanwhile is not made up for."""
 
     return await _edit(engine, name, lambda old: resumed(_known(old, name), now))
 
@@ -104,7 +104,7 @@ def _readable_doc(setting: Setting) -> ScheduleDoc | None:
 
 
 async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) -> Job:
-    """Submit its job now, apart from its fires; also while it rests. The live job that holds its dedup key, if any.
+    """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any.
 
     :raises ConfigError: it is continuous, and another run would be one too many.
     """

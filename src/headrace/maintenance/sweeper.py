@@ -29,7 +29,7 @@ _TRIES = 10
 
 
 class Sweeper(Duty):
-    """Asks the standing questions about held, due and expiring jobs; two at once do no harm."""
+    """Looks for dead workers, lost jobs, passed deadlines, due jobs and notes left over; two at once do no harm."""
 
     name = "sweeper"
     share = 0.75  # whoever takes over must watch for a whole lease before it may bury the one before it
@@ -40,21 +40,21 @@ class Sweeper(Duty):
         self._beats: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
         self._late: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
         self._again_at = float("-inf")
-        """When to promote and to tell again."""
+        """When to promote and to process notes again (monotonic)."""
         self._quiet = False
         """Whether the last sweep found no question open; then the next round leaves it out."""
         self._told = 0
-        """How many jobs the last round told something: while there are some, there may be more."""
+        """How many jobs the last notes changed: while there are some, there may be more."""
 
     def pause(self) -> float:
         """Seconds until the next look."""
         return self.rules.beat * PAUSE * self._jitter()
 
     async def tick(self) -> int:
-        """Promote, tell, look at the workers, sweep; how many jobs and workers were moved."""
+        """Promote, process notes, look at the workers, sweep; how many jobs and workers were moved."""
         moved, clock = 0, self.host.clock
-        # Every claim promotes first, and whoever made a change tells what follows from it: this is for stores where
-        # nobody claims just now, and for those that died between the two.
+        # Every claim promotes first, and whoever makes a change processes its notes: this is for stores where nobody
+        # claims just now, and for writers that died in between.
         due = clock.monotonic() >= self._again_at
         if due:
             moved += await self.promote()
@@ -106,7 +106,7 @@ class Sweeper(Duty):
         return buried
 
     async def sweep(self) -> int:
-        """Decide every question that is open, and write the answers; how many."""
+        """Decide about every overdue job, and write the changes; how many."""
         clock, total, first = self.host.clock, 0, True
         while True:
             before = clock.monotonic()
@@ -131,7 +131,7 @@ class Sweeper(Duty):
         return is_certain(cause_of(job, now, self.rules, alive=row.alive, unnamed=row.unnamed))
 
     def _ripe(self, row: Overdue) -> bool:
-        """Whether the question about this job can be decided now."""
+        """Whether it can be decided now what becomes of this job."""
         return self._certain(row) or is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
 
     async def _settle_all(self, rows: Sequence[Overdue]) -> int:
@@ -164,7 +164,7 @@ class Sweeper(Duty):
 
 
 def _say(change: Change, job: Job, now: datetime) -> None:
-    """Tell what was taken from its worker: nobody else may be left to do so."""
+    """Log what was taken from its worker: nobody else may be left to do so."""
     attempt = change.attempt
     if attempt is None:
         _log.info("%s: %s, now %s", name_of(job), change.verb, job.status)

@@ -93,7 +93,7 @@ class Batcher(Generic[T, A]):
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
-        ``patience``: seconds after which a caller is told that the store is unavailable or overloaded; None is never.
+        ``patience``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
         ``flights``: how many writes may be under way at once, where their order is of no matter.
         """
         self._write, self._host, self._name = write, host, name
@@ -156,7 +156,7 @@ class Batcher(Generic[T, A]):
             ) from None
 
     async def _run(self) -> None:
-        """Write what waits, or, beside another that does, while there is much of it."""
+        """Write what waits; a second writer beside the first goes on only while there is much."""
         pump = asyncio.current_task()
         assert pump is not None
         try:

@@ -14,7 +14,7 @@ __all__ = ["Clock", "Dice", "SystemClock", "SystemDice"]
 
 
 class Clock(Protocol):
-    """Tells the time."""
+    """Where time comes from."""
 
     def now(self) -> datetime:
         """The wall clock: aware, in UTC."""

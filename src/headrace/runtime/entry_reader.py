@@ -74,7 +74,7 @@ class EntryReader:
 
     @contextmanager
     def _hearing(self, id: UUID) -> Iterator[asyncio.Event]:
-        """An event that hints about this job set."""
+        """An event that is set by hints about this job."""
         news = asyncio.Event()
         self._listeners.setdefault(id, set()).add(news)
         if self._unlisten is None:

@@ -74,7 +74,7 @@ class _Watched(Generic[T]):
 
 
 class _Watching(ABC, Generic[T]):
-    """Tells callers of one session when something ends or changes: by hints, and by asking when none come."""
+    """Wakes callers of one session when something ends or changes: by hints, and by asking when none come."""
 
     topics: frozenset[Topic] = frozenset({Topic.ENDED})
     """What the hints are about that say so."""
@@ -96,7 +96,7 @@ class _Watching(ABC, Generic[T]):
 
     @abstractmethod
     async def _look(self, ids: Sequence[UUID]) -> Sequence[T | None]:
-        """How these stand; None: not here."""
+        """These jobs or batches as they are now; None for one that is not here."""
 
     @abstractmethod
     def _has_ended(self, found: T) -> bool:
@@ -107,7 +107,7 @@ class _Watching(ABC, Generic[T]):
         """What to say of one that is not here."""
 
     async def ended(self, id: UUID, timeout: float | None = None) -> T | None:
-        """How it ended, once it has; None if that takes longer than the timeout. Without any time, one look.
+        """The job or batch once it has ended; None if that takes longer than the timeout. A timeout of 0 is one look.
 
         :raises JobNotFound: there is no such job or batch (any more)
         """
@@ -119,7 +119,7 @@ class _Watching(ABC, Generic[T]):
         return await self._wait(id, _Wait(None), timeout)
 
     async def changed(self, id: UUID, seen: T, timeout: float | None = None) -> T | None:
-        """How it is once it differs from what was seen; None if that takes longer than the timeout."""
+        """The job or batch once it differs from what was seen; None if that takes longer than the timeout."""
         return await self._wait(id, _Wait(seen), timeout)
 
     async def close(self) -> None:
@@ -238,7 +238,7 @@ class _Watching(ABC, Generic[T]):
             try:
                 answers = await self._look(chunk)
             except StoreLost:
-                raise  # it does not come back: whoever waits is told
+                raise  # it does not come back: whoever waits gets the error
             except Unavailable as error:
                 # The store comes back or the caller's patience ends; neither is this loop's to decide.
                 _log.debug("the store could not be asked about %d: %s", len(chunk), error)

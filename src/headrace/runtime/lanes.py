@@ -55,7 +55,7 @@ class Lanes:
     def __init__(self, engine: Engine, host: Host, *, patience: float = 30.0) -> None:
         self.engine, self.host = engine, host
         self.followers: list[Callable[[Job], None]] = []
-        """Processed of every job of a schedule that was ended here, when that is stored."""
+        """Called with every job of a schedule that ended here, when that is stored."""
 
         def changes(name: str, patience: float | None, flights: int = 1) -> Batcher[Change, Verdict]:
             return Batcher(
@@ -77,11 +77,11 @@ class Lanes:
             self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id
         )
         self.entry_reader = EntryReader(engine, host)
-        """How what runs added is read again."""
+        """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of, insert=self.insert)
-        """How what follows from changes is done."""
+        """Does what follows from changes for other jobs."""
         self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask)
-        """How new jobs are stored."""
+        """Stores new jobs."""
 
     # -- submits
 
@@ -152,7 +152,7 @@ class Lanes:
     # -- what runs add to their jobs
 
     async def append(self, append: Append) -> bool:
-        """Keep entries of a job; False if it has another owner. One write of a job at a time is its owner's to see to.
+        """Store entries of a job; False if it has another owner. The owner writes one batch of a job at a time.
 
         :raises Unstorable: the store refuses them
         """
@@ -195,7 +195,7 @@ class Lanes:
         return verdicts
 
     def _tell_of(self, changes: Sequence[Change]) -> None:
-        """Give hints of what was changed."""
+        """Send the hints that these changes call for."""
         bus, news = self.engine.bus, dict[Topic, set[str]]()
         tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
         if bus.wanted(Topic.FREED) and (freed := {one.job.spec.queue for one in changes if not one.job.held}):

@@ -38,7 +38,7 @@ class NoteProcessor:
         changed: Callable[[Sequence[Change]], None],
         insert: Callable[[Job], Awaitable[object]],
     ) -> None:
-        """``changed`` is told what was made of other jobs, ``insert`` stores a job."""
+        """``changed`` is called with the changes that were made to other jobs, ``insert`` stores a job."""
         self._engine, self._host = engine, host
         self._changed, self._insert = changed, insert
         self._task: asyncio.Task[None] | None = None
@@ -113,7 +113,7 @@ class NoteProcessor:
                 return total
 
     async def _settle(self, batch: Batch) -> None:
-        """Submit what follows the end of a batch. Their ids came with it: done twice, it is done once."""
+        """Submit what follows the end of a batch. Their ids came with it: a repeat stores nothing more."""
         now = self._host.clock.now()
         for call in calls_of(batch):
             spec, due = replace(call.spec, created_at=now), now + timedelta(seconds=call.delay)

@@ -65,7 +65,7 @@ class Service(ABC):
             await asyncio.gather(asked, doing, return_exceptions=True)
 
     async def end(self) -> None:
-        """Stop; having broken down is told in the log, so that it keeps no other service from being stopped."""
+        """Stop. A service that has broken down says so in the log, and keeps no other from being stopped."""
         try:
             await self.stop()
         except StoreLost:

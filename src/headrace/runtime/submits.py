@@ -58,7 +58,7 @@ class Submits:
     """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
 
     def __init__(self, engine: Engine, host: Host, *, patience: float, follow: Callable[[], None]) -> None:
-        """``follow`` is called when there may be something to tell."""
+        """``follow`` is called when there may be notes to process."""
         self.engine, self.host = engine, host
         self._patience, self._follow = patience, follow
 
@@ -99,7 +99,7 @@ class Submits:
         return await self._accepted(job, await self._lane([job]).put(job))
 
     def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
-        """Where these are written: what other jobs must be looked at for is kept apart from the rest."""
+        """The lane for these jobs: those that need a look at other jobs have lanes of their own."""
         specs = {id(job.spec): job.spec for job in jobs}.values()
         if any(spec.dedup is not None for spec in specs):
             return self._keyed
@@ -130,7 +130,7 @@ class Submits:
         return accepted
 
     async def _whole(self, batch: Batch | None, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
-        """Jobs, and the batch they are of, all or none; what others hold for the moment is waited for."""
+        """Store jobs, with their batch, all or none; keys and jobs that others have locked are waited for."""
         pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
         while True:
             try:

@@ -12,7 +12,7 @@ __all__ = ["Slot", "Waiting", "current"]
 
 
 class Slot(Protocol):
-    """What a run occupies in its worker; told of waits from any thread, and of several at once."""
+    """The slot of a run in its worker; waits begin and end on any thread, several at once."""
 
     @property
     def stopping(self) -> bool:

@@ -1,4 +1,4 @@
-"""Why a job is running, is not, or never will: facts from its record, told in sentences."""
+"""Why a job is running, is not, or never will: facts from its record, in sentences."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def explain(
     rules: Rules | None = None,
     zone: tzinfo | None = UTC,
 ) -> Explanation:
-    """Say why the job stands where it does.
+    """The explanation of a job: why it is in its status, and what happens next.
 
     ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its place in
     its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``zone``: of the

@@ -24,12 +24,12 @@ class Fact(msgspec.Struct, Record, frozen=True):
 
 
 class Explanation(str):  # noqa: SLOT000  # what varies in size has no slots
-    """Why a job stands where it does: one paragraph, and the facts it is made of."""
+    """Why a job is in its status: one paragraph, and the facts it is made of."""
 
     facts: tuple[Fact, ...]
 
     def __new__(cls, facts: Sequence[Fact]) -> Self:
-        """Tell these facts."""
+        """An explanation made of these facts."""
         made = super().__new__(cls, " ".join(fact.text for fact in facts))
         made.facts = tuple(facts)
         return made
@@ -51,7 +51,7 @@ def told(error: ErrorInfo) -> str:
 
 
 def many(n: int, noun: str) -> str:
-    """So many of them."""
+    """A number with its noun, in the plural where that is due."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 

@@ -58,7 +58,7 @@ def starts_at_once(position: Position, free: int) -> bool:
 
 
 def estimate(position: Position, now: datetime, free: int) -> float | None:
-    """In how many seconds it may start, with so many slots free now; None if there is nothing to tell it by.
+    """In how many seconds it may start, with so many slots free now; None if there is nothing to estimate it from.
 
     If there are more jobs before it than were counted, it is not before that.
     """

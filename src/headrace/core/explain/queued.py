@@ -34,7 +34,7 @@ def in_line(
     position: Position | None,
     zone: tzinfo | None = UTC,
 ) -> Iterator[Fact]:
-    """What there is to say of a queued job that has not expired; the workers as they are heard of."""
+    """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start."""
     held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
     yield from held_back
     able = [row for row in workers if row.takes]

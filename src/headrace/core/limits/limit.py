@@ -24,7 +24,7 @@ Turn = tuple[str, str]
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """A job that waits in line, as far as it matters here."""
+    """A job in line, with what a deal must know of it."""
 
     seq: int
     rank: int
@@ -38,7 +38,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class Usage(msgspec.Struct):
-    """What is in use while jobs are given away; grows with each that is."""
+    """What is held and spent while jobs are dealt; grows with each job that is given."""
 
     held: dict[Bound, int] = {}
     """How many jobs of a bound are held."""
@@ -49,7 +49,7 @@ class Usage(msgspec.Struct):
 
 
 class Dealt(msgspec.Struct):
-    """Who is given to the worker, in order."""
+    """The answer of ``deal``: the jobs that the worker is given, in order, and what must be stored with that."""
 
     taken: list[Entry]
     spent: dict[Bound, Spent]
@@ -65,7 +65,7 @@ class Dealt(msgspec.Struct):
 
 
 def lapses(spent: Spent) -> datetime:
-    """From when on it says nothing, and may be forgotten."""
+    """The moment from which on what was spent of a rate counts no more and may be forgotten."""
     return max(until for until, _ in spent)
 
 
@@ -101,8 +101,7 @@ class _Kind:
 
 
 class _Hand(msgspec.Struct, eq=False):
-    """One group on the table. Of thousands, few are given anything: what it is bound by is worked out when it comes to
-    that."""
+    """One group in a deal. Of thousands, few are given anything: what binds a group is worked out when it is needed."""
 
     group: Group
     kind: _Kind

@@ -78,7 +78,7 @@ def _freed(rate: Rate, now: int) -> int:
 
 
 def _kept(rate: Rate, spent: Spent, now: int) -> list[tuple[int, int]]:
-    """What still counts. Nothing counts for longer than if it had been used now: the clock may have been set back."""
+    """What still counts of what was spent, for no longer than if it were spent now: the clock may be set back."""
     last = _freed(rate, now)
     return [(min(micros(until), last), count) for until, count in spent if micros(until) > now]
 
