@@ -316,7 +316,7 @@ MANY = "'{" + ",".join(map(str, range(1, 3000, 3))) + "}'"
 COLD_TEXTS: dict[str, Callable[[str], str]] = {
     "changes": lambda schema: sql("changes_document", schema) + apply_text(schema),
     "changes that follow": lambda schema: sql("changes_rows", schema) + apply_text(schema),
-    "kin": lambda schema: sql("kin", schema, lock="NO KEY UPDATE"),
+    "relatives": lambda schema: sql("relatives", schema, lock="NO KEY UPDATE"),
     "open_batches": lambda schema: sql("open_batches", schema, lock="KEY SHARE SKIP LOCKED"),
     "hold": lambda schema: sql("hold", schema, wait=" SKIP LOCKED"),
 }
@@ -326,7 +326,7 @@ COLD_STATEMENTS: dict[str, tuple[set[str], list[str]]] = {
     "known": ({"bodies_pkey", "keys"}, ["""'{"ids": [], "keys": []}'"""]),
     "changes": ({"jobs_pkey"}, ["'[]'"]),
     "second_look": ({"bodies_pkey", "keys"}, ["'[]'"]),
-    "kin": ({"bodies_pkey", "jobs_pkey"}, ["""'["00000000-0000-0000-0000-000000000001"]'"""]),
+    "relatives": ({"bodies_pkey", "jobs_pkey"}, ["""'["00000000-0000-0000-0000-000000000001"]'"""]),
     "open_batches": ({"batches_pkey"}, ["""'["00000000-0000-0000-0000-000000000001"]'"""]),
     "relate": ({"bodies_pkey", "jobs_pkey"}, ["""'{"edges": [], "noted": [], "batches": [], "counts": []}'"""]),
     "take_notes": ({"notes_pkey"}, ["0", "1000"]),
@@ -336,7 +336,7 @@ COLD_STATEMENTS: dict[str, tuple[set[str], list[str]]] = {
     ),
     "hold": ({"jobs_pkey", "bodies_pkey"}, [MANY, MANY, "'waiting'"]),
     "parents": ({"waits_pkey", "jobs_pkey"}, [MANY]),
-    "told": ({"notes_pkey"}, ["'{1,2}'", "'{3}'", "'{9}'"]),
+    "processed": ({"notes_pkey"}, ["'{1,2}'", "'{3}'", "'{9}'"]),
     "changes that follow": ({"jobs_pkey"}, []),
     "workers": ({"held"}, []),
     "forget": ({"held"}, []),

@@ -10,8 +10,8 @@ from headrace.core.decide import expired, soonest
 from headrace.core.defaults import Rules
 from headrace.core.explain.explanation import Explanation, Fact, ago, many, span, told
 from headrace.core.explain.position import Position
-from headrace.core.explain.queued import in_line
-from headrace.core.explain.waiting import blame, waiting
+from headrace.core.explain.queued import explain_queued
+from headrace.core.explain.waiting import blame, explain_waiting
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Limits
@@ -73,9 +73,9 @@ def explain(
     elif seen.status is Status.QUEUED:
         facts += _queued(seen, now, zone)
         if not expired(seen, now):
-            facts += in_line(seen, now, workers, limits, usage or Usage(), holders, position, zone)
+            facts += explain_queued(seen, now, workers, limits, usage or Usage(), holders, position, zone)
     elif seen.status is Status.WAITING:
-        facts += [*waiting(seen, known, now), *_expiry(seen, now, zone)]
+        facts += [*explain_waiting(seen, known, now), *_expiry(seen, now, zone)]
     else:
         facts += _deferred(seen, now, zone)
     facts += _past(seen, history)

@@ -18,13 +18,13 @@ from headrace.core.moments import moment
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
 
-__all__ = ["in_line"]
+__all__ = ["explain_queued"]
 
 _NAMED = 5
 """Jobs that hold a limit are named up to this many."""
 
 
-def in_line(
+def explain_queued(
     job: Job,
     now: datetime,
     workers: Sequence[WorkerRow],

@@ -12,7 +12,7 @@ from headrace.core.job import Job
 from headrace.core.query import seen_status
 from headrace.core.status import ENDED, Reason, Status
 
-__all__ = ["blame", "relatives", "waiting"]
+__all__ = ["blame", "explain_waiting", "relatives"]
 
 _NAMED = 5
 """Jobs are named up to this many."""
@@ -25,7 +25,7 @@ def relatives(job: Job) -> tuple[UUID, ...]:
     return job.after if job.parent is None else (*job.after, job.parent)
 
 
-def waiting(job: Job, parents: Mapping[UUID, Job], now: datetime) -> Iterator[Fact]:
+def explain_waiting(job: Job, parents: Mapping[UUID, Job], now: datetime) -> Iterator[Fact]:
     """Whom it waits for, as far as they are known."""
     if not job.after:
         yield Fact("waiting", f"It waits for {many(job.waits, 'other job')} to end.", {"jobs": job.waits})

@@ -146,7 +146,7 @@ class Notes:
             rest = page.rest(busy)
             gone = [id for id in page.hearing if id not in rest]
             ends = (literal(gone), literal(list(rest)), literal(list(rest.values())))
-            await connection.execute(sql("told", self._schema), *ends)
+            await connection.execute(sql("processed", self._schema), *ends)
         used = max(len(page.hearing), len(page.concerned))
         fewer = len(notes) < limit and page.partly is None
         moved = bool(gone or changes) or any(rest.get(id, cursor) > cursor for id, _, _, cursor in notes)

@@ -83,8 +83,8 @@ def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statement
         return Relatives({}, missed, cancelled)
     # Children keep a cancel away and do not mind each other; who is waited for is written to.
     lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
-    document, trying = encode(related), sql("kin", schema, lock=f"{lock} SKIP LOCKED")
-    waiting = Waiting(sql("kin", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
+    document, trying = encode(related), sql("relatives", schema, lock=f"{lock} SKIP LOCKED")
+    waiting = Waiting(sql("relatives", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
     answer = _relatives((yield waiting if wait else Statement(trying, document)))
     missed |= frozenset() if wait else frozenset(id for id, status, _ in answer if status is None)
     return Relatives({id: (status, asked) for id, status, asked in answer if status is not None}, missed, cancelled)

@@ -36,7 +36,7 @@ class Families:
         silent = micros(now - timedelta(seconds=self._rules.batch_silence))
 
         def write(connection: apsw.Connection) -> Processed:
-            if not connection.execute(ask("to_tell"), (silent,)).get:
+            if not connection.execute(ask("anything_noted"), (silent,)).get:
                 return Processed()
             connection.execute("BEGIN IMMEDIATE")
             notes = NoteProcessor(connection, self._rules, now)

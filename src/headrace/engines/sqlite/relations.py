@@ -68,7 +68,7 @@ class Relations:
         ids = {id for job in self._jobs for id in (*job.spec.after, job.spec.parent) if id is not None}
         here, cancelled = dict[UUID, Stand](), frozenset[UUID]()
         if ids:
-            for id, seq, status, asked in _relatives((yield Statement(ask("kin"), encode(list(ids))))):
+            for id, seq, status, asked in _relatives((yield Statement(ask("relatives"), encode(list(ids))))):
                 self._seqs[id], here[id] = seq, (status, asked)
         if batches := {job.spec.batch for job in self._jobs if job.spec.batch is not None}:
             cancelled = _ids((yield Statement(ask("cancelled_batches"), encode(list(batches)))))

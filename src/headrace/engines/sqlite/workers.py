@@ -40,7 +40,7 @@ class Workers(SqlWorkers):
                 return None
             # Most beats name everything: then this writes no job at all.
             connection.execute(ask("unnamed"), (id, old, named))
-            answer: tuple[str, str, int, int] = connection.execute(ask("told"), (id, old, named)).get
+            answer: tuple[str, str, int, int] = connection.execute(ask("beat_answer"), (id, old, named)).get
             connection.execute("COMMIT")
             return beats, *answer
 
