@@ -5,6 +5,13 @@ ARGS ?=
 # Two test processes for each processor, since many tests wait for servers and children; each process has a server.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; own = getattr(os, "sched_getaffinity", None); print(min(16, 2 * (len(own(0)) if own else os.cpu_count() or 1)))')
 
+# What make quick runs: all that decides, two engines, and one look at each of the other rooms.
+SUITE := tests/conformance/test_engines.py
+QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime tests/client/test_jobs.py tests/test_flow.py \
+	tests/worker/test_slots.py tests/cli/test_submit.py tests/maintenance/test_planner.py tests/docs/test_paths.py \
+	$(SUITE)::TestMemory $(SUITE)::TestSqlite \
+	$(SUITE)::TestPostgres::test_the_result_is_what_the_core_picks $(SUITE)::TestPostgres::test_find_agrees_with_the_core
+
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)
@@ -21,7 +28,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check fix bench docs clean
+.PHONY: help run test quick check fix bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +38,9 @@ run: $(VENV)/.package ## run the demo; options in ARGS, as in make run ARGS=--on
 
 test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test ARGS="-k retry"
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the rest, within a minute on two cores
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(QUICK) $(ARGS)
 
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
