@@ -5,9 +5,11 @@ ARGS ?=
 # Two test processes for each processor, since many tests wait for servers and children; each process has a server.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; own = getattr(os, "sched_getaffinity", None); print(min(16, 2 * (len(own(0)) if own else os.cpu_count() or 1)))')
 
+# These tests wait for nothing: more processes than processors would only collect them once more.
+QUICK_WORKERS ?= $(shell expr \( $(WORKERS) + 1 \) / 2)
 # What make quick runs: all that decides, two engines, and one look at each of the other rooms.
 SUITE := tests/conformance/test_engines.py
-QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime tests/client/test_jobs.py tests/test_flow.py \
+QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime/test_batcher.py tests/client/test_jobs.py tests/test_flow.py \
 	tests/worker/test_slots.py tests/cli/test_submit.py tests/maintenance/test_planner.py tests/docs/test_paths.py \
 	$(SUITE)::TestMemory $(SUITE)::TestSqlite \
 	$(SUITE)::TestPostgres::test_the_result_is_what_the_core_picks $(SUITE)::TestPostgres::test_find_agrees_with_the_core
@@ -40,7 +42,7 @@ test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the rest, within a minute on two cores
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup $(QUICK) $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) $(QUICK) $(ARGS)
 
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
