@@ -15,7 +15,7 @@ _log = logging.getLogger("headrace.limits")
 
 
 class LimitsCache:
-    """The limits at one rev of the settings; tells of each setting that cannot be read, once."""
+    """The limits at one rev of the settings; a setting that cannot be read is logged once."""
 
     def __init__(self) -> None:
         self.rev, self.limits = -1, Limits()
