@@ -22,7 +22,7 @@ class LimitsCache:
         self._told: Mapping[str, str] = {}
 
     def read(self, rev: int, settings: Iterable[tuple[str, str]]) -> Limits:
-        """The limits that these settings say, which are of this rev."""
+        """The limits in these settings, which are of this rev."""
         limits = limits_of(settings)
         for key, why in limits.unreadable.items():
             if self._told.get(key) != why:

@@ -57,7 +57,7 @@ STAGES: dict[Status, int] = {
 """What a status comes to for the indexes: a number they can be cut by, where a list of words is slow and brittle."""
 
 BY_KEY = -1
-"""The stage of a queued job with a concurrency key: keys take turns, so it stands in a line of its own kind."""
+"""The stage of a queued job with a concurrency key: keys take turns, so these jobs have an index of their own."""
 
 
 def stage_of(job: Job) -> int:

@@ -1,4 +1,4 @@
-"""One run of an owned job: the start if it must come first, the call, the end, and every way of being told to stop."""
+"""One run of an owned job: the start if it must be stored first, the call, the end, and every way to stop it."""
 
 from __future__ import annotations
 

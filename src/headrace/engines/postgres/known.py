@@ -33,7 +33,7 @@ def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set
 
 
 def look(schema: str, jobs: Sequence[Job]) -> Statements[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
-    """The jobs that are stored already, found by id or key; the ids found; and which job has each key."""
+    """The jobs that are stored already, by id or key; which of these ids are stored; and which job has each key."""
     keys = [key for job in jobs if (key := held_key(job)) is not None]
     document = encode({"ids": [job.id for job in jobs], "keys": keys})
     reader, known, here, holders = Reader(), dict[UUID, Job](), list[UUID](), dict[str, UUID]()
