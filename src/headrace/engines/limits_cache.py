@@ -15,14 +15,14 @@ _log = logging.getLogger("headrace.limits")
 
 
 class LimitsCache:
-    """The limits at one rev of the settings; tells of each setting that cannot be read, once."""
+    """The limits at one rev of the settings; a setting that cannot be read is logged once."""
 
     def __init__(self) -> None:
         self.rev, self.limits = -1, Limits()
         self._told: Mapping[str, str] = {}
 
     def read(self, rev: int, settings: Iterable[tuple[str, str]]) -> Limits:
-        """The limits that these settings say, which are of this rev."""
+        """The limits in these settings, which are of this rev."""
         limits = limits_of(settings)
         for key, why in limits.unreadable.items():
             if self._told.get(key) != why:

@@ -22,7 +22,7 @@ class Migration(msgspec.Struct, frozen=True):
 
     @property
     def checksum(self) -> str:
-        """Tells one text from another."""
+        """A checksum of the text."""
         return sha256(self.script.encode()).hexdigest()
 
 
@@ -35,7 +35,7 @@ def available(package: str) -> tuple[Migration, ...]:
 
 
 def missing(known: Sequence[Migration], done: Sequence[str], place: object) -> list[Migration]:
-    """What a store still has to go through.
+    """The migrations that a store still needs.
 
     :raises SchemaTooNew: it went through more than this version knows.
     """

@@ -1,4 +1,4 @@
-"""Where a job stands, as SQL engines ask for it and as they are answered."""
+"""The position of a job: the parameters of the SQL engines' statement, and its answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Asked = tuple[str, int, int, int, int, int, list[str], int]
 
 
 def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
-    """What the statement is given."""
+    """The parameters of the statement."""
     arrived_at = micros(as_seen(job, now).arrived_at)
     since = micros(now - timedelta(seconds=window))
     statuses = [status.value for status in BY_WORK]
@@ -24,7 +24,7 @@ def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
 
 
 def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first_claimed_at: int | None) -> Position:
-    """What it answers."""
+    """The position in the answer of the statement."""
     return Position(
         ahead=ahead,
         keyed=keyed,

@@ -1,4 +1,4 @@
-"""How an SQL engine writes a job down: what its columns and documents hold, and what an answer to a write must be."""
+"""How an SQL engine stores a job: what its columns and documents contain, and what the answer to a write must be."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ STAGES: dict[Status, int] = {
 """What a status comes to for the indexes: a number they can be cut by, where a list of words is slow and brittle."""
 
 BY_KEY = -1
-"""The stage of a queued job with a concurrency key: keys take turns, so it stands in a line of its own kind."""
+"""The stage of a queued job with a concurrency key: keys take turns, so these jobs have an index of their own."""
 
 
 def stage_of(job: Job) -> int:
-    """Where the job is found."""
+    """The stage of the job."""
     if job.spec.concurrency_key is not None and job.status is Status.QUEUED:
         return BY_KEY
     return STAGES[job.status]
 
 
 def stages_of(statuses: Iterable[Status]) -> list[int]:
-    """Where jobs of these statuses are found."""
+    """The stages of jobs in these statuses."""
     found = {STAGES[status] for status in statuses}
     return sorted(found | {BY_KEY} if STAGES[Status.QUEUED] in found else found)
 
@@ -88,7 +88,7 @@ def moment(stored: int) -> datetime:
 
 
 class Micros(dict[datetime | None, int | None]):
-    """Moments as they are stored, each worked out once: the jobs of one batch share most of theirs."""
+    """Moments as they are stored, each converted once: the jobs of one batch share most of theirs."""
 
     def __init__(self) -> None:
         super().__init__({None: None})
@@ -99,7 +99,7 @@ class Micros(dict[datetime | None, int | None]):
 
 
 class Moments(dict[int | None, datetime | None]):
-    """Stored moments, each worked out once."""
+    """Stored moments, each converted once."""
 
     def __init__(self) -> None:
         super().__init__({None: None})
@@ -173,7 +173,7 @@ def attempt_of(number: int, past: Past, folded: int = 0, until: int | None = Non
 
 
 def key_of(job: Job) -> str | None:
-    """The dedup key as the store keeps it: unique over all tasks."""
+    """The dedup key of a job as it is stored: unique over all tasks."""
     return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
 
 
@@ -244,7 +244,7 @@ def sort_out(
     keys: Mapping[str, UUID],
     refused: Callable[[int, Job], bool] = lambda place, job: False,
 ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
-    """Which of these jobs to store, given the ids that are here and who holds which key.
+    """Which of these jobs to store, given the ids that are stored already and which job has which key.
 
     Also, for each job, the id it is answered with, or that of the job it is a duplicate of. ``refused`` is asked, in
     order, of each that would be stored, with its place, whether there is something against it.

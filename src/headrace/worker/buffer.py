@@ -25,7 +25,7 @@ class Buffer:
         return len(self._line)
 
     def add(self, claimed: Sequence[OwnedJob], order: Callable[[OwnedJob], Order]) -> None:
-        """Add what one claim brought, in its order; what is more urgent than what is buffered goes before it."""
+        """Add the jobs of one claim, in their order; those that are more urgent go before those buffered already."""
         with self._lock:
             if claimed and self._line and order(claimed[0]) < order(self._line[-1]):
                 self._line = deque(heapq.merge(self._line, claimed, key=order))
@@ -34,7 +34,7 @@ class Buffer:
 
     def pop(self) -> OwnedJob | None:
         """The next job to start."""
-        # Without the lock: whoever else takes out does it one by one as well, and only this thread puts in.
+        # Without the lock: other threads also take jobs out one by one, and only this thread adds any.
         try:
             return self._line.popleft()
         except IndexError:
@@ -46,7 +46,7 @@ class Buffer:
             return list(iter(self.pop, None))
 
     def remove(self, id: UUID) -> list[OwnedJob]:
-        """Take one job out, if it is here."""
+        """Take one job out, if it is in the buffer."""
         return self._take_out(lambda owned: owned.job.id == id)
 
     def remove_of(self, tasks: Container[str]) -> list[OwnedJob]:

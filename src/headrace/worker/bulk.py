@@ -42,7 +42,7 @@ def check_outcomes(answer: Any, n: int, name: str) -> list[Any]:
 
 
 class _Seat:
-    """A job in a call: what it brings, and what it waits for."""
+    """The place of one job in a call: its item, its context, and the outcome that its run waits for."""
 
     __slots__ = ("ctx", "item", "outcome")
 
@@ -52,7 +52,7 @@ class _Seat:
 
 
 class _Outcome:
-    """What a call made of one job. An error is a value here: not every kind can be set on a future."""
+    """The outcome of a call for one job. An error is a value here: not every kind can be set on a future."""
 
     __slots__ = ("_error", "_trace", "_value")
 
@@ -64,13 +64,15 @@ class _Outcome:
         """The result, or the error raised."""
         if self._error is None:
             return self._value
-        # Where it came from, and no more: many jobs may share the error, and its trace grows with every raise of it.
+        # With its first traceback only: many jobs may share the error, and its traceback grows whenever it is raised.
         raise self._error.with_traceback(self._trace)
 
 
 class Call:
-    """One call of a bulk handler. Each job has a run of its own, with its attempt, its fence and its end; all of them
-    wait here for what the call makes of them."""
+    """One call of a bulk handler.
+
+    Each job has a run of its own, with its attempt, its fence and its end. All runs wait here for their outcomes.
+    """
 
     def __init__(self, collector: Collector, slots: Slots, owned_jobs: Sequence[OwnedJob]) -> None:
         self._collector, self._slots = collector, slots
@@ -84,7 +86,7 @@ class Call:
         self.own_slot = RunSlot(slots.yielded, loop, "async", name, self._nobody_stays)
         """The one slot of all."""
         self._began = slots.host.clock.monotonic()
-        # To each run the handler looks like any other: one that is called with one item and comes back with its result.
+        # To each run the handler looks like any other: it is called with one item and returns the result of that.
         handler = copy.copy(collector.handler)
         handler.fn, handler.takes_context = self._outcome, True
         now = slots.host.clock.now()
@@ -96,7 +98,7 @@ class Call:
     # -- the runs
 
     def _launch(self, owned: OwnedJob, now: datetime) -> Run:
-        """Run a job in a task of its own, and in no slot: the call has one for all."""
+        """Run a job in a task of its own, without a slot: the call has one for all."""
 
         async def go() -> None:
             await run.go()
@@ -108,7 +110,7 @@ class Call:
         return run
 
     async def _outcome(self, ctx: Context, **arguments: Any) -> Any:
-        """What the call makes of the job of one run, which calls this in place of the function."""
+        """The outcome of the call for one run, which calls this in place of the function."""
         if self._task is not None:
             raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
         run, (item,) = cast("Run", ctx.caller), arguments.values()
@@ -130,8 +132,10 @@ class Call:
             self._task.add_done_callback(lambda task: self._end())
 
     async def _stop_if_nobody_stays(self, ctx: Context) -> None:
-        """A job is stopped. The call goes on for the others, unless there are none: then its end is waited for, as
-        that of any handler. The time of the whole call is the shortest of its jobs'."""
+        """Stop one job. The call goes on for the others; if there are none, its end is awaited as that of any handler.
+
+        The timeout of the whole call is the shortest of its jobs.
+        """
         if ctx.stopping == "timed_out":
             for run in list(self._live):
                 run.stop("timed_out")
@@ -168,11 +172,11 @@ class Call:
         finally:
             ctx.left(entered)
         for seat, outcome in zip(seats, outcomes, strict=True):
-            if not seat.outcome.done():  # of a job that was stopped meanwhile nobody wants to know
+            if not seat.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
                 seat.outcome.set_result(outcome)
 
     def abandon(self) -> None:
-        """Cancel the call: the worker leaves."""
+        """Cancel the call, because the worker stops."""
         if self._task is not None:
             self._task.cancel()
 

@@ -1,4 +1,4 @@
-"""Callbacks: told what became of a job, after the store has accepted it."""
+"""Callbacks: called after the end of an attempt is stored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Reactions:
     """Runs the callbacks of one worker, beside its jobs."""
 
     def __init__(self, threads: ThreadPool, variables: Variables, changed: Callable[[], None], *, most: int) -> None:
-        """``changed`` is called whenever one is done; ``most``: so many jobs are told of at once, the others wait."""
+        """``changed`` is called whenever one is done; ``most``: for how many jobs callbacks may run at once."""
         self._threads, self._variables, self._changed = threads, variables, changed
         self._room = asyncio.Semaphore(most)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,7 +63,7 @@ class Reactions:
         return len(self._tasks)
 
     def to(self, job: Job, callbacks: Callbacks) -> None:
-        """Call, beside the jobs, whoever wants to know that this was stored."""
+        """Call the callbacks for what was stored, beside the jobs."""
         if job.status in callbacks:
             telling = self._tell(job, callbacks)
             task = asyncio.create_task(telling, name="headrace-callbacks", context=self._variables.copy())
@@ -77,17 +77,17 @@ class Reactions:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # said already
+            task.exception()  # logged already
         self._changed()
 
     def cancel(self) -> None:
-        """Cancel those that are under way: nobody waits for them any longer."""
+        """Cancel the callbacks that are under way: nobody waits for them any longer."""
         for task in list(self._tasks):
             task.cancel()
 
 
 async def tell(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
-    """Call those who want to know that this was stored, one after the other; their errors are logged."""
+    """Call the callbacks for what was stored, one after the other; their errors are logged."""
     for callback in callbacks.get(job.status, ()):
         try:
             await _call(callback, job, threads)

@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class Request(msgspec.Struct, tag="request"):
-    """Do this job."""
+    """To the child: run this job."""
 
     module: str
     name: str
@@ -60,45 +60,45 @@ class Request(msgspec.Struct, tag="request"):
 
 
 class Stop(msgspec.Struct, tag="stop"):
-    """The job you are at should stop."""
+    """To the child: the job that it runs should stop."""
 
     why: Stopping
 
 
 class Go(msgspec.Struct, tag="go"):
-    """You have a slot again."""
+    """To the child: its job has a slot again."""
 
     number: int
 
 
 class Yield(msgspec.Struct, tag="yield"):
-    """The job waits for another: its slot is free meanwhile."""
+    """To the worker: the job waits for another, and yields its slot meanwhile."""
 
 
 class Back(msgspec.Struct, tag="back"):
-    """It waits no longer, and wants a slot."""
+    """To the worker: the job waits no longer, and wants a slot."""
 
     number: int
 
 
 class Act(msgspec.Struct, tag="act"):
-    """The job did what others can see."""
+    """To the worker: the job did something that others can see."""
 
 
 class Report(msgspec.Struct, tag="report"):
-    """How far the job is."""
+    """To the worker: the progress of the job."""
 
     progress: Progress
 
 
 class Log(msgspec.Struct, tag="log"):
-    """A line for the log of the job."""
+    """To the worker: a line for the log of the job."""
 
     data: str
 
 
 class End(msgspec.Struct, tag="end"):
-    """What the run came to."""
+    """To the worker: how the run ended."""
 
     ending: Ending
 
@@ -132,7 +132,7 @@ def serve(pipe: Connection) -> None:
 
 
 def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[_Message], None]) -> None:
-    """Hear the parent, also while a handler runs."""
+    """Receive messages of the parent, also while a handler runs."""
     ctx: Context | None = None
     slot: _Slot | None = None
     try:
@@ -151,7 +151,7 @@ def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[_Mes
                     if slot is not None:
                         slot.go(number)
     except (EOFError, OSError):
-        os._exit(0)  # the parent is gone: whatever runs here belongs to nobody
+        os._exit(0)  # the parent is gone, and nobody owns the job that runs here
 
 
 class _Line:
@@ -243,7 +243,7 @@ class _Slot:
 
     def go(self, number: int) -> None:
         with self._lock:
-            if number == self._number:  # else it has been waiting again since
+            if number == self._number:  # otherwise the job has begun another wait since
                 self._settle()
 
     def close(self) -> None:

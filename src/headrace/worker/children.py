@@ -23,7 +23,7 @@ class _Child:
 
     def __init__(self) -> None:
         self.killed = False
-        """Whether it is as good as dead, though it may take a moment."""
+        """Whether the child was killed; its process may take a moment to end."""
         self._sending = threading.Lock()
         # Spawned, not forked: a fork would inherit threads' locks and open connections.
         spawn = multiprocessing.get_context("spawn")
@@ -33,7 +33,7 @@ class _Child:
         theirs.close()
 
     def run(self, request: Request, ctx: Context) -> Ending:
-        """Hand over the job and wait for its end; the death of the child is a failed attempt."""
+        """Send the job to the child and wait for its end; if the child dies, the attempt has failed."""
         try:
             with self._sending:
                 self._pipe.send_bytes(encode(request))
@@ -59,7 +59,7 @@ class _Child:
             return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=("ChildDied",))
 
     def _give_back(self, slot: Slot | None, number: int) -> None:
-        """Say when there is a slot again."""
+        """Send a message when there is a slot again."""
 
         def go(_: object = None) -> None:
             with self._sending, contextlib.suppress(OSError):
@@ -87,7 +87,7 @@ class _Child:
         self.process.kill()
 
     def close(self) -> None:
-        """Let it go: it ends when its pipe does."""
+        """Close the pipe, so that the child ends."""
         self._pipe.close()
 
 
@@ -125,7 +125,7 @@ class Children:
             child = self._hire()
             with self._lock:
                 post.child = child
-                # Making a child takes its time: what was asked of the run meanwhile found nobody to ask.
+                # Making a child takes a while: a stop that was asked for meanwhile has not reached it.
                 if self._closed or ctx.stopping is not None or self._busy.get(ctx) is not post:
                     done = True
                     return Released()
@@ -134,10 +134,10 @@ class Children:
             return ending
         finally:
             with self._lock:
-                if self._busy.get(ctx) is post:  # else it was killed, and perhaps called again
+                if self._busy.get(ctx) is post:  # otherwise the run was killed, and perhaps called again
                     del self._busy[ctx]
                 if post.child is not None:
-                    if not done:  # it may be at the job still
+                    if not done:  # the child may still be running the job
                         post.child.kill()
                     self._dismiss(post.child)
 

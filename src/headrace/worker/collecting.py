@@ -38,12 +38,12 @@ class Collector:
     def __init__(self, handler: Handler, bulk: Bulk, slots: Slots) -> None:
         self.handler, self.bulk = handler, bulk
         self.waiting = Buffer()
-        """Claimed, and in no call yet."""
+        """The claimed jobs that are in no call yet."""
         self.worker: Worker | None = None
         self.wake: Callable[[], None] = lambda: None
         """Has its fetcher look again."""
         self._turned_away = False
-        """Its fetcher asked when there was no slot to be hoped for."""
+        """Whether its fetcher asked while no slot was likely to come free soon."""
         self._slots = slots
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
@@ -51,14 +51,14 @@ class Collector:
 
     @property
     def names(self) -> frozenset[str]:
-        """What its jobs may be called."""
+        """The task names that its jobs may have."""
         return frozenset({self.handler.name, *self.handler.aliases})
 
     # -- for its fetcher
 
     @property
     def id(self) -> UUID:
-        """In whose name to claim."""
+        """The id of the worker to claim for."""
         assert self.worker is not None, "a collector that fetches has a worker"
         return self.worker.id
 
@@ -76,14 +76,13 @@ class Collector:
         return slots.may_begin() and (slots.has_slot or slots.turns_over)
 
     def call_back(self) -> None:
-        """Wake the fetcher if slots have come free since it was turned away. Not whenever any job ends: others' jobs
-        are none of its business."""
+        """Wake the fetcher if slots have come free since it was turned away, but not whenever any job ends."""
         if self._turned_away and self._hopeful:
             self._turned_away = False
             self.wake()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Keep what was claimed until there is enough for a call."""
+        """Keep the claimed jobs until there are enough for a call."""
         if self.worker is not None:
             self.worker.taken()
         owned_jobs = self._slots.own(jobs)
@@ -114,7 +113,7 @@ class Collector:
         return len(self.waiting) >= self.bulk.size or (self._due and len(self.waiting) > 0)
 
     def begin(self) -> None:
-        """Make a call with what there is."""
+        """Make a call with the jobs that wait, as many as it takes."""
         owned_jobs: list[OwnedJob] = []
         while len(owned_jobs) < self.bulk.size and (owned := self.waiting.pop()) is not None:
             owned_jobs.append(owned)
@@ -129,7 +128,7 @@ class Collector:
             self.wake()
 
     def gives_up(self) -> bool:
-        """Whether its jobs wait for a slot that does not come: others may have them."""
+        """Whether its jobs have waited too long for a slot, so that other workers should have them."""
         oldest = self.waiting.oldest()
         if oldest is None or self._slots.has_slot:
             return False

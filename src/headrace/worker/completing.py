@@ -1,4 +1,4 @@
-"""Completing a job in a transaction of its handler's: what the handler wrote and the end of its job are one commit."""
+"""Complete a job in a transaction of its handler: what the handler wrote and the end of its job are one commit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TRIES = 50
 _LOOKS = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds between looks at a store that does not answer."""
 LEFT_OPEN = 5.0
-"""How long a transaction that outlives its handler is waited for."""
+"""How long to wait for a transaction that is still open after its handler has ended."""
 
 
 class Completing:
@@ -54,7 +54,7 @@ class Completing:
     def __init__(
         self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """``flush`` has what the run added to its job written."""
+        """``flush`` writes what the run added to its job."""
         self._owned, self._loop, self._flush = owned, loop, flush
         self._lanes = owned.lanes
         self._engine, self._host = owned.lanes.engine, owned.lanes.host
@@ -62,7 +62,7 @@ class Completing:
         self._busy = 0
         """While this is not 0, the transaction is not over, whatever its connection says of itself."""
         self._change: Change | None = None
-        """What was written within a transaction whose end is not known."""
+        """The change that was written within a transaction whose end is not known."""
         self._settling: asyncio.Task[bool] | None = None
         self.done = False
         """Whether the completion is committed."""
@@ -118,7 +118,7 @@ class Completing:
                 self._committed()
             elif self._owned.in_transaction and self._change is None:
                 self._given_up()
-            # Else the commit failed: the next look says how it ended.
+            # Otherwise the commit failed, and the next look at the store shows how it ended.
 
     # -- writing
 
@@ -150,8 +150,11 @@ class Completing:
         return enlisted.run_blocking(steps) if enlisted.blocking else await enlisted.run(steps)
 
     async def _enter(self, enlisted: Enlisted) -> Job:
-        """Let the user's transaction have the job: nothing more is written about it, and what is on its way is
-        waited for, unless it waits for that very transaction."""
+        """Let the user's transaction have the job.
+
+        Nothing more is written about it, and a change that is on its way is awaited, unless it waits for this very
+        transaction.
+        """
         owned = self._owned
         if self._flush is not None and not enlisted.exclusive:
             await self._flush()  # nothing can be added to a job that is completed
@@ -166,7 +169,10 @@ class Completing:
         return owned.job
 
     def _decide(self, job: Job, text: str) -> Generator[Change, Verdict, Change]:
-        """The completion, decided again whenever the job moved; :raises Stale: it is not ours any more"""
+        """Yield the completion, decided again whenever the job has changed; the change that was applied.
+
+        :raises Stale: the job has another owner, or has ended
+        """
         for _ in range(_TRIES):
             now = self._host.clock.now()
             try:
@@ -229,7 +235,7 @@ class Completing:
             self._settling = None
 
     async def _over(self) -> None:
-        """Wait for the end of the user's transaction, though not for ever."""
+        """Wait for the end of the user's transaction, but not for ever."""
         until = self._host.clock.monotonic() + LEFT_OPEN
         while self._open() and self._host.clock.monotonic() < until:
             await self._host.sleep(0.02)
@@ -237,8 +243,11 @@ class Completing:
             _log.warning("job %s: the transaction it was completed in was left open", self._owned.job.id)
 
     async def _is_in(self, change: Change) -> bool:
-        """Whether the store has the change. One that is committed after this look does no harm: every later write of
-        ours is fenced by the owner, whom a completion takes from the job."""
+        """Whether the store has the change.
+
+        A commit after this look does no harm: a completion takes the owner from the job, and every later write of this
+        worker is refused then.
+        """
         held = self._owned.job
         for pause in _LOOKS:
             await self._host.sleep(pause)
@@ -261,6 +270,6 @@ class Completing:
         self._lanes.notes.ask()  # others may wait for it
 
     def _given_up(self) -> None:
-        """The transaction was rolled back: the attempt goes on."""
+        """Go on with the attempt, because the transaction was rolled back."""
         self._change = None
         self._owned.take_back()

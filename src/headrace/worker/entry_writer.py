@@ -20,13 +20,13 @@ __all__ = ["EntryWriter", "Started"]
 _log = logging.getLogger("headrace.worker")
 
 MOST_ENTRIES, MOST_BYTES = 1000, 1024 * 1024
-"""Of one write; as much again may wait before whoever adds to it has to wait, too."""
+"""The most of one write; as much again may wait before the handler has to wait, too."""
 
 MOST_LINES = 1000
-"""Of the log of one attempt; what comes after is counted."""
+"""How many lines of the log of one attempt are stored; further lines are only counted."""
 
 Started = Callable[[], Awaitable[Job | None]]
-"""Has the start of the run on record; the job as it is then, or None if it turned out not to be ours any more."""
+"""Stores the start of the run; the job as it is then, or None if the worker does not own it any more."""
 
 
 class EntryWriter:
@@ -47,9 +47,9 @@ class EntryWriter:
         self._error: HeadraceError | None = None
         """Why nothing more is written."""
         self.position = 0
-        """How many items of the stream earlier attempts have kept."""
+        """How many items of the stream earlier attempts have stored."""
         self.resumes = False
-        """Whether the handler asked for that, and so goes on from there."""
+        """Whether the handler asked for that position, and so goes on from there."""
         self.streamed = False
         """Whether the stream of this attempt has begun."""
         self.steps: dict[str, str] | None = None
@@ -62,12 +62,12 @@ class EntryWriter:
         self._numbers[kind] = number
 
     def add(self, kind: Kind, data: str, name: str | None = None, *, at: datetime | None = None) -> None:
-        """Have this written, soon."""
+        """Add an entry, which is written soon."""
         self._numbers[kind] += 1
         self._take(Entry(kind, self.attempt, self._numbers[kind], data, at or self.lanes.host.clock.now(), name))
 
     def begin_anew(self) -> None:
-        """Say that this attempt's stream takes the place of what earlier ones kept."""
+        """Add an entry that says that the stream of this attempt replaces those of earlier ones."""
         self._take(Entry(Kind.ITEM, self.attempt, 0, "null", self.lanes.host.clock.now()))
 
     def _take(self, entry: Entry) -> None:
@@ -76,11 +76,11 @@ class EntryWriter:
         self._waiting.append(entry)
         self._bytes += len(entry.data)
         if self._writing is None:
-            # In a context of its own: what goes on in there is not the handler's.
+            # In a context of its own, because the handler's context variables do not concern this task.
             self._writing = self.loop.create_task(self._write(), name="headrace-entries", context=Context())
 
     def log(self, data: str) -> None:
-        """From any thread: have a line of the log written, if the log is not full."""
+        """Add a line to the log, if the log is not full; may be called from any thread."""
         if self._logged >= MOST_LINES:
             self._dropped += 1
             return
@@ -96,8 +96,10 @@ class EntryWriter:
             self.add(Kind.LOG, data, at=at)
 
     async def finish(self) -> None:
-        """Have everything written, now that the attempt is over, and how much of its log was not kept. Raises nothing:
-        what could not be written is known to whoever needs to know."""
+        """Write everything, now that the attempt is over, and how many lines of its log were not stored.
+
+        Raises nothing: whoever needs to know what could not be written knows it already.
+        """
         self._take_lines()
         if self._dropped:
             message = f"{self._dropped} more lines were not kept: the log of an attempt has {MOST_LINES}"
@@ -139,7 +141,7 @@ class EntryWriter:
                     self._error = Stopped("lost")
         except HeadraceError as error:
             self._error = error
-        except Exception as error:  # a fault of ours: whoever waits must hear of it
+        except Exception as error:  # a bug in headrace: whoever waits must get an error
             _log.exception("what a run had to add was not written")
             self._error = HeadraceError(f"what the run had to add was not written: {error!r}")
         finally:

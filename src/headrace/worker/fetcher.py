@@ -28,11 +28,11 @@ _MOST = 1000
 
 
 class JobTaker(Protocol):
-    """Whoever takes what is claimed: the worker, or the collector of a bulk handler."""
+    """Takes the claimed jobs: the worker, or the collector of a bulk handler."""
 
     @property
     def id(self) -> UUID:
-        """In whose name to claim."""
+        """The id of the worker to claim for."""
         ...
 
     def room(self) -> tuple[int, int]:
@@ -40,7 +40,7 @@ class JobTaker(Protocol):
         ...
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Have what was claimed run."""
+        """Run the claimed jobs."""
         ...
 
     def idle(self) -> None:
@@ -80,7 +80,7 @@ class Fetcher(Service):
         """The claim that is under way: what it is given is here, or may be any moment."""
 
     def wake(self) -> None:
-        """Look again: there may be room, or work."""
+        """Look again, because there may be room or jobs."""
         self._wake.set()
 
     async def stop(self) -> None:
@@ -125,7 +125,7 @@ class Fetcher(Service):
         return False
 
     def _freed(self, hint: Hint) -> None:
-        # Jobs end all the time, elsewhere: they are not asked about one by one.
+        # Jobs end all the time elsewhere: the store is not asked once for each of them.
         asyncio.get_running_loop().call_later(_MOMENT, self._wake.set)
 
     def _hinted(self, hint: Hint) -> None:
@@ -156,7 +156,7 @@ class Fetcher(Service):
             except EngineError as error:
                 if pause == 0.05:
                     _log.warning("no jobs could be claimed, trying on: %s", error)
-                # A request whose reply was lost may have claimed: ask again for the same, also when stopping.
+                # A request whose reply was lost may have claimed jobs: repeat the same request, even when stopping.
                 unknown = isinstance(error, Unavailable) and error.outcome == "unknown"
                 if self.stopping.is_set() and (not unknown or pause > 1.0):
                     return None

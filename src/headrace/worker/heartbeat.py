@@ -58,7 +58,7 @@ class Heartbeat:
         """Why there is no store left to beat in; its worker ends by it."""
 
     def start(self) -> None:
-        """Begin; the caller has just registered the worker, which counts as the first beat."""
+        """Start beating; the caller has just registered the worker, which counts as the first beat."""
         self.acknowledged()
         self._thread = self._host.thread("headrace-heartbeat", self._main)
 
@@ -71,14 +71,14 @@ class Heartbeat:
             self._thread = None
 
     def acknowledged(self) -> None:
-        """Note that the store has just heard of the worker."""
+        """Remember that the store has just acknowledged the worker."""
         self._acked = (self._host.clock.monotonic(), self._host.clock.now())
         self._mute_from = self._acked[0] + self._rules.silence
 
     @property
     def silent(self) -> bool:
         """Whether nothing new may be started, because the store has not heard of the worker for too long."""
-        # Asked before every start: the wall clock, which tells of a suspended machine, is looked at twice a second.
+        # Called before every start, so the wall clock, which shows a suspended machine, is read only twice a second.
         monotonic = self._host.clock.monotonic()
         if monotonic >= self._look_from:
             self._look_from = monotonic + 0.5
@@ -168,7 +168,7 @@ class Heartbeat:
             todo, tries = [one for part in again for one in part], tries - 1
 
     def _overdue(self, job: Job, started_at: datetime, now: datetime, chance: float) -> Change | None:
-        """What the loop would have written by now: the end if its time is up, else the start."""
+        """The change that the loop would have written by now: the end if the timeout is over, otherwise the start."""
         timeout = job.spec.timeout
         if timeout is not None and now >= started_at + timedelta(seconds=timeout):
             return finish(job, TimedOut(), now, chance, self._rules, started_at)
@@ -181,13 +181,13 @@ class Heartbeat:
             try:
                 change = decide(job)
             except TransitionRefused:
-                continue  # it moved while we looked
+                continue  # the job changed in the meantime
             if change is not None:
                 changes.append(replace(change, id=self._host.dice.token()))
                 decides.append(decide)
         if not changes:
             return []
-        # What was applied, the loop learns as a conflict or as stale.
+        # The loop learns what was applied here as a conflict, or as stale.
         verdicts = await session.jobs.apply(changes, now)
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:

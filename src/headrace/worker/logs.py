@@ -21,7 +21,7 @@ __all__ = ["caught_logs"]
 _CallHandlers = Callable[[logging.Logger, logging.LogRecord], None]
 
 MOST_CHARACTERS = 8192
-"""Of one line; what is longer is cut."""
+"""The longest line; what is longer is cut."""
 
 
 class _Catcher:
@@ -51,7 +51,7 @@ class _Catcher:
     def see(self, logger: logging.Logger, record: logging.LogRecord) -> None:
         ctx = Context.current_or_none()
         if ctx is not None and self._workers and not _is_ours(record.name):
-            with contextlib.suppress(Exception):  # never the user's trouble
+            with contextlib.suppress(Exception):  # a bug here must not disturb the user's logging
                 ctx.caller.log(log_data(record.levelname, record.name, _text(record)))
         if (pass_on := self._pass_on) is not None:
             pass_on(logger, record)

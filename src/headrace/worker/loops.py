@@ -1,4 +1,4 @@
-"""Doing on the worker's loop what a handler asks for on another: one in a thread may have a loop of its own."""
+"""Run on the worker's loop what a handler asks for on another loop: a handler in a thread may have its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def on_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """What the work comes to, which is done on this loop, whichever its caller is on."""
+    """Run the work on this loop, whichever loop the caller is on; its result."""
     if asyncio.get_running_loop() is loop:
         return await work
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))

@@ -44,7 +44,7 @@ def check_middleware(fn: Any) -> Middleware:
 async def call_wrapped(
     handler: Handler, ctx: Context, job: Job, threads: ThreadPool | None, children: Children | None
 ) -> Ending:
-    """Run the handler inside its middleware and say what came out of the outermost.
+    """Run the handler inside its middleware; the ending that follows from what the outermost one returned or raised.
 
     Whatever it returns is checked like a result, whatever it raises counts as raised by the handler.
     """
@@ -102,8 +102,11 @@ def _plain(handler: Handler, ctx: Context, job: Job) -> tuple[Any, BaseException
 async def _outlive(
     ctx: Context, threads: ThreadPool, call: Callable[[], Any], kill: Callable[[], None] = lambda: None
 ) -> Any:
-    """Call on a thread. A worker that stops the run cancels the middleware, but the call is waited for: what it comes
-    to counts, and its slot is taken until then. ``kill`` ends it, if it can be ended."""
+    """Call on a thread. ``kill`` ends the call, if it can be ended.
+
+    A worker that stops the run cancels the middleware, but waits for the call: its result counts, and its slot is taken
+    until then.
+    """
     calling = asyncio.ensure_future(threads.run(call))
     try:
         return await asyncio.shield(calling)
@@ -116,7 +119,7 @@ async def _outlive(
 
 
 def _value(handler: Handler, ctx: Context, ending: Ending) -> Any:
-    """What a child said, as if the function had been called here."""
+    """The result or the error of a child, as if the function had been called here."""
     match ending:
         case Completed():
             return handler.decode_result(ending.result_text)

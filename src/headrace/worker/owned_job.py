@@ -1,4 +1,4 @@
-"""A job that this worker owns: the single writer of everything that the worker has to say about it."""
+"""A job that this worker owns: the only writer of what the worker has to write about it."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ class OwnedJob:
     since: float
 
     def __init__(self, job: Job, handler: Handler, lanes: Lanes, on_settled: Settled) -> None:
-        """``on_settled`` is called once, when the worker has had its last word."""
+        """``on_settled`` is called once, when the last change of this worker is stored or never will be."""
         self.job, self.handler = job, handler
         """The job as last known to be stored."""
         self.started_at: datetime | None = None
         """When the handler was called; the start itself may not be stored yet."""
         self.ending: Ending | None = None
-        """What the attempt came to; set once, by whoever is first."""
+        """How the attempt ended; set once, by whoever is first."""
         self.ended_at: datetime | None = None
-        """When it did."""
+        """When the attempt ended."""
         self.over = False
-        """The last change was applied or dropped: it is no longer ours."""
+        """Whether the last change was applied or dropped, so that this worker no longer owns the job."""
         self.kept = True
-        """False once the store said that it has another owner."""
+        """False once nothing more may be written about the job, for instance because it has another owner."""
         self.in_transaction = False
-        """A transaction of the handler's may have the job: until that is over, nothing is written about it."""
+        """Whether a transaction of the handler may have the job: until that is over, nothing is written about it."""
         self.lanes = lanes
         self._on_settled, self._completed = on_settled, False
         self._flying: tuple[Decide, Then | None, Change] | None = None
@@ -87,13 +87,13 @@ class OwnedJob:
 
     @property
     def start_due(self) -> bool:
-        """Whether a start that was left out so far still has to be written."""
+        """Whether a start that was not written so far still has to be."""
         if self.started_at is None or self.over or self.in_transaction or self._flying is not None:
             return False
         return self.job.status is not Status.RUNNING
 
     def write_start(self, then: Then | None = None) -> None:
-        """Record the start, unless it is recorded; a job that was cancelled meanwhile is handed back instead."""
+        """Store the start, unless it is stored; a job that was cancelled meanwhile is handed back instead."""
         host, rules = self.lanes.host, self.lanes.engine.rules
 
         def decide(job: Job) -> Change | None:
@@ -106,7 +106,7 @@ class OwnedJob:
         self.write(decide, then)
 
     async def recorded(self) -> bool:
-        """Wait until the start, and all that was to be written before it, is stored; whether the job is still ours."""
+        """Wait until the start and all changes before it are stored; whether the worker still owns the job."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.write_start(lambda stored: None if future.done() else future.set_result(stored))
         return await future
@@ -114,7 +114,7 @@ class OwnedJob:
     # -- the last word
 
     def finish(self, ending: Ending, at: datetime) -> None:
-        """Record what the run came to, and the start with it if that was left out."""
+        """Store how the run ended, together with its start if that was not stored yet."""
         self.ending, self.ended_at = ending, at
         host, rules = self.lanes.host, self.lanes.engine.rules
         chance = host.dice.chance()
@@ -130,16 +130,16 @@ class OwnedJob:
         self.write(lambda job: release(job, host.clock.now()), self.settle)
 
     def settle(self, stored: bool) -> None:
-        """Give the job up, and tell the slots: the last change of it is stored, or never will be."""
+        """Give the job up and call ``on_settled``: its last change is stored, or never will be."""
         self.over = True
-        if self._completed:  # by the handler's own commit: what it came to besides does not count
+        if self._completed:  # the handler's own commit completed the job, so any other ending does not count
             self.ending, stored = Completed(self.job.result_text or "null"), True
         self._on_settled(self, stored)
 
     # -- one change after another
 
     def write(self, decide: Decide, then: Then | None = None) -> None:
-        """Write the decided change after those before it; ``then`` learns whether it was stored."""
+        """Write the decided change after those before it; ``then`` is called with whether it was stored."""
         if self._flying is None and not self.in_transaction:
             self._send(decide, then)
         elif self._queue is None:
@@ -153,10 +153,10 @@ class OwnedJob:
             try:
                 change = decide(self.job)
             except TransitionRefused as error:
-                # Somebody ended or took the job between our changes: there is nothing left to say about it.
+                # Somebody ended or took the job between two changes of this worker: there is nothing left to write.
                 _log.warning("dropped: %s", error)
                 self.kept = False
-            except Exception:  # a fault of ours: the job must not stay in our hands for it
+            except Exception:  # a bug in headrace: the worker must not go on owning the job because of it
                 _log.exception("job %s: nothing could be decided", self.job.id)
                 self.kept = False
         if change is not None:
@@ -182,7 +182,7 @@ class OwnedJob:
             await asyncio.shield(self._landing)
 
     def take_back(self) -> None:
-        """Go on with what was to be written: the transaction is over, and the job is as it was."""
+        """Go on with the changes that waited: the transaction is over, and the job is as it was."""
         self.in_transaction = False
         self._next()
 
@@ -194,27 +194,27 @@ class OwnedJob:
     # -- the ticket of the change on its way
 
     def wanted(self) -> bool:
-        """True: a worker does not take back what it said."""
+        """True: a worker does not withdraw a change that it has sent."""
         return True
 
     def answer(self, verdicts: Sequence[Verdict]) -> None:
-        """Go by the store's verdict on the change that was on its way."""
+        """Act on the store's verdict on the change that was on its way."""
         (verdict,) = verdicts
         decide, then, change = self._landed()
         if isinstance(verdict, Conflict):
             self.job = verdict.job
-            if self.in_transaction:  # which may have the job in its hands already: said again when that is over
+            if self.in_transaction:  # the transaction may have changed the job: write this again when it is over
                 self._queue = deque([(decide, then), *(self._queue or ())])
             else:
                 self._send(decide, then)
         else:
             if not self.kept:
-                pass  # it was ended by the handler's own transaction meanwhile
+                pass  # the handler's own transaction has completed the job meanwhile
             elif isinstance(verdict, Applied):
                 self.job = verdict.job
             else:
                 self.kept = False
-                # Of one that was not begun, or has not ended, there is nothing that anybody would miss.
+                # Without an attempt that ended, nothing is lost that anybody would miss.
                 level = logging.DEBUG if change.attempt is None else logging.WARNING
                 _log.log(level, "%s has another owner by now: what this worker had to say was stale", name_of(self.job))
             if then is not None:
@@ -230,15 +230,15 @@ class OwnedJob:
             if then is not None:
                 then(True)
         elif unstorable and change.attempt is not None and not _is_substitute(change):
-            # What the run came to cannot be stored; that is an end too, and a final one.
+            # The result of the run cannot be stored, so the job fails, and is not retried.
             now, rules = self.lanes.host.clock.now(), self.lanes.engine.rules
             info = ErrorInfo(Unstorable.__name__, str(error)).cut(rules.error_limit)
             ending = Failed(error=info, reason=Reason.NON_RETRYABLE)
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
         else:
-            why = "the store is lost" if isinstance(error, StoreLost) else error  # which is said once, at length
+            why = "the store is lost" if isinstance(error, StoreLost) else error  # logged once elsewhere, in full
             _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, why)
-            self.kept = False  # unknown: the sweeper will say what became of it
+            self.kept = False  # whether it was stored is not known: the sweeper will find out
             if then is not None:
                 then(False)
         self._next()
@@ -250,5 +250,5 @@ class OwnedJob:
 
 
 def _is_substitute(change: Change) -> bool:
-    """Whether this already stands in for an end that could not be stored."""
+    """Whether this change already replaces an end that could not be stored."""
     return change.job.error is not None and change.job.error.type == Unstorable.__name__

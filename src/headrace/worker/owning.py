@@ -1,4 +1,4 @@
-"""A loop that belongs to a worker: what its handlers left on it cannot end it.
+"""A loop that belongs to a worker: tasks and callbacks that handlers left on it cannot end it.
 
 asyncio lets a SystemExit or a KeyboardInterrupt out of the loop when a task or a callback raises one: the loop stops
 where it is, and whoever runs it may run it again. Where the loop is a worker's own, only a signal may mean that the
@@ -27,10 +27,10 @@ def run_owned(
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     goes_on: Callable[[], bool] = lambda: True,
 ) -> T:
-    """Run the coroutine on a loop of its own, as ``asyncio.run`` does; an exit that something else on the loop raises
-    does not end it.
+    """Run the coroutine on a loop of its own, as ``asyncio.run`` does.
 
-    ``goes_on`` is asked then: False as long as an interrupt may be meant for ``main``.
+    An exit that something else on the loop raises does not end it, if ``goes_on`` then returns True; it must return
+    False as long as an interrupt may be meant for ``main``.
     """
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         doing = runner.get_loop().create_task(main)
@@ -48,12 +48,12 @@ def run_owned(
 
 
 async def _end_of(doing: asyncio.Task[T]) -> T:
-    """What the task comes to; whoever cancels this cancels the task."""
+    """The result of the task; cancelling this cancels the task."""
     return await doing
 
 
 def _origin(error: BaseException) -> str:
-    """Where it was raised."""
+    """Where the error was raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

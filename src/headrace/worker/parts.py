@@ -14,8 +14,10 @@ _log = logging.getLogger("headrace.worker")
 
 
 def why_ended(parts: Iterable[asyncio.Task[None]]) -> BaseException:
-    """Why a part ended by itself, which ends the worker. That the store is lost is said here, before what is running is
-    waited for, and once, however many parts notice."""
+    """The reason why a part ended by itself, which ends the worker.
+
+    That the store is lost is logged here, before running jobs are awaited, and once, however many parts notice it.
+    """
     for part in parts:
         if part.done() and not part.cancelled() and (error := part.exception()) is not None:
             if isinstance(error, StoreLost):

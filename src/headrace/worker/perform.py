@@ -1,4 +1,4 @@
-"""Calling a handler right here, and saying what that came to."""
+"""Call a handler on this thread or loop, and return how that ended."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
 
 
 async def ending_of(handler: Handler, ctx: Context, calling: Awaitable[Any]) -> Ending:
-    """What a call of the handler on this loop comes to; a cancellation passes through."""
+    """Call the handler on this loop; how that ended. A cancellation passes through."""
     entered = ctx.entered()
     try:
         return Completed(handler.encode_result(await calling))

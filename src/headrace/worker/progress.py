@@ -23,7 +23,7 @@ class ProgressWriter:
         self._reporting = False
 
     def report(self, report: Progress) -> None:
-        """Have this report written unless a newer one comes first; from the handler, on whatever thread."""
+        """Write this report soon, unless a newer one comes first; called by the handler, on any thread."""
         fresh, self._report = self._report is None, report
         if fresh:
             self._loop.call_soon_threadsafe(self._schedule)
@@ -38,7 +38,7 @@ class ProgressWriter:
             self._loop.call_later(PROGRESS_EVERY - since, self.write)
 
     def write(self) -> None:
-        """Write what was reported, now, unless the attempt is over."""
+        """Write the newest report now, unless the attempt is over."""
         report, self._report = self._report, None
         if report is None or self._owned.ending is not None:
             return

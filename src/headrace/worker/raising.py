@@ -18,7 +18,7 @@ def is_passing(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """What the error says of itself."""
+    """The message of the error."""
     try:
         return str(error)
     except BaseException as unprintable:

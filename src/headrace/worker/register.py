@@ -17,8 +17,10 @@ _log = logging.getLogger("headrace.worker")
 
 
 async def register(engine: Engine, host: Host, info: WorkerInfo, stopping: asyncio.Event) -> None:
-    """Register, again and again while the store is away; :raises EngineError: asked to stop meanwhile, or it does not
-    come back"""
+    """Register the worker, and try again while the store is away.
+
+    :raises EngineError: asked to stop meanwhile, or the store does not come back
+    """
     info, pause = replace(info, lease=engine.rules.lease), 0.1
     while True:
         try:

@@ -1,4 +1,4 @@
-"""One run of an owned job: the start if it must come first, the call, the end, and every way of being told to stop."""
+"""One run of an owned job: the start if it must be stored first, the call, the end, and every way to stop it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _RUNNING = Status.RUNNING  # looked up once: see core.lifecycle
 _making = threading.Lock()
 
 SHORT = 10.0
-"""Seconds; a timer for each of many thousand jobs a second, nearly all of them cancelled, would be most of the cost."""
+"""Seconds up to which a timeout has a timer of its own: a timer for each of thousands of jobs would cost too much."""
 STOP_PATIENCE = 5.0
 """How long a cancelled coroutine may take to end after its time ran out, before its attempt ends without it."""
 
@@ -80,7 +80,7 @@ class Run(Caller):
         monotonic: float,
         bulk_call: Call | None = None,
     ) -> None:
-        """``now`` and ``monotonic``: the time, which the caller has just asked for."""
+        """``now`` and ``monotonic``: the present time, which the caller has just read."""
         self.owned, self.task, self.bulk_call = owned, task, bulk_call
         self.began = self.since = monotonic
         """When the handler was called, and since when it has its slot (monotonic)."""
@@ -112,7 +112,7 @@ class Run(Caller):
         return self.owned.ending is not None and self._calling
 
     async def go(self) -> None:
-        """Execute the job, in the task that is given, and have written what came of it."""
+        """Execute the job in its task, and write how it ended."""
         owned, slots = self.owned, self._slots
         try:
             if owned.must_start_first:
@@ -150,12 +150,12 @@ class Run(Caller):
             if self._timers is not None:
                 for timer in self._timers:
                     timer.cancel()
-            # Else every job would leave a circle of references for the garbage collector: context, run.
+            # Otherwise every job would leave a circle of references, context and run, for the garbage collector.
             self._ctx = self._timers = None
             slots.left(self)
 
     def finish(self, ending: Ending) -> None:
-        """End the attempt, once: the owned job writes it, and tells the slots what the store said."""
+        """End the attempt, once: the owned job writes the end, and reports to the slots what the store answered."""
         owned, slots = self.owned, self._slots
         if owned.ending is None:
             if self._progress is not None and isinstance(ending, Failed | TimedOut):
@@ -164,8 +164,10 @@ class Run(Caller):
             owned.finish(ending, slots.host.clock.now())
 
     def _break_down(self, error: BaseException) -> None:
-        """End the attempt by an error that came past the handler: unless the loop ends, the job must not stay in our
-        hands."""
+        """End the attempt with an error that came past the handler, so that the worker does not go on owning the job.
+
+        Unless the loop itself ends.
+        """
         if is_passing(error):
             raise error
         if isinstance(error, GeneratorExit):
@@ -178,7 +180,7 @@ class Run(Caller):
         self.finish(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
 
     async def _started_first(self) -> bool:
-        """Make the start durable; False if the job turned out to be no longer ours to run."""
+        """Store the start; False if the worker may not run the job any more."""
         owned = self.owned
         stored = await owned.recorded()
         if owned.ending is not None:
@@ -211,12 +213,12 @@ class Run(Caller):
             return TimedOut() if self._why == "timed_out" else Released()
         keeper = self._slots.keeper
         if self.task.cancelling() and keeper is not None and keeper.cancelling():
-            return Released()  # the loop is being torn down, and everything in it cancelled
+            return Released()  # the loop is ending, and everything on it is cancelled
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
         return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
 
     def _set_time(self, timeout: float | None) -> None:
-        """Have the handler stopped when its time is up: by a timer if that is soon, else, as for most, by ``tick``."""
+        """Arrange that the handler is stopped at its timeout: by a timer if that is soon, otherwise by ``tick``."""
         if timeout is None:
             return
         if timeout <= SHORT:
@@ -234,12 +236,12 @@ class Run(Caller):
     # -- being stopped
 
     def stop(self, why: Stopping) -> None:
-        """Have the handler stop: a coroutine is cancelled, a child asked and then killed, a thread can only be told."""
+        """Stop the handler: a coroutine is cancelled, a child process asked and then killed, a thread only asked."""
         if self._why is not None:
             return
         self._why = why
         if self._ctx is None or not self._calling:
-            return  # not begun yet: it will not be
+            return  # the handler was not called yet, and will not be
         self._ctx.stopping = why
         over: Ending = TimedOut() if why == "timed_out" else Released()
         mode = self.owned.handler.mode
@@ -280,11 +282,11 @@ class Run(Caller):
     # -- for its Context, on whatever thread
 
     def resource(self, resource: Resource[T]) -> T:
-        """What the worker has open under this definition."""
+        """The resource that the worker has open for this definition."""
         return self._slots.resources.get(resource)
 
     def entry_writer(self) -> EntryWriter:
-        """What writes down what the run adds to its job."""
+        """The writer of what the run adds to its job."""
         if (writer := self._entry_writer) is None:
             with _making:
                 if (writer := self._entry_writer) is None:
@@ -297,12 +299,12 @@ class Run(Caller):
         return self.owned.job if await self.owned.recorded() and self.owned.job.status is _RUNNING else None
 
     def log(self, data: str) -> None:
-        """Have a line for the log of the job written, as long as the attempt lasts."""
+        """Add a line to the log of the job, as long as the attempt lasts."""
         if self._calling and self.owned.ending is None:
             self.entry_writer().log(data)
 
     def acted(self) -> None:
-        """Have the start recorded: the handler did what others can see."""
+        """Store the start, because the handler did something that others can see."""
         self._loop.call_soon_threadsafe(self._write_start)
 
     def _write_start(self) -> None:
@@ -310,7 +312,7 @@ class Run(Caller):
             self.owned.write_start()
 
     def report(self, report: Progress) -> None:
-        """Have written how far it is."""
+        """Write the progress of the handler."""
         if (progress := self._progress) is None:
             with _making:
                 if (progress := self._progress) is None:
@@ -318,7 +320,7 @@ class Run(Caller):
         progress.report(report)
 
     async def flush(self) -> None:
-        """Wait until everything reported so far is stored."""
+        """Wait until all progress reported so far is stored."""
         await on_loop(self._loop, self._flush())
 
     async def _flush(self) -> None:
@@ -345,7 +347,7 @@ class Run(Caller):
         return self.own_slot is not None and self.own_slot.is_yielded
 
     def _gone(self) -> bool:
-        """Whether the handler is done, or should be: it yields nothing and waits for no slot."""
+        """Whether the handler is done, or should be: then it yields nothing and waits for no slot."""
         return self._why is not None or not self._calling
 
     def slot(self) -> RunSlot | None:

@@ -19,7 +19,7 @@ __all__ = ["call", "call_async"]
 async def call(
     handler: Handler, ctx: Context, job: Job, threads: ThreadPool | None = None, children: Children | None = None
 ) -> Ending:
-    """Run the handler and say what it came to.
+    """Run the handler; how that ended.
 
     Cancelling the calling task cancels an async handler; the cancellation passes through. Without ``threads`` and
     ``children`` everything runs right here.

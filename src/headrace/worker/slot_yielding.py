@@ -1,4 +1,4 @@
-"""Slots that are yielded while their handlers wait for other jobs, and the line of those who want one back."""
+"""Slots that handlers yield while they wait for other jobs, and the line of runs that want a slot back."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ __all__ = ["RunSlot", "YieldedSlots"]
 _log = logging.getLogger("headrace.worker")
 
 MOST = {"thread": 1000, "process": 50}
-"""How many slots may be yielded by handlers in threads and in child processes: what they wait in stays occupied."""
+"""How many slots handlers in threads and in child processes may yield: the thread or process stays occupied."""
 
 _NONE: frozenset[str] = frozenset()
 
 
 class YieldedSlots:
-    """The yielded slots of a worker. Nothing new is begun while somebody is in line for one."""
+    """The yielded slots of a worker. No job is begun while a run is in line for a slot."""
 
     def __init__(self, slots: Slots) -> None:
         self.count = 0
-        """How many there are, also those of handlers in line."""
+        """How many slots are yielded, with those of runs in line."""
         self.line: deque[RunSlot] = deque()
-        """Whose waits are over, in that order."""
+        """The slots of runs whose waits are over, in the order in which they ended."""
         self._slots = slots
         self._by_mode: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """How many slots handlers have yielded, by where they run and by task."""
+        """How many slots are yielded, by mode of the handler and by task."""
         self._warned = False
 
     def shunned(self) -> frozenset[str]:
-        """The tasks of which nothing more is begun, because as many of them wait as may: what they wait for would find
-        no slot, were all of them taken by more of their kind."""
+        """The tasks of which no more jobs are begun, because as many of their handlers wait as may.
+
+        More of them would take all slots, and the jobs that they wait for would find none.
+        """
         if not self.count:
             return _NONE
         return frozenset(task for mode, tasks in self._by_mode.items() if self._is_full(mode) for task in tasks)
@@ -47,27 +49,27 @@ class YieldedSlots:
         return most is not None and self._by_mode[mode].total() >= most
 
     def turn_away(self) -> None:
-        """Give back what was claimed ahead of shunned tasks."""
+        """Give back the jobs of shunned tasks that were claimed ahead."""
         if shunned := self.shunned():
             for owned in self._slots.buffer.remove_of(shunned):
                 owned.release()
 
     def admit(self) -> None:
-        """Give free slots to those in line."""
+        """Give free slots to the runs in line."""
         while self.line and self._slots.has_slot:
             self.line[0].returned()
 
     def tick(self) -> None:
-        """Have those in line go on that are to stop: they wait for no slot."""
+        """Let runs in line that should stop go on without waiting for a slot."""
         for slot in [slot for slot in self.line if slot.stopping]:
             slot.returned()
 
     # -- for the runs, on the worker's loop
 
     def add(self, slot: RunSlot) -> bool:
-        """Let others have the slot, if they may; whether they may."""
+        """Yield the slot to other jobs, if that is allowed; whether it was."""
         if self._is_full(slot.mode) and self._kept < self._slots.concurrency:
-            return False  # never the last slot: what is waited for needs one
+            return False  # but the last slot is always yielded: the jobs that are waited for need one
         self._by_mode[slot.mode][slot.task] += 1
         self.count += 1
         if self._is_full(slot.mode):
@@ -78,7 +80,7 @@ class YieldedSlots:
 
     @property
     def _kept(self) -> int:
-        """How many slots are kept by handlers that wait."""
+        """How many slots are kept by runs that wait and could not yield them."""
         return sum(run.own_slot is not None and run.own_slot.keeps for run in self._slots.runs.values())
 
     def _warn(self, mode: str) -> None:
@@ -93,7 +95,7 @@ class YieldedSlots:
         self._warned = True
 
     def remove(self, slot: RunSlot) -> None:
-        """Count a slot no longer: its run has one again, or is done without one."""
+        """Stop counting a slot as yielded: its run has a slot again, or is done."""
         tasks = self._by_mode[slot.mode]
         tasks[slot.task] -= 1
         if not tasks[slot.task]:
@@ -102,8 +104,7 @@ class YieldedSlots:
 
 
 class RunSlot:
-    """The slot of one run: yielded as long as anything in the run waits for another job, however many such waits
-    there are."""
+    """The slot of one run: yielded as long as anything in the run waits for another job; there may be several waits."""
 
     __slots__ = ("_back", "_loop", "_stopping", "_waits", "_yielded", "is_yielded", "mode", "over", "task")
 
@@ -115,15 +116,15 @@ class RunSlot:
         task: str,
         stopping: Callable[[], bool],
     ) -> None:
-        """``mode`` and ``task``: where the handler runs, and whose it is. ``stopping``: is it done, or should it be?"""
+        """``mode``: where the handler runs; ``task``: its task; ``stopping``: whether it is done, or should be."""
         self.mode, self.task = mode, task
         self.is_yielded = self.over = False
-        """Whether others may have the slot; whether the run is over."""
+        """Whether the slot is yielded; whether the run is over."""
         self._yielded, self._loop = yielded, loop
         self._stopping: Callable[[], bool] | None = stopping
         self._waits = 0
         self._back: Future[None] | None = None
-        """What whoever is in line waits for."""
+        """While the run is in line: done when it has a slot again."""
 
     @property
     def stopping(self) -> bool:
@@ -139,16 +140,16 @@ class RunSlot:
     # -- from the handler, on whatever thread
 
     def yield_slot(self) -> None:
-        """Begin a wait: others may have the slot."""
+        """Begin a wait, during which the slot is yielded."""
         self._do(self._yield_slot)
 
     def take_back(self) -> Future[None] | None:
-        """End a wait; what is done when the run has a slot again, or None if it has one."""
+        """End a wait; a future that is done when the run has a slot again, or None if it has one."""
         future: Future[None] = Future()
         return future if self._do(lambda: self._take_back(future)) and not future.done() else None
 
     def seize(self) -> None:
-        """Go on, whether or not there is a slot."""
+        """Let the run go on, whether or not there is a free slot."""
         self._do(lambda: self.returned() if self._back is not None else None)
 
     def _do(self, act: Callable[[], None]) -> bool:
@@ -163,14 +164,14 @@ class RunSlot:
         try:
             self._loop.call_soon_threadsafe(act)
         except RuntimeError:
-            return False  # the worker and its loop are gone: its slots are nobody's
+            return False  # the worker and its loop are gone, and its slots do not matter any more
         return True
 
     # -- on the worker's loop
 
     def _yield_slot(self) -> None:
         self._waits += 1
-        if self._back is not None:  # another part of the run waits again before the slot was back
+        if self._back is not None:  # another part of the run begins to wait while this one is in line
             self._settle()
         elif not self.is_yielded and not self.over and not self.stopping:
             self.is_yielded = self._yielded.add(self)
@@ -202,6 +203,6 @@ class RunSlot:
                 back.set_result(None)
 
     def close(self) -> None:
-        """End with the run: what it yielded is no longer counted, and waits that it left behind yield nothing."""
+        """End with the run: its slot no longer counts as yielded, and waits that it left behind yield nothing."""
         self.over, self._stopping = True, None
         self.returned()

@@ -1,4 +1,4 @@
-"""The slots of a worker: the jobs in its hands, from the claim until what came of them is stored."""
+"""The slots of a worker: the jobs that it owns, from the claim until their result is stored."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from headrace.worker.tally import Tally
 __all__ = ["Slots"]
 
 START_WITHIN = 0.5
-"""A start that was left out is written when its handler has run for so long: well within the promised second."""
+"""Seconds after which a start that was not stored yet is written: well within the promised second."""
 BUFFERED_TOO_LONG = 1.0
 TURN = 0.001
-"""Seconds; jobs that end at once are run for so long before others on the loop have their turn."""
+"""For how many seconds jobs that end at once are run before others on the loop have their turn."""
 UNACKNOWLEDGED_MOST = 3000
-"""Finishes on their way to the store; beyond this nothing new is started."""
+"""How many finishes may be on their way to the store; beyond that nothing new is started."""
 
 
 class Slots:
     """The jobs that a worker owns and the runs of them: takes claimed jobs, starts runs, frees slots.
 
-    ``may_start`` is asked before each start, ``hungry`` is told of room.
+    ``may_start`` is called before each start, ``hungry`` whenever there is room for more jobs.
     """
 
     def __init__(
@@ -62,13 +62,15 @@ class Slots:
         self.resources = resources or Resources()
         self.cancel_grace, self.buffer = lanes.engine.rules.cancel_grace, Buffer()
         self.runs: dict[OwnedJob, Run] = {}
-        """Handlers being executed, also those whose attempt is over already: one job may be here more than once."""
+        """The handlers that are being called, also those whose attempt is over: one job may be here more than once."""
         self.owned: dict[int, OwnedJob] = {}
-        """Everything in our hands: buffered, running, or with its end on the way to the store. By the number that the
-        job's id is, which the interpreter hashes itself."""
+        """All jobs that the worker owns: buffered, running, or with their end on the way to the store.
+
+        The key is the id of the job as a number, which is hashed faster than the id itself.
+        """
         self.tally = Tally(host.clock)
         self.freed = asyncio.Event()
-        """Set whenever a job leaves our hands."""
+        """Set whenever the worker no longer owns a job."""
         self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
         self._on_settled = self._settled  # bound once, for all jobs
         self._pace = Pace(concurrency)
@@ -85,7 +87,7 @@ class Slots:
         self.keeper: asyncio.Task[None] | None = None
         """The task of the worker: cancelled when the loop is torn down, like every other."""
         self.variables = copy_context()
-        """What a handler finds: nothing of those that ran before it."""
+        """The context variables that a handler starts with: none from handlers that ran before it."""
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
         self.reactions = Reactions(self.threads, self.variables, self._reacted, most=concurrency)
@@ -93,7 +95,7 @@ class Slots:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is in our hands or on its way to the store, nor to be told to anybody."""
+        """Whether no job is owned, nothing is on its way to the store, and no callback is still to be called."""
         return not self.owned and not self.unacknowledged and not self.reactions
 
     # -- in
@@ -108,7 +110,7 @@ class Slots:
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
             return free + ahead, free
-        # Half-empty before asking again: many small claims would cost more than they bring.
+        # Only when the buffer is half empty: many small claims would cost more than they bring.
         return (ahead - buffered, 0) if buffered * 2 <= ahead else (0, 0)
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
@@ -129,14 +131,14 @@ class Slots:
         return claimed
 
     def _supersede(self, old: OwnedJob) -> None:
-        """Stop what we had of a job that the store took from us, and now gave us anew."""
+        """Stop the old run of a job that the store took from this worker, and has now given to it again."""
         for line in self._lines():
             line.remove(old.job.id)
         if old in self.runs:
             self.runs[old].stop("lost")
 
     def _busy_since(self) -> float | None:
-        """How long the running handlers have been at it, on average."""
+        """How long the running handlers have been running, on average."""
         now = self.host.clock.now()
         newest = islice(reversed(self.runs.items()), LOOKED_AT)
         began = [owned.started_at for owned, run in newest if not run.yielded]
@@ -162,7 +164,7 @@ class Slots:
     def new_run(
         self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: Call | None = None
     ) -> Run:
-        """A run of the job, in our books, to be executed in this task."""
+        """A new run of the job, registered here, to be executed in this task."""
         run = self.runs[owned] = Run(owned, self, task, now, monotonic, call)
         if self.tally.talks:
             self.tally.begins(owned)
@@ -191,7 +193,7 @@ class Slots:
 
     @property
     def waiting(self) -> int:
-        """How many jobs are in our hands and not begun."""
+        """How many owned jobs have not begun."""
         return sum(len(line) for line in self._lines())
 
     def _lines(self) -> list[Buffer]:
@@ -203,8 +205,10 @@ class Slots:
         return not pressed and self._may_start()
 
     async def _run_jobs(self) -> None:
-        """Run one job after another, in one task for as long as they leave no trace in it: a task for each would cost
-        as much as all the rest."""
+        """Run one job after another in one task, as long as they leave no trace in it.
+
+        A task for each job would cost as much as all the rest.
+        """
         task, clock, line = asyncio.current_task(), self.host.clock, self.yielded.line
         assert task is not None
         try:
@@ -253,7 +257,7 @@ class Slots:
         self.dispatch()
 
     def tick(self) -> None:
-        """Do what cannot wait for a job to end: late starts, times that are up, jobs buffered behind slow ones."""
+        """Do what cannot wait until a job ends: write late starts, stop at timeouts, give back what waits too long."""
         now, monotonic = self.host.clock.now(), self.host.clock.monotonic()
         for owned, run in list(self.runs.items()):
             run.tick(monotonic)
@@ -272,21 +276,21 @@ class Slots:
                 self._release_all(collector.waiting)
         if oldest is not None and self._busy >= self.concurrency:
             waited = (now - (oldest.job.assigned_at or now)).total_seconds()
-            if waited > BUFFERED_TOO_LONG:  # the slots have turned slow: let others have these jobs
+            if waited > BUFFERED_TOO_LONG:  # the handlers have become slow: let other workers have these jobs
                 self._release_all(self.buffer)
         self.dispatch()
 
     # -- out
 
     def _settled(self, owned: OwnedJob, stored: bool) -> None:
-        """Count a job whose last change is stored or never will be, tell whoever wants to know, and forget it."""
-        if owned.ending is not None:  # else it was given back, or cancelled, before it began
+        """Count a job whose last change is stored or never will be, call its callbacks, and forget it."""
+        if owned.ending is not None:  # otherwise it was given back, or cancelled, before it began
             self.unacknowledged -= 1
             self.tally.ended(owned, stored=stored)
         if stored and owned.handler.callbacks is not None:
             self.reactions.to(owned.job, owned.handler.callbacks)
         number = owned.job.id.int
-        if self.owned.get(number) is owned:  # else the job is ours by a later claim
+        if self.owned.get(number) is owned:  # otherwise a later claim has given this worker the job again
             del self.owned[number]
         self.freed.set()
         if not self.owned:
@@ -302,7 +306,7 @@ class Slots:
             self.dispatch()
 
     def release_buffer(self) -> None:
-        """Give back what was claimed ahead."""
+        """Give back the jobs that were claimed ahead."""
         for line in self._lines():
             self._release_all(line)
 
@@ -311,14 +315,14 @@ class Slots:
             owned.release()
 
     def drop_buffer(self) -> list[OwnedJob]:
-        """Let go of what was claimed ahead; what becomes of it is somebody else's to say."""
+        """Take out the jobs that were claimed ahead, without writing anything about them."""
         owned_jobs = [owned for line in self._lines() for owned in line.empty()]
         for owned in owned_jobs:
             self.owned.pop(owned.job.id.int, None)
         return owned_jobs
 
     def cancel(self, id: UUID) -> None:
-        """Stop this job, whose cancel was requested: its handler, or give it back if that was not called yet."""
+        """Stop the handler of this job, whose cancel was requested; give the job back if it has not begun."""
         owned = self.owned.get(id.int)
         if owned is not None and owned in self.runs:
             self.runs[owned].stop("cancelled")
@@ -327,7 +331,7 @@ class Slots:
             owned.release()  # decided again from the stored job, this ends it cancelled
 
     def close(self) -> None:
-        """Let go of threads and child processes."""
+        """End the threads and child processes."""
         self.reactions.cancel()
         for collector in self.collectors:
             collector.close()

@@ -49,7 +49,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
         )
 
     def to_beat(self, held: Iterable[UUID], blocked: bool) -> Beat:
-        """What the store is told of the worker."""
+        """The part of the worker's state that its beats send to the store."""
         return Beat(
             held=tuple(held),
             state="blocked" if blocked else self.state,

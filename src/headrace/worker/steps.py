@@ -1,4 +1,4 @@
-"""Durable steps: what a part of a handler came to is kept with the job, and the part is not run again."""
+"""Durable steps: the result of a part of a handler is stored with the job, and that part is not run again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["run_step", "run_step_blocking"]
 async def run_step(
     ctx: Context, name: str, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Any:
-    """What the step came to, in this attempt or an earlier one."""
+    """The result of the step, from this attempt or an earlier one."""
     writer = ctx.caller.entry_writer()
     if writer is None:
         return (await _call(ctx, fn, args, kwargs))[0]
@@ -44,7 +44,7 @@ async def run_step(
         await on_loop(writer.loop, _keep(writer, name, text))
         if stopped:
             raise asyncio.CancelledError
-    # Also the first time as it will be later: what it is must not depend on the attempt.
+    # Decoded from JSON the first time, too, so that the result is the same in every attempt.
     return decode_value(codec, text, f"step {name!r}")
 
 
@@ -75,7 +75,7 @@ def run_step_blocking(
 
 
 async def _begin(writer: EntryWriter, ctx: Context, name: str) -> str | None:
-    """What the step came to in an earlier attempt, if it did."""
+    """The result of the step in an earlier attempt, if there is one."""
     checked_name(name, "a step's name, the same in every attempt,", KEY)  # before anything is done that cannot be kept
     if name in writer.stepped:
         raise ConfigError(f"step {name!r} was there before in this attempt: give each step a name of its own")
@@ -110,7 +110,7 @@ async def _call(
     """What the function returns, and whether the run was stopped meanwhile."""
     if inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__):
         return await fn(*args, **kwargs), False
-    # An error comes as a value: a SystemExit that ended the task in between would end the loop with it.
+    # An error is passed on as a value: a SystemExit raised in the task in between would end the loop.
     calling = asyncio.ensure_future(asyncio.to_thread(_caught, fn, args, kwargs))
     try:
         value, error = await asyncio.shield(calling)

@@ -24,10 +24,10 @@ class Stuck:
 
     @property
     def hopeless(self) -> int:
-        """How many had time enough to stop, did not, and hold a slot, as of the last look."""
+        """How many handlers had time enough to stop, did not, and occupy a slot, as of the last look."""
         return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.yielded)
 
     def look(self, monotonic: float) -> None:
-        """See who is stuck now."""
+        """Look which handlers are stuck now."""
         self._now = monotonic
         self._since = {run: self._since.get(run, monotonic) for run in self._runs.values() if run.stuck}

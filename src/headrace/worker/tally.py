@@ -1,4 +1,4 @@
-"""How the attempts of a worker end: counted, and said in its log where they did not succeed."""
+"""Counts how the attempts of a worker end, and logs those that did not succeed."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class Tally:
         self._clock = clock
         self.done = self.failed = self.released = self.stale = 0
         self.talks = False
-        """Whether anybody hears of starts and ends: looked up now and then, and not for every job."""
+        """Whether starts and ends are logged: looked up now and then, and not for every job."""
         self.look()
 
     def look(self) -> None:
-        """See whether anybody listens to starts and ends."""
+        """Look whether starts and ends are logged."""
         self.talks = _log.isEnabledFor(logging.DEBUG)
 
     def begins(self, owned: OwnedJob) -> None:
-        """Say that an attempt begins, if anybody listens."""
+        """Log that an attempt begins, if that log level is on."""
         job = owned.job
         _log.debug("%s: attempt %d of %d starts", name_of(job), job.charged + 1, job.max_attempts)
 
     def ended(self, owned: OwnedJob, *, stored: bool) -> None:
-        """Count an attempt whose end is stored or never will be, and say how it ended."""
+        """Count an attempt whose end is stored or never will be, and log how it ended."""
         ending = owned.ending
         if not stored:
             self.stale += 1

@@ -1,4 +1,4 @@
-"""A worker: claims jobs, runs them, writes what came of them, and gives the rest back when it stops."""
+"""A worker: claims jobs, runs them, stores their results, and gives the rest back when it stops."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Worker(Foreground):
 
     @property
     def stats(self) -> WorkerStats:
-        """How the worker is right now."""
+        """The present state of the worker."""
         silence = self._heartbeat.silence if self._heartbeat is not None else 0.0
         return WorkerStats.of(self._state, self._slots, silence)
 
@@ -208,7 +208,7 @@ class Worker(Foreground):
             await self._quiet(5.0)
 
     async def _quiet(self, seconds: float) -> bool:
-        """Wait until no job is in our hands; False when time is up, or at once when in a hurry."""
+        """Wait until the worker owns no job; False when time is up, or at once when in a hurry."""
         slots, deadline = self._slots, self.host.clock.monotonic() + seconds
         while not slots.empty:
             left = deadline - self.host.clock.monotonic()
@@ -232,8 +232,8 @@ class Worker(Foreground):
         self._state = "stopped"
 
     async def _died(self, worker: UUID) -> None:
-        """Go on under a new name: the store buried us, and nothing that we owned is ours any more."""
-        # The fetcher and the heartbeat may both learn of it: whoever comes second waits for the new name.
+        """Go on under a new id: the store has declared this worker dead, and it owns none of its jobs any more."""
+        # The fetcher and the heartbeat may both learn of it: whichever comes second waits for the new id.
         async with self._rebirth:
             if worker != self.id:
                 return
@@ -254,7 +254,7 @@ class Worker(Foreground):
             self._slots.tick()
             if self._heartbeat is not None and self._heartbeat.lost is not None:
                 raise self._heartbeat.lost
-            if (can := self._may_start()) and not could:  # the store hears us again
+            if (can := self._may_start()) and not could:  # beats reach the store again
                 self._wake()
             could = can
             if self._slots.stuck.hopeless * 2 >= self.concurrency and not self.exhausted:
@@ -270,7 +270,7 @@ class Worker(Foreground):
         return self._slots.room()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Put what was claimed into the slots."""
+        """Pass the claimed jobs to the slots."""
         self.taken()
         self._slots.take(jobs, queue_priorities)
 
@@ -282,7 +282,7 @@ class Worker(Foreground):
         """Note that a collector, or the fetcher of all other handlers, found nothing to claim: so a burst ends."""
         if self._slots.empty:
             self._idle.add(fetcher)
-            # What is being told may release jobs that waited for those that have just ended.
+            # Notes that are being processed may release jobs that waited for those that have just ended.
             if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.notes.quiet:
                 self.stopping.set()
 
@@ -297,28 +297,29 @@ class Worker(Foreground):
     # -- for the heartbeat, on its thread
 
     def beat(self, blocked: bool) -> Beat:
-        """What the store is told of the worker."""
+        """The beat that the worker sends to the store."""
         return self.stats.to_beat([owned.job.id for owned in list(self._slots.owned.values())], blocked)
 
     def executing(self) -> Iterable[OwnedJob]:
-        """The jobs whose handlers were called, but for those that a transaction of a handler's has."""
+        """The jobs whose handlers were called, except those that a transaction of their handler has."""
         return [owned for owned in list(self._slots.runs) if not owned.in_transaction]
 
     def drop_buffer(self) -> list[OwnedJob]:
-        """Take everything out of the buffer; the caller gives it back."""
+        """Take all jobs out of the buffer; the caller gives them back."""
         return self._slots.drop_buffer()
 
     # -- what the store tells
 
     def told(self, worker: UUID, answer: Alive | Dead) -> None:
-        """Go by the answer to a beat."""
+        """Act on the answer to a beat."""
         if isinstance(answer, Dead):
             self._aside(self._died(worker))
             return
         for id in answer.cancels:
             self._slots.cancel(id)
         for job in answer.unknown:
-            # One that runs in the store but not here ran: left unnamed, the sweeper takes it, and it is charged.
+            # A job that the store has as running, but that does not run here, did run: beats do not name it, so the
+            # sweeper takes it, and the attempt is charged.
             here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self._fetchers)
             if not here and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)

@@ -102,7 +102,7 @@ class Jobs:
 
 
 def _refusal(state: State, jobs: Sequence[Job]) -> HeadraceError | None:
-    """Why one of these is refused, if one is."""
+    """Why one of these jobs is refused; None if none is."""
     coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
     for job in jobs:
         key = None if job.spec.dedup is None else (job.spec.task, job.spec.dedup)
@@ -124,7 +124,7 @@ def _promote(state: State, now: datetime, limit: int | None) -> int:
 
 
 def _deal(state: State, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
-    """Who is given, within the limits; what was spent and whose turn it was is remembered."""
+    """Deal jobs within the limits; what was spent and which keys had their turn is remembered."""
     table, limits = state.table, state.limits
     found: dict[int, Job] = {}
 

@@ -22,7 +22,7 @@ class KeptEntries:
         self._kept: dict[UUID, dict[Kind, list[Entry]]] = {}
 
     def add(self, job: UUID, entries: Iterable[Entry]) -> None:
-        """Keep what is not here yet."""
+        """Store the entries that are not stored yet."""
         for entry in entries:
             kept = self._kept.setdefault(job, {}).setdefault(entry.kind, [])
             place = bisect_left(kept, entry.cursor, key=_cursor)
@@ -36,5 +36,5 @@ class KeptEntries:
         return behind[max(0, len(behind) - limit) :] if newest else behind[:limit]
 
     def forget(self, job: UUID) -> None:
-        """The job is gone."""
+        """Forget the entries of a job that is gone."""
         self._kept.pop(job, None)

@@ -1,4 +1,4 @@
-"""Where a queued job stands in a memory store."""
+"""The position of a queued job in a memory store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["position"]
 
 
 def position(table: Table, job: Job, now: datetime, window: float, most: int) -> Position:
-    """How many jobs are before this one, and what its queue did of late."""
+    """How many jobs are before this one, and the recent pace of its queue."""
     due = [table.records[id] for id in islice(table.deferred.upto(now), most + 1)]
     looked_at = list(islice(_before(table, as_seen(job, now), due, now), most + 1))
     ahead = [one for one in looked_at if not expired(one, now)][:most]

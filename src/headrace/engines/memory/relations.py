@@ -1,4 +1,4 @@
-"""Who waits for whom, who is whose child, and the batches, of a memory store; and the notes that are to be told."""
+"""The relations of jobs in a memory store (who waits for whom, children, batches), and the notes to be processed."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Relations:
         self._records, self._rules = records, rules
         self.batches: dict[UUID, Batch] = {}
         self._unsettled: dict[UUID, None] = {}
-        """Those of which something is still to be told, in the order they came."""
+        """The batches that are not settled, in the order they came."""
         self._waiting: dict[UUID, list[UUID]] = {}
-        """Those that were stored to wait for a job, in the order they came."""
+        """By job, the jobs that were stored to wait for it, in the order they came."""
         self._children: dict[UUID, list[UUID]] = {}
         self._members: dict[UUID, list[UUID]] = {}
         self._notes: deque[tuple[Note, UUID, int]] = deque()
-        """What is to be told, of which job or batch, and the order number of the last job that has heard it."""
+        """Notes, each with its job or batch, and the order number of the last job that it was processed for."""
 
     def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
-        """Why a new job cannot be what it says it is to others, who are here or ``coming``."""
+        """Why a new job is refused because of its relatives, which are stored or ``coming``; None if it is not."""
         spec = job.spec
         if spec.parent is not None and (parent := self._records.get(spec.parent)) is not None:
             why = family.refusal(parent.id, parent.status, parent.cancel_requested_at is not None, job)
@@ -70,7 +70,7 @@ class Relations:
         return None if missing is None else family.unknown_parent(missing)
 
     def add(self, job: Job) -> None:
-        """A job was stored."""
+        """Keep the relations of a job that was stored."""
         spec = job.spec
         for id in spec.after:
             self._waiting.setdefault(id, []).append(job.id)
@@ -84,7 +84,7 @@ class Relations:
         self._notes.extend((note, job.id, 0) for note in family.note_of_new(job))
 
     def follow(self, change: Change) -> bool:
-        """Note what is to follow from a change; whether others wait for the job."""
+        """Keep the notes of a change, and count it in its batch; whether others wait for the job."""
         job, tied = change.job, False
         for note in change.notes:
             if note is not Note.ENDED or job.id in self._waiting:
@@ -95,12 +95,12 @@ class Relations:
         return tied
 
     def process_notes(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Processed:
-        """Work off notes in rounds; what follows from one may leave notes for the next."""
+        """Process notes in rounds; the changes of one round may leave notes for the next."""
         changes: list[Change] = []
         while self._notes and limit > 0:
             hearing = self._hearing(limit)
             limit -= max(1, len(hearing))
-            # All is decided before any of it is done, and who is doomed is not released first.
+            # All changes are decided before any is applied: a child of a cancelled parent is not released first.
             doomed = {id for note, id in hearing if note is Note.CANCELLED}
             stopped = {id for note, id in hearing if note is Note.STOPPED}
             concerned = dict.fromkeys(id for _, id in hearing)
@@ -115,12 +115,12 @@ class Relations:
         return Processed(tuple(changes), tuple(self._over(now)), bool(self._notes))
 
     def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:
-        """Whom the first notes concern, as far as the limit; those notes are struck."""
+        """The jobs that the first notes concern, up to the limit; these notes are removed."""
         hearing: list[tuple[Note, UUID]] = []
         while self._notes and len(hearing) < limit:
             note, id, heard = self._notes.popleft()
             concerned = self._concerned(note, id)
-            # By order number and not by count: some may have been pruned since.
+            # By order number and not by count: some jobs may have been pruned since.
             start = bisect_right(concerned, heard, key=self._number)
             part = concerned[start : start + limit - len(hearing)]
             if start + len(part) < len(concerned):
@@ -157,7 +157,7 @@ class Relations:
             self.batches[id] = replace(batch, tally=batch.tally.plus(tally))
 
     def make(self, batch: Batch) -> None:
-        """Keep a batch, unless it is here."""
+        """Store a batch, unless it is stored already."""
         if batch.id not in self.batches:
             self.batches[batch.id] = batch
             if not batch.settled:
@@ -179,14 +179,14 @@ class Relations:
         return newest_first(nlargest(limit + 1, older, key=_made), limit)
 
     def seal(self, id: UUID, now: datetime) -> bool:
-        """All of its jobs are there."""
+        """Seal a batch; whether it is stored."""
         batch = self.batches.get(id)
         if batch is not None:
             self.batches[id] = sealed(batch, now)
         return batch is not None
 
     def cancel(self, id: UUID, now: datetime, by: str | None) -> Batch | None:
-        """It takes no more jobs, and those that are there are to be told."""
+        """Cancel a batch: it takes no more jobs, and a note is left for those that it has."""
         batch = self.batches.get(id)
         if batch is not None and (made := cancelled(batch, now, by)) is not None:
             batch = self.batches[id] = made
@@ -194,7 +194,7 @@ class Relations:
         return batch
 
     def settle(self, id: UUID) -> None:
-        """What follows its end was submitted."""
+        """Mark a batch as settled: what follows its end was submitted."""
         if (batch := self.batches.get(id)) is not None:
             self.batches[id] = replace(batch, settled=True)
             self._unsettled.pop(id, None)
@@ -213,7 +213,7 @@ class Relations:
         return (late and looked_for) or self.waited_for(id)
 
     def forget(self, gone: Iterable[Job], before: datetime) -> None:
-        """These jobs were pruned."""
+        """Forget the relations of jobs that were pruned, and batches that ended before."""
         for job in gone:
             self._waiting.pop(job.id, None)
             spec = job.spec
@@ -223,7 +223,7 @@ class Relations:
                     # What is known of a job or batch that is gone begins anew with the next one that names it.
                     if id is not None and job.id in others.get(id, ()):
                         others[id].remove(job.id)
-        # A parent's children are known for longer than itself: its cancel may not have been told yet.
+        # The children of a parent are known for longer than itself: the note of its cancel may not be processed yet.
         for id in {id for job in gone for id in (job.id, job.spec.parent) if id is not None}:
             if id not in self._records and not self._children.get(id):
                 self._children.pop(id, None)

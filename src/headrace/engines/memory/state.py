@@ -59,7 +59,7 @@ class State:
 
     @property
     def limits(self) -> Limits:
-        """The limits that the settings say."""
+        """The limits, as the settings have them."""
         if self._limits_cache.rev != self.settings_rev:
             self._limits_cache.read(self.settings_rev, ((one.key, one.value) for one in self.settings.values()))
         return self._limits_cache.limits
@@ -86,7 +86,7 @@ class State:
         return Inserted(stored)
 
     def apply(self, change: Change) -> Verdict:
-        """Apply one change, whole, if it can be."""
+        """Apply one change as a whole, if possible; the verdict."""
         job = self.table.records.get(change.job.id)
         holder = self.table.holder(change.job) if change.key is Key.TAKE else None
         verdict = judge(change, self.table.last_change.get(change.job.id), job, holder)

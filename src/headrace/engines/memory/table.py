@@ -39,7 +39,7 @@ class Table:
         self.records: dict[UUID, Job] = {}
         """In order of their order numbers."""
         self.keys: dict[tuple[str, str], UUID] = {}
-        """Who holds a dedup key of a task."""
+        """The job that has a dedup key of a task."""
         self.held: dict[UUID, dict[UUID, int]] = {}
         """What each worker holds, and how many beats in a row did not name it."""
         self.lines: dict[Line, Index] = {}
@@ -71,7 +71,7 @@ class Table:
         return job
 
     def put(self, job: Job) -> None:
-        """Let this be the job's record."""
+        """Store this as the record of the job."""
         old = self.records.get(job.id)
         unnamed = self._displace(old) if old is not None else 0
         self.records[job.id] = job
@@ -84,7 +84,7 @@ class Table:
             self.held.setdefault(job.worker, {})[job.id] = unnamed if same_owner else 0
 
     def holder(self, job: Job) -> Job | None:
-        """The other live job that holds this one's dedup key."""
+        """The other live job that has the dedup key of this one."""
         if job.spec.dedup is None:
             return None
         id = self.keys.get((job.spec.task, job.spec.dedup))
@@ -178,7 +178,7 @@ class Table:
         ]
 
     def ledger(self) -> Ledger:
-        """The books."""
+        """The ledger."""
         ended = sum(len(index) for index in self._ended.values())
         return Ledger(self._accepted, len(self.records) - ended, ended, self._pruned)
 

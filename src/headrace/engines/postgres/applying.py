@@ -1,4 +1,4 @@
-"""Apply: decided changes in one step; a second look only at those that did not take."""
+"""Apply decided changes in one statement; those that were not applied are looked at a second time, to say why."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _places = msgspec.json.Decoder(list[int]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None]]).decode
 
 _PATIENCE = 250
-"""Milliseconds for which one change may wait for a key or a job that somebody holds, and keep others waiting."""
+"""Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
 _by_seq = itemgetter(_SEQ)
@@ -53,12 +53,14 @@ Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
 """Makes statements of an insert; see ``Transactions.inserting``."""
 
 _Sight = tuple[int | None, Job | None, Job | None]
-"""The id of a job's last change, the job, and the other job that holds the key it wants."""
+"""The id of a job's last change, the job, and the other job that has the dedup key it wants."""
 
 
 def apply_text(schema: str, *, followed: bool = True) -> str:
-    """The statement that applies changes, behind how they are given; ``followed``: something may follow from one, or be
-    added to its batch."""
+    """The statement that applies changes; what comes before it says how they are passed in.
+
+    ``followed``: some of them may leave notes, or add to the counts of a batch.
+    """
     more = sql("apply_followed", schema) if followed else ""
     return sql("apply", schema) + more + sql("took", schema, changed="changed")
 
@@ -70,7 +72,7 @@ def complete_text(schema: str, *, counted: bool) -> str:
 
 
 def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
-    """Apply changes on whatever connection; the places of those that took, as ``~place`` where an end was noted."""
+    """Apply changes on any connection; the places of those that were applied, as ``~place`` where an end was noted."""
     at = Micros()
     rows = [row_of_change(place, change, at) for place, change in enumerate(changes)]
     text = sql("changes_document", schema) + apply_text(schema)
@@ -78,14 +80,14 @@ def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
 
 
 def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
-    """Changes, at least one, as ``changes_rows.sql`` takes them, in the order in which everybody locks jobs."""
+    """Changes, at least one, as the arrays that ``changes_rows.sql`` takes, in the order in which all lock jobs."""
     at = Micros()
     rows = sorted((row_of_change(place, change, at) for place, change in enumerate(changes)), key=_by_seq)
     return columns(rows, TEXTS_OF_CHANGE)
 
 
 def _look(schema: str, changes: Sequence[Change]) -> Statements[list[_Sight]]:
-    """What is there instead of what these changes were decided from."""
+    """Read the present state of the jobs of these changes."""
     wanted = [(change.job.id, held_key(change.job) if change.key is Key.TAKE else None) for change in changes]
     reader = Reader()
     return [
@@ -95,20 +97,22 @@ def _look(schema: str, changes: Sequence[Change]) -> Statements[list[_Sight]]:
 
 
 def _know(change: Change, job: Job) -> Change:
-    """The change of a job whose order number was not known to whoever decided it."""
+    """The change with the order number of its job, which whoever decided it may not have known."""
     return replace(change, job=replace(change.job, seq=job.seq))
 
 
 def _only_completes(change: Change) -> bool:
-    """Whether ``complete.sql``, which writes the least, writes all of a completion: others learn that the job ended,
-    and its batch has one more that completed."""
+    """Whether ``complete.sql``, the smallest statement, writes all of this completion.
+
+    It can note that the job ended, and count one more completed job in its batch.
+    """
     tally = change.tally
     batch = change.job.spec.batch
     return change.notes == ENDS and (tally is None if batch is None else tally is COMPLETES or tally == COMPLETES)
 
 
 def _stands_alone(change: Change) -> bool:
-    """Whether a change needs a transaction of its own, with more than one step."""
+    """Whether a change needs a transaction of its own, with more than one statement."""
     return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts)
 
 
@@ -118,10 +122,10 @@ def _wants_key(change: Change) -> bool:
 
 
 def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
-    """The changes by place, in runs that are written one after the other: a change alone, or some that share a step.
+    """The changes by place, in runs that are written one after the other: one change alone, or some in one statement.
 
-    The order of the batch is kept if one wants a key, which another of the batch may release. Otherwise those that
-    stand alone come last, so that all the others share one step.
+    The order of the batch is kept if a change wants a key, because another of the batch may release it. Otherwise those
+    that need a transaction of their own come last, so that all the others share one statement.
     """
     by_place = list(enumerate(changes))
     if not any(_wants_key(change) for change in changes):
@@ -138,9 +142,9 @@ class _Kind(msgspec.Struct, frozen=True):
 
     plain: str
     whole: str
-    """The same with what most changes do without."""
+    """The same statement, with what only few changes need."""
     rare: int
-    """How many of the last columns only that one is for; they are texts."""
+    """How many of the last columns only ``whole`` uses; they are texts."""
     texts: frozenset[int]
 
 
@@ -160,7 +164,7 @@ class Applying:
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
         self._locked: set[int] = set()
-        """Jobs that a transaction of somebody's held when they were last looked at."""
+        """The order numbers of jobs that another transaction had locked when they were last looked at."""
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
@@ -180,7 +184,10 @@ class Applying:
         return verdicts
 
     async def _write(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
-        """Apply them in one step; the verdicts on those that did not take, and on ends that others waited for."""
+        """Apply changes that share a statement; verdicts on those that were not applied, and on ends that were noted.
+
+        All others were applied.
+        """
         at, complete = Micros(), Verb.COMPLETE
         if all(one.verb is complete and _only_completes(one) for one in changes.values()):  # most batches by far
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
@@ -198,7 +205,7 @@ class Applying:
         return noted | await self._judge(missed, now) if missed else noted
 
     async def _change(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
-        """Write the rows; the places of those that took, as ``~place`` where an end was noted."""
+        """Write the rows; the places of those that were applied, as ``~place`` where an end was noted."""
         rows.sort(key=_by_seq)  # everybody locks in the same order
         if self._locked and (known := [row[_SEQ] for row in rows if row[_SEQ] in self._locked]):
             await self._look_whether_locked(known)
@@ -210,7 +217,7 @@ class Applying:
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
-        # A transaction of somebody's holds one of these jobs. The others need not wait for it, now or the next time.
+        # Another transaction has locked one of these jobs. The others need not wait for it, now or next time.
         await self._look_whether_locked([row[_SEQ] for row in rows])
         rows = [row for row in rows if row[_SEQ] not in self._locked]
         return await self._send(kind, rows) if rows else []
@@ -231,35 +238,35 @@ class Applying:
         for (place, change), (last, job, holder) in zip(missed.items(), sights, strict=True):
             verdict = judge(change, last, job, holder)
             if verdict is None and job is not None:
-                # It could be applied after all: the job did not know its order number, or somebody holds it just now.
+                # Nothing speaks against the change: its order number was not known, or another had locked the job.
                 unknown = job.seq != change.job.seq
                 verdict = (await self.apply([_know(change, job)], now))[0] if unknown else Conflict(job)
             verdicts[place] = verdict or WasStale(None)
         return verdicts
 
     async def _write_alone(self, change: Change, now: datetime) -> Verdict:
-        """Apply a change that takes a key, brings an ended job back, or inserts others: in a transaction with more than
-        one step."""
+        """Apply a change that takes a key, brings an ended job back, or inserts other jobs, in its own transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
                 if change.key is Key.TAKE:
-                    # As inserts do: two that want the same key do so one after the other.
+                    # Inserts take the same lock, so that whoever wants this key does so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
                 if change.verb is Verb.RETRY:
-                    # The profile of an ended job may be collected; not while this is held, as inserts do.
+                    # The profile of an ended job may have been collected. None is collected while this lock is held.
                     await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
                     await connection.execute(sql("revive", self._schema), [change.job.seq])
                 return await run_statements(connection, self.statements(change, inserts))
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
-        # A transaction of somebody's holds the key or the job: whoever asked decides again, after those who wait.
+        # Another transaction has locked the key or the job. Whoever decided the change decides again, and the changes
+        # that wait behind it go first.
         return (await self._judge({0: change}, now))[0]
 
     def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
-        """One change, and the insert of the jobs that follow from it, as statements for whatever connection."""
+        """One change, with the insert of the jobs that follow from it, as statements for any connection."""
         while True:
             sights = yield from _look(self._schema, [change])
             last, job, holder = sights[0]

@@ -1,4 +1,4 @@
-"""Columns of values as the texts of arrays, which statements unnest."""
+"""Arrays as texts, which statements cast and unnest."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _SPECIAL, _ESCAPED = re.compile(r'["\\]'), r"\\\g<0>"
 
 
 def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]:
-    """Rows, at least one, as the arrays a statement unnests, each as the text of an array; ``texts`` are the columns of
-    text. The driver looks at each element of an array of its own, several times as long as all the rest takes.
+    """Rows, at least one, as an array for each column, each written as a text; ``texts``: places of the text columns.
+
+    Encoding arrays element by element, as the driver would, takes several times as long as all the rest.
     """
     return [
         literal_of_texts(column) if place in texts else literal(column)
@@ -27,17 +28,18 @@ def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]
 
 
 def literal(values: Sequence[Any]) -> str:
-    """Numbers, ids or words as the text of an array, which JSON spells as PostgreSQL does, but for the brackets."""
+    """Numbers, ids or words as the text of an array; JSON writes them as PostgreSQL does, except for the brackets."""
     return f"{{{_encode(values)[1:-1].decode()}}}"
 
 
 def literal_of_texts(values: Sequence[str | None]) -> str | None:
-    """Texts as the text of an array; None, which is unnested as just as many nulls, if all of them are."""
+    """Texts as the text of an array; None, which is unnested as as many nulls, if all of them are None."""
     if values.count(None) == len(values):
         return None
     text = encode(values)
     if "\\" in text:
-        # JSON escapes quotes and backslashes as PostgreSQL does; what it escapes otherwise, no JSON has in it.
+        # JSON escapes quotes and backslashes as PostgreSQL does, but other characters differently. Those do not occur
+        # in texts that are JSON themselves.
         rest = text.replace("\\\\", "")
         if rest.count("\\") != rest.count('\\"'):
             quoted = ("null" if one is None else f'"{_SPECIAL.sub(_ESCAPED, one)}"' for one in values)

@@ -1,4 +1,4 @@
-"""Batches as rows: counted by deltas that nobody waits for, added up when notes are processed."""
+"""Batches as rows. Counts are stored as rows of differences, so that no writer waits, and added up with the notes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from headrace.engines.sql.batches import batch_of
 __all__ = ["by_id", "of_ids", "over", "page_of_all", "silent_since"]
 
 _DELTAS = 10_000
-"""How many are added up in one go."""
+"""How many deltas one statement adds up."""
 
 
 def of_ids(schema: str) -> str:
-    """The statement that finds batches. $1 ids"""
+    """The statement that finds batches by id. $1 ids"""
     return sql("batches", schema, which="b.id = ANY ($1::text::uuid[])")
 
 
 async def by_id(connection: Connection | Pool, schema: str, ids: Collection[UUID]) -> dict[UUID, Batch]:
-    """The batches of these ids, as far as they are here."""
+    """The batches with these ids, as far as they are stored."""
     if not ids:
         return {}
     rows: list[Any] = await connection.fetch(of_ids(schema), literal(list(dict.fromkeys(ids))))
@@ -41,12 +41,12 @@ def page_of_all(schema: str) -> str:
 
 
 def silent_since(now: datetime, rules: Rules) -> int:
-    """The moment at or before which a batch must have been added to for the last time to be silent now."""
+    """The moment since which a batch must have got no more jobs to count as silent now."""
     return micros(now - timedelta(seconds=rules.batch_silence))
 
 
 async def over(pool: Pool, schema: str, now: datetime, rules: Rules) -> list[Batch]:
-    """Add up the deltas and seal what is silent; the batches that have ended and are not settled."""
+    """Add up the deltas and seal silent batches; the batches that are over and not settled."""
     while True:
         rows = await pool.fetch(sql("fold", schema), micros(now), silent_since(now, rules), _DELTAS)
         if rows[0][0] < _DELTAS:

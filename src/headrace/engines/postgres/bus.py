@@ -1,10 +1,11 @@
-"""Hints between the sessions on one schema: NOTIFY by the session's pool, LISTEN on a connection of its own.
+"""Hints between the sessions on one schema: NOTIFY through the session's pool, LISTEN on a connection of its own.
 
-The ends of jobs and their progress are told only if somebody may be waiting for them. Who waits says so to all who
-listen, at once and then every half beat; a session that works listens and so knows. One that cannot know at the moment,
-since it has no listening connection, tells: it ends few jobs, or will soon know again. One that can never know, behind
-a pooler without a ``listen_url``, does not tell: it might be one of many busy workers where nobody can listen at all,
-and whoever waits asks by himself.
+Hints about ends and progress of jobs are sent only if somebody may be waiting for them. A session that waits says so to
+all that listen, at once and then every half beat. A session with workers listens, so it knows who waits.
+
+A session without a listening connection at the moment cannot know, so it sends these hints: it ends few jobs, or will
+soon know again. A session that can never know, behind a pooler without a ``listen_url``, does not send them: it may be
+one of many busy workers in a place where nobody can listen, and whoever waits there polls.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ __all__ = ["NotifyBus"]
 _log = logging.getLogger("headrace.postgres")
 
 _FAREWELL = 2.0
-"""Seconds for the last hints, and for tasks to end."""
+"""Seconds for sending the last hints, and again for the tasks to end."""
 
 _notice = msgspec.json.Decoder(Notice).decode
 
 
 class NotifyBus:
-    """The hints of one session, sent and heard; loses hints rather than wait or fail."""
+    """Sends and hears the hints of one session; it loses hints rather than wait or fail."""
 
     def __init__(
         self,
@@ -54,9 +55,9 @@ class NotifyBus:
         self._own = f"{self._host.dice.token():016x}"
         self._throttle = Throttle()
         self._signs: list[Notification] = []
-        """What the listener has to say, to itself and to others, sent together with the next hints."""
+        """The probe and the call of the listener, which are sent together with the next hints."""
         self._carried: dict[str, tuple[int, float]] = {}
-        """Queues whose hint went with a statement: how many times, and until when that counts."""
+        """Queues whose hints were sent within a statement: how many times, and until when that counts."""
         self._said = asyncio.Event()
         self._closing = False
         self._listener = (
@@ -77,7 +78,7 @@ class NotifyBus:
     # -- a session's life
 
     def open(self) -> None:
-        """Begin to speak, and to listen as soon as somebody does, on the loop that runs now."""
+        """Begin to send on the loop that runs now, and to listen as soon as somebody wants hints."""
         self._loop = asyncio.get_running_loop()
         self._begin()
         self._tasks = [self._loop.create_task(self._speak(), name="headrace-voice")]
@@ -85,7 +86,7 @@ class NotifyBus:
             self._tasks.append(self._loop.create_task(self._listener.run(), name="headrace-listener"))
 
     async def close(self) -> None:
-        """Say what is still to be said, by way of the pool, then fall silent and deaf."""
+        """Send the hints that still wait, through the pool, then stop sending and listening."""
         tasks, self._tasks = self._tasks, []
         if not tasks:
             return
@@ -97,7 +98,7 @@ class NotifyBus:
         await asyncio.wait({voice}, timeout=_FAREWELL)
         self._loop = None
         voice.cancel()
-        # Bounded: a server that does not answer must not keep a program from leaving.
+        # With a timeout: a server that does not answer must not keep a program from ending.
         await asyncio.wait(tasks, timeout=_FAREWELL)
         for task in tasks:
             task.add_done_callback(_settle)
@@ -105,7 +106,7 @@ class NotifyBus:
     # -- the contract
 
     def send(self, hint: Hint) -> None:
-        """Pass it on; never blocks, never fails."""
+        """Send a hint; never blocks, never fails."""
         loop = self._loop
         if loop is None:
             return
@@ -116,7 +117,7 @@ class NotifyBus:
                 loop.call_soon_threadsafe(self._send, loop, hint)
 
     def wanted(self, topic: Topic) -> bool:
-        """Whether anybody may be listening."""
+        """Whether anybody may be listening for this topic."""
         return topic in self._local.topics or self._wanted_elsewhere(topic)
 
     def listen(self, topics: frozenset[Topic], listener: Callable[[Hint], None]) -> Callable[[], None]:
@@ -155,7 +156,7 @@ class NotifyBus:
     # -- hints that travel with a statement
 
     def ready_now(self, queues: Iterable[str]) -> list[Notification]:
-        """Notifications of jobs in these queues, for the caller's own statement: of those that may be told now.
+        """Notifications for the caller's own statement, for those of these queues whose hints may be sent now.
 
         Once the statement is committed, pass them to ``ready_told``; if it failed, forget them.
         """
@@ -163,16 +164,16 @@ class NotifyBus:
         return self.written(Hint(Topic.READY, tuple(names)), own=True) if names else []
 
     def ready_told(self, notifications: Sequence[Notification]) -> None:
-        """These were committed: the ``send`` that follows at once need not tell other sessions again."""
+        """Remember that these were committed, so that the next ``send`` does not notify other sessions again."""
         until = self._host.clock.monotonic() + GAP
         for _, payload in notifications:
             for name in _notice(payload).names:
                 self._carried[name] = (self._carried.get(name, (0, 0.0))[0] + 1, until)
 
     def written(self, hint: Hint, *, own: bool = False) -> list[Notification]:
-        """A hint as notifications, for a transaction that is not this session's to commit.
+        """A hint as notifications, to be sent within a statement or a transaction.
 
-        Everybody's listeners hear them then, unless they are this session's own: those it delivers by itself.
+        All listeners hear them; with ``own``, all but those of this session, to whom it delivers the hint itself.
         """
         return self._channels.notifications(hint, self._own if own else "")
 
@@ -187,7 +188,7 @@ class NotifyBus:
     # -- speaking
 
     def _give_sign(self, signs: Sequence[Notification]) -> None:
-        self._signs = list(signs)  # an older one that could not be sent yet is of no use any more
+        self._signs = list(signs)  # an older probe that could not be sent yet is of no use any more
         self._said.set()
 
     async def _speak(self) -> None:

@@ -1,4 +1,4 @@
-"""Claim and promote: who gets what."""
+"""Claims that no limit matters to, and promoting; claims where something is limited are in ``limiting``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from headrace.engines.record import micros, moment
 __all__ = ["Claiming"]
 
 _FEW = 2000
-"""Jobs that are read at most in one go."""
+"""Up to this many jobs, a claim reads at once all that it could want of each line."""
 _GROWTH = 4
-"""How many times as many are read of each line that is still ahead, the next time."""
+"""By what factor each level of a claim of many lines reads deeper than the level before."""
 
 _SPARE = 50
 _FAR = 100_000
-"""No claim looks further."""
+"""The most jobs that a claim looks at."""
 
 _ALIVE, _AGAIN, _LINES_REV, _PROFILES_REV, _SETTINGS_REV, _NEXT_DUE, _SEEN, _KEYED, _HEAD = range(9)
 
@@ -46,12 +46,12 @@ def one_line(schema: str) -> str:
 
 
 def few_lines(schema: str) -> str:
-    """The statement for an ask that serves so few lines that all that could be wanted of each is read at once."""
+    """The statement for an ask that serves a few lines: all that could be wanted of each line is read at once."""
     return many_lines(schema, ())
 
 
 def many_lines(schema: str, levels: Sequence[str] = ("$17", "$18", "$19")) -> str:
-    """The statement for an ask that serves many."""
+    """The statement for an ask that serves many lines: first a few jobs of each, then more where they may come next."""
     parts = [_head(schema, "ANY ($14)"), sql("claim_lines", schema)]
     sizes = [*levels, "(SELECT n FROM reach)"]
     for level, size in enumerate(sizes, 1):
@@ -74,7 +74,7 @@ class Claiming:
         """Forget what an earlier session learned of the store."""
         self._served = Served(self._hot, self._schema)
         self._spare = _SPARE
-        """How many jobs to look at beyond those that are wanted; more, where others are often in the way."""
+        """How many jobs to look at beyond those that are wanted; grows where other claims take many of them."""
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """The verb ``Jobs.claim``."""
@@ -93,7 +93,7 @@ class Claiming:
                 return Dead()
             due = head[_NEXT_DUE]
             if not promoted and due is not None and due <= micros(now):
-                # What another claim is promoting just now is left to that one.
+                # Once only: jobs that another claim is promoting at this moment stay due, and are left to that claim.
                 while await self.promote(now) == MAX_BATCH:
                     pass
                 promoted = True
@@ -108,14 +108,14 @@ class Claiming:
                     return answer
                 serving = await self._served.of(ask, anew=True)
             elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
-                reach *= 8  # others are just taking all that we looked at: look further
+                reach *= 8  # other claims are taking all the jobs that this one looked at
             else:
                 reader = Reader()
                 jobs = [reader.claimed(row[_HEAD:], given) for row in rows[1:]]
                 more = len(jobs) < ask.n and reach <= head[_SEEN]
                 self._spare = min(self._spare * 4, _FAR) if more else max(self._spare // 2, _SPARE)
                 claimed = self._claimed(head, jobs, serving)
-                # Others took some of what was looked at, and there is more behind it: worth asking again at once.
+                # Other claims took some of the jobs, and there are more behind them: have the worker ask again at once.
                 return replace(claimed, next_due=now) if more else claimed
 
     async def _ask(self, given: Grant, ask: Ask, serving: Serving, promoted: bool, reach: int) -> Sequence[Any]:

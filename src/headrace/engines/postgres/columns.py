@@ -1,4 +1,4 @@
-"""The columns of a PostgreSQL store: what each keeps of a job, and what statements say of them."""
+"""The columns of a PostgreSQL store: what each contains of a job, and how statements name them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.engines.sql.columns import FOR_OTHERS, Column, job_columns
 __all__ = ["CHANGE", "CLAIMED", "JOB", "NEW", "RECORD", "RUN", "WORDS", "texts"]
 
 _HELD = "{0}={0} if held else None"
-"""Of a job that was completed the worker is that of the attempt that did it, and the claim says nothing."""
+"""Read only while the job is held: on a completed job the worker is that of its attempt, and the claim is unused."""
 
 JOB = (
     *job_columns(
@@ -21,11 +21,11 @@ JOB = (
             "read": "progress=read_progress(progress) if progress is not None else None if number is None else DONE"
         },
     ),
-    # Of the attempt that completed the job: its number, and when it began. Written by complete.sql alone.
+    # The number and the start of the attempt that completed the job; only complete.sql writes them.
     Column("number", "integer", read=FOR_OTHERS, given=""),
     Column("began", "bigint", read=FOR_OTHERS, given=""),
 )
-"""What is kept of a job."""
+"""All columns of a job."""
 
 NEW = (*(column for column in JOB if column.new), Column("labels", "text", "labels(job)", table="labels"))
 """The rows that ``insert_document.sql`` takes."""
@@ -35,13 +35,13 @@ RUN = (
     Column("last", "integer", table=""),
     *(column for column in NEW if column.name not in ("id", "payload", "held_key")),
 )
-"""What ``insert.sql`` takes for each run of jobs that differ in nothing but id and payload, and have no key."""
+"""The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no key."""
 
 RECORD = tuple(column for column in JOB if column.read)
-"""A job as it is read."""
+"""The columns of a job as it is read."""
 
 CLAIMED = tuple(column for column in RECORD if column.given is None)
-"""A job as a claim answers it: without what the claim itself has just written."""
+"""The columns of a job as a claim answers it: without what the claim itself has just written."""
 
 CHANGE = (
     Column("place", "integer", changed="place"),
@@ -58,7 +58,7 @@ CHANGE = (
 
 
 def texts(columns: Iterable[Column]) -> frozenset[int]:
-    """The places of those that are texts."""
+    """The places of the columns that are texts."""
     return frozenset(place for place, column in enumerate(columns) if column.type == "text")
 
 
@@ -67,12 +67,12 @@ def _names(columns: Iterable[Column], table: str = "") -> str:
 
 
 def _arrays(columns: Iterable[Column], first: int) -> str:
-    """Parameters from this number on, each an array as a text."""
+    """Parameters from number ``first`` on, one for each column: an array, passed as a text."""
     return ", ".join(f"${place}::text::{column.type}[]" for place, column in enumerate(columns, first))
 
 
 def _values(columns: Iterable[Column]) -> dict[str, str]:
-    """What a row ``r``, which is a JSON array, has in each column."""
+    """An expression for each column, which takes its value from the JSON array ``r``."""
     return {
         column.name: f"r ->> {place}" if column.type == "text" else f"(r ->> {place})::{column.type}"
         for place, column in enumerate(columns)
@@ -104,4 +104,4 @@ WORDS = {
         f"{column.name} = {(column.set or '{}').replace('{}', f'c.{column.name}')}" for column in JOB if column.changed
     ),
 }
-"""What stands in the statements for lists of columns."""
+"""The words that statements have in place of lists of columns."""

@@ -1,4 +1,4 @@
-"""What is said to PostgreSQL, and what its errors mean to the rest."""
+"""The texts of statements, and what PostgreSQL's errors mean to the caller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,47}")
 
 
 def check_schema(name: str) -> str:
-    """A schema's name as statements spell it.
+    """The name of a schema, quoted for statements.
 
     :raises ConfigError: it would have to be escaped, or is too long to name channels after.
     """
@@ -38,22 +38,22 @@ def check_schema(name: str) -> str:
 
 @cache
 def sql(name: str, schema: str, **words: str) -> str:
-    """The text of one verb's file, for a schema."""
+    """The text of a statement's file, with the schema and other words filled in."""
     return filled(text(__package__, name), WORDS | words | {"schema": schema})
 
 
 def digest(*texts: str) -> str:
-    """A short name for texts of any length."""
+    """A digest of texts of any length."""
     return sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def lock_number(*texts: str) -> int:
-    """The number of the advisory lock that stands for something; in the range of a bigint."""
+    """The number of an advisory lock for what these texts name, in the range of a bigint."""
     return int.from_bytes(sha256("\0".join(texts).encode("utf-8", "surrogatepass")).digest()[:8], "big", signed=True)
 
 
 def askable(*texts: str | None) -> bool:
-    """Whether the server can be asked for these: it keeps no text with a NUL, nor half a character."""
+    """Whether the server can be asked for these texts: it takes no text with a NUL or half a character."""
     try:
         return not any(b"\0" in text.encode() for text in texts if text is not None)
     except UnicodeEncodeError:
@@ -66,12 +66,12 @@ _AWAY: tuple[type[BaseException], ...] = (
     pg.CrashShutdownError,
     pg.CannotConnectNowError,
     asyncpg.InterfaceError,
-    pg.InternalClientError,  # it was cut while idle, and the driver is just about to learn of it
+    pg.InternalClientError,  # the connection was cut while idle, and the driver has not noticed yet
     OSError,
     TimeoutError,
     EOFError,
 )
-"""The server, or the way to it, is gone: nobody knows what became of a statement that was sent."""
+"""Errors that mean that the server cannot be reached: whether a statement that was sent had an effect is not known."""
 
 _BUSY: tuple[type[BaseException], ...] = (
     pg.TransactionRollbackError,  # deadlocks, too
@@ -81,17 +81,17 @@ _BUSY: tuple[type[BaseException], ...] = (
     pg.ReadOnlySQLTransactionError,
     pg.IdleInTransactionSessionTimeoutError,
 )
-"""The server said no, and nothing was written."""
+"""Errors by which the server refused, with nothing written."""
 
 _NOTIFY = "async.c"
-"""Where the server complains of its queue of notifications; its code for that is shared with rows that are too long."""
+"""The server's source file for errors of its notification queue; their code is also used for rows that are too long."""
 
 _DATA: tuple[type[BaseException], ...] = (pg.DataError, pg.ProgramLimitExceededError, UnicodeError)
 
 
 def raise_meaning(error: Exception, *, sent: bool = True) -> NoReturn:
-    """Raise what an error of the driver means to whoever asked; ``sent``: a statement was on its way."""
-    if isinstance(error, pg.UniqueViolationError):  # only who asked knows
+    """Raise what an error of the driver means to the caller; ``sent``: a statement may have reached the server."""
+    if isinstance(error, pg.UniqueViolationError):  # only the caller knows what this means
         raise error
     meant = _meaning(error, sent)
     if meant is error:

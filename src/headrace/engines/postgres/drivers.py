@@ -1,6 +1,6 @@
-"""Connections of the user's to PostgreSQL, of every driver that is known, as something that runs statements.
+"""Run statements on a user's connection to PostgreSQL, of any driver that is known.
 
-A driver is told by the name of its class, so none is imported that is not there already.
+A connection is recognized by the name of its class, so that no driver is imported that is not in use.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Waiting", "enlist", "run_statements"]
 T = TypeVar("T")
 
 _PAUSES = (0.005, 0.01, 0.02)
-"""Seconds between tries for a lock where nothing may wait for it: enough for a commit that is under way elsewhere."""
+"""Seconds between tries for a lock where waiting is not allowed: enough for a commit that is under way elsewhere."""
 
 _bools = msgspec.json.Decoder(list[bool]).decode
 
@@ -32,7 +32,7 @@ _KNOWN = (
 
 
 def enlist(connection: Any) -> Enlisted:
-    """Use a connection of the user's.
+    """Use a user's connection, within the transaction that is open on it.
 
     :raises NotSupported: its driver is not known, or it leads to no PostgreSQL
     :raises ConfigError: no transaction is open on it, and none begins by itself
@@ -55,7 +55,7 @@ async def run_statements(connection: Any, statements: Statements[T]) -> T:
 
 
 def _spelled(sql: str, parameter: str) -> str:
-    """The statement with its parameter as the driver spells it, and always a text: some would encode others anew."""
+    """The statement with its parameter as the driver writes it, cast to text: some drivers would encode other types."""
     return sql.replace("$1", f"{parameter}::text")
 
 
@@ -68,7 +68,7 @@ def _not_begun(how: str) -> ConfigError:
 
 
 class _Async:
-    """What is awaited."""
+    """A connection whose calls are awaited."""
 
     blocking = False
     exclusive = False
@@ -78,12 +78,12 @@ class _Async:
 
 
 class Waiting(Statement, frozen=True):
-    """A statement that locks what others may hold, and waits for them."""
+    """A statement that takes locks, and waits for those that others have."""
 
     trying: str
-    """The same without waiting, with the same parameter: the answer tells of each whether it was locked."""
+    """The same statement without waiting, with the same parameter: it answers for each lock whether it was taken."""
     locked: Callable[[str], bool] = lambda answer: all(_bools(answer))
-    """Whether an answer says that all of them were."""
+    """Whether an answer says that all locks were taken."""
 
 
 def _loop_runs_here() -> bool:
@@ -95,7 +95,7 @@ def _loop_runs_here() -> bool:
 
 
 class _Blocking:
-    """What is used on the thread of whoever owns it."""
+    """A connection that blocks, and is used on the thread of its owner."""
 
     blocking = True
     exclusive = False
@@ -107,7 +107,7 @@ class _Blocking:
         return walk(statements, self._try if _loop_runs_here() else self._execute)
 
     def _try(self, statement: Statement) -> str:
-        """Execute on the thread of an event loop: whoever holds the lock may need that loop to let it go."""
+        """Execute on the thread of an event loop without waiting: who has a lock may need this loop to release it."""
         if not isinstance(statement, Waiting):
             return self._execute(statement)
         for pause in (*_PAUSES, None):
@@ -127,7 +127,7 @@ class _Blocking:
 
 
 class _Asyncpg(_Async):
-    """A connection of asyncpg, or one that its pool lends."""
+    """A connection of asyncpg, or one from its pool."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -157,7 +157,7 @@ class _Psycopg:
     def _cursor(self) -> Any:
         from psycopg.rows import tuple_row
 
-        return self._connection.cursor(row_factory=tuple_row)  # whatever rows the user prefers
+        return self._connection.cursor(row_factory=tuple_row)  # the user may have set another kind of row
 
 
 class _PsycopgAsync(_Psycopg, _Async):
@@ -187,11 +187,11 @@ class _Django(_Blocking):
     """A connection of Django's, within ``transaction.atomic()``."""
 
     def __init__(self, connection: Any) -> None:
-        # ``django.db.connection`` means another one on every thread; its method belongs to the one of this thread.
+        # ``django.db.connection`` is another connection on every thread; its method is bound to that of this thread.
         self._connection = connection.cursor.__self__
         if self._connection.vendor != "postgresql":
             raise NotSupported(f"connection: it leads to {self._connection.vendor}, and the jobs are in PostgreSQL")
-        # Asked, not looked at: the attribute means nothing before the first connect.
+        # By the method, because the attribute means nothing before the first connect.
         if not self._connection.in_atomic_block and self._connection.get_autocommit():
             raise _not_begun("with transaction.atomic():")
 
@@ -207,7 +207,7 @@ class _Django(_Blocking):
 
 
 def _text(statement: Statement) -> tuple[Any, dict[str, str]]:
-    """A statement as SQLAlchemy takes it, whatever driver is beneath: a single colon is no parameter."""
+    """A statement as SQLAlchemy takes it, with any driver beneath; single colons are escaped, being no parameters."""
     from sqlalchemy import bindparam, text
     from sqlalchemy.types import Text
 
@@ -217,7 +217,7 @@ def _text(statement: Statement) -> tuple[Any, dict[str, str]]:
 
 
 def _check_alchemy(connection: Any) -> None:
-    """Refuse what is no PostgreSQL, or commits each statement by itself; takes a synchronous ``Connection``."""
+    """Refuse a connection to another database, or one in autocommit mode; takes a synchronous ``Connection``."""
     if connection.dialect.name != "postgresql":
         raise NotSupported(f"connection: it leads to {connection.dialect.name}, and the jobs are in PostgreSQL")
     if getattr(connection.connection.dbapi_connection, "autocommit", False) is True:

@@ -65,9 +65,10 @@ class PostgresEngine:
         hot = Pool(url, size=pool - _REST, settings=HOT, pgbouncer=pgbouncer)
         warm = Pool(url, size=_WARM_SIZE, settings=WARM, pgbouncer=pgbouncer, replan=host)
         cold = Pool(url, size=_COLD_SIZE, settings=COLD, pgbouncer=pgbouncer)
-        # Apart from the others: a search or a count may have to look at every job.
+        # A pool of its own, because a search or a count may have to look at every job.
         search = Pool(url, size=_SEARCH_SIZE, settings=COLD, pgbouncer=pgbouncer, long=True)
-        # And these: a handler's transaction may take its time. It has the isolation that the user's are set to have.
+        # A pool of its own, because a handler's transaction may take long. No settings, so that its isolation level is
+        # what the user's role or database has.
         lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
         self._hot, self._pools = hot, (hot, warm, cold, search, lent)
         connect = None if self._listen_url is None else self._connect_listener
@@ -97,7 +98,7 @@ class PostgresEngine:
             if self._migrate or not await migrate.applied(connection, self._schema):
                 await migrate.apply(connection, self._schema, self._host.clock.now())
             await migrate.check(connection, self._schema)
-        for one in self._remembering:  # it may not hold any more
+        for one in self._remembering:  # the store may have changed since it was last open
             one.forget()
         for pool in self._pools:
             await pool.open()
@@ -133,7 +134,7 @@ class PostgresEngine:
             return await migrate.apply(connection, self._schema, self._host.clock.now())
 
     async def migrations(self) -> tuple[list[str], list[str]]:
-        """The names of the migrations applied, and of those to come."""
+        """The names of the applied migrations, and of the pending ones."""
         async with self._aside() as connection:
             done = await migrate.applied(connection, self._schema)
             return done, [step.name for step in await migrate.pending(connection, self._schema)]
@@ -144,7 +145,7 @@ class PostgresEngine:
 
     @asynccontextmanager
     async def _aside(self) -> AsyncIterator[Connection]:
-        """A connection of its own, whether the session is open or not."""
+        """A connection outside of the pools, whether the session is open or not."""
         connection = await connect_once(self._url, pgbouncer=self._pgbouncer)
         try:
             yield connection

@@ -1,4 +1,4 @@
-"""Entries: what runs add to their jobs, kept and read again."""
+"""The role ``entries``: store what runs add to their jobs, and read it again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Entries(SqlEntries):
             return []
         took = set(_places((await self._pool.fetch(self._append, *columns(rows, _TEXTS)))[0][0]))
         missed = [row[:4] for row in rows if row[0] not in took]
-        # Passed over while somebody writes about the job, or not theirs any more.
+        # These were not stored: either another had locked the job, or the worker does not own it any more.
         busy = (
             {place for (place,) in await self._pool.fetch(self._owned, *columns(missed, frozenset()))} if missed else ()
         )

@@ -39,7 +39,7 @@ class Families:
         except Unavailable:
             if not changes:
                 raise
-            more = True  # what was done is done, and must be known
+            more = True  # earlier rounds are committed, and the caller must know of them
         return Processed(tuple(changes), tuple(ended), more)
 
     async def batches(self, ids: Sequence[UUID]) -> list[Batch | None]:

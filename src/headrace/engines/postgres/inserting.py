@@ -1,4 +1,4 @@
-"""Insert: new jobs in one step; looked up first only when they have keys, or one is here already."""
+"""Insert new jobs in one statement; they are looked up first only if they have dedup keys, or one is stored already."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ __all__ = ["Inserting"]
 
 _TRIES = 20
 _KEY_PATIENCE = 250
-"""Milliseconds that keys are waited for, before those who wait for other keys have waited long enough, too."""
+"""Milliseconds to wait for keys that others have locked; longer would keep the jobs of other keys waiting."""
 _HURRY = 2.0
-"""Seconds after a key was not to be had for which none is waited for: longer than whoever was refused one pauses."""
+"""Seconds without waiting for any key after a wait was in vain: longer than whoever was refused pauses."""
 
 
 class _Stored(msgspec.Struct):
@@ -55,14 +55,14 @@ class _Stored(msgspec.Struct):
     stored: list[tuple[int, int]]
     """Places, from 1, and order numbers."""
     bare: list[str]
-    """Ids that only a body has."""
+    """The ids of bodies whose jobs were not stored."""
 
 
 _stored = msgspec.json.Decoder(_Stored).decode
 
 
 class _Collected(Exception):
-    """The lines this session remembers were collected by another."""
+    """Lines were collected since this session learned their numbers."""
 
 
 class _Partly(Exception):
@@ -73,7 +73,7 @@ class _Partly(Exception):
 
 
 class _Questionable(Exception):
-    """A relative of a job is held by another, or is not what it should be."""
+    """A relative of a new job is locked by another, or does not allow the job."""
 
 
 _Write = Callable[..., Awaitable[list[Any]]]
@@ -112,7 +112,7 @@ class Inserting:
             return _spread(places, learned.refused, stored)
 
     async def statements(self, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
-        """The same as statements for a connection of the user's; the lines are interned now."""
+        """The insert of these jobs as statements for a user's connection; their lines are interned now."""
         refuse_jobs(jobs)
         places = [place_of(job) for job in jobs]
         learned = await self._lines.learn(places)
@@ -122,7 +122,7 @@ class Inserting:
             try:
                 stored = (yield from self._statements(taken, learned, wait=True, tell=True)) if taken else []
             except _Collected:
-                # New ones must be durable before a transaction that may be rolled back refers to them.
+                # New lines must be committed before a transaction that may be rolled back refers to them.
                 self._lines.forget(learned.collected)
                 raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
             return _spread(places, learned.refused, stored)
@@ -137,7 +137,7 @@ class Inserting:
                     jobs, learned, partial(self._with_relatives, jobs, batch) if related else None
                 )
             except (UniqueViolationError, _Questionable):
-                pass  # an id is here already, or a relative of one is not what it should be: look which
+                pass  # an id is stored already, or a relative does not allow its job: find out which
         if whole:
             try:
                 return await self._write(self._statements(jobs, learned, wait=False, batch=batch), whole=True)
@@ -155,8 +155,10 @@ class Inserting:
         return answers
 
     async def _insert_patiently(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
-        """Store jobs whose keys or relatives others hold: mostly for a moment, until their commit. What is held for
-        longer is refused for now."""
+        """Store jobs whose keys or relatives others have locked; refuse them for now if that takes too long.
+
+        Most such locks last only a moment, until a commit.
+        """
         try:
             return await self._write(self._statements(jobs, learned, wait=True), patience=_KEY_PATIENCE)
         except Unavailable as error:
@@ -167,8 +169,10 @@ class Inserting:
     async def _write(
         self, statements: Statements[list[InsertAnswer]], *, patience: int | None = None, whole: bool = False
     ) -> list[InsertAnswer]:
-        """Run the statements in a transaction. ``patience``: milliseconds for each lock; ``whole``: all jobs, or
-        none."""
+        """Run the statements in a transaction.
+
+        ``patience``: how many milliseconds to wait for each lock; ``whole``: store all jobs or none.
+        """
         try:
             async with self._cold.transaction() as connection:
                 if patience is not None:
@@ -176,17 +180,17 @@ class Inserting:
                 answers = await run_statements(connection, statements)
                 refused = [answer.error for answer in answers if isinstance(answer, Refused)]
                 if whole and refused:
-                    # What is refused for good says more than what is only busy.
+                    # A refusal for good says more than one that is only for now.
                     raise _Partly(min(refused, key=lambda error: isinstance(error, Unavailable)))
                 return answers
         except UniqueViolationError as error:
             raise Unavailable("another job of the same id or key came between: nothing was stored") from error
 
     async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
-        """Store jobs as if none were here; ``write`` runs the statement where that takes more than it."""
+        """Store jobs as if none were stored yet; ``write`` runs the statement, and whatever it needs around it."""
         write = write or self._hot.fetch
         ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
-        # The first hint goes with the jobs themselves: whoever waits for them is told by the commit.
+        # The first hint is part of the insert itself: workers hear it with the commit, without another round trip.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
         args = (
             literal(ids),
@@ -200,7 +204,7 @@ class Inserting:
         except Unavailable as error:
             if not hints or "NOTIFY" not in str(error):
                 raise
-            # Somebody listens without hearing, and the server's queue of notifications is full: a job needs none.
+            # A session listens but does not read, and the server's queue of notifications is full. Jobs need no hint.
             found, hints = await write(self._text, *args, [], [], *rest), []
         first = found[0][0]
         if first is None:
@@ -209,7 +213,7 @@ class Inserting:
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
 
     async def _with_relatives(self, jobs: list[Job], batch: Batch | None, text: str, *args: Any) -> list[Any]:
-        """Run the statement that stores the jobs while their relatives are held, and store how they are related."""
+        """Run the statement that stores the jobs while their relatives are locked, and store their relations."""
         async with self._hot.transaction() as connection:
             if batch is not None:
                 await run_statements(connection, relate(self._schema, (), batch))
@@ -218,7 +222,7 @@ class Inserting:
                 raise _Questionable
             found: list[Any] = await connection.fetch(text, *args)
             if (first := found[0][0]) is None:
-                raise _Collected  # the batch is not made without its jobs
+                raise _Collected  # within the transaction, so that the batch is not stored without its jobs
             stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
             await run_statements(connection, relate(self._schema, stored))
             return found
@@ -232,8 +236,10 @@ class Inserting:
         tell: bool = False,
         batch: Batch | None = None,
     ) -> Statements[list[InsertAnswer]]:
-        """Lock the keys and the relatives, look what is here, store the rest. What another transaction holds is waited
-        for, or its job is refused for now."""
+        """Lock the keys and the relatives of the jobs, look which jobs are stored already, and store the others.
+
+        ``wait`` for what another transaction has locked; otherwise the jobs that need it are refused for now.
+        """
         if batch is not None:
             yield from relate(self._schema, (), batch)
         keyed = yield from lock_keys(self._schema, jobs, wait=wait)
@@ -243,7 +249,7 @@ class Inserting:
             busy = relatives.busy(jobs, keyed)
             free = [job for job in jobs if job.id not in busy]
             if blind and not busy and not relatives.refuse(jobs):
-                # Most likely none of them is here.
+                # Without keys, most likely none of them is stored yet, and looking would be in vain.
                 stored = yield from self._store(jobs, learned, tell=tell)
                 if stored is not None:
                     return [Inserted(job) for job in stored]
@@ -256,10 +262,11 @@ class Inserting:
     def _sort_out(
         self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, *, tell: bool
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
-        """Look which jobs are here, and store the others; None if another transaction stored one of them since."""
+        """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
         known, here, holders = yield from look(self._schema, jobs)
         admission = relatives.admit()
-        # In order: a key is not taken by a job that is refused, so that one behind it may be fresh, and be waited for.
+        # In order: a refused job does not take its key, so a later job with that key may be new, and others may wait
+        # for that one.
         fresh, told = sort_out(jobs, here, holders, admission.refuses)
         stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
@@ -268,8 +275,10 @@ class Inserting:
         return dict(zip((job.id for job in jobs), admission.answers(told, known), strict=True))
 
     def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job] | None]:
-        """Write new jobs; None if not all of them were new: those that were are written. ``tell``: hints go with the
-        commit, which is not ours."""
+        """Write new jobs; None if not all of them were new (those that were are written).
+
+        ``tell``: send the hints with the commit, because the transaction is the user's.
+        """
         if not jobs:
             return []
         at = Micros()
@@ -286,7 +295,7 @@ class Inserting:
         if answer.bare:
             yield Statement(sql("unkeep", self._schema), encode(answer.bare))
         stored = [replace(jobs[place - 1], seq=seq) for place, seq in answer.stored]
-        # What a job brings along beyond a new one's fields.
+        # These jobs have been changed since they were made; the insert writes only the fields of a new job.
         rest = [Change(verb=Verb.SUBMIT, rev=1, job=job) for job in stored if not is_new(job)]
         if rest:
             yield from changing(self._schema, rest)
@@ -299,7 +308,7 @@ def _unzipped(hints: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
 
 
 def _taken(jobs: Sequence[Job], places: Sequence[Place], learned: Learned) -> list[Job]:
-    """The jobs there is a line for."""
+    """The jobs whose lines were not refused."""
     if not learned.refused:
         return list(jobs)
     return [job for job, place in zip(jobs, places, strict=True) if place not in learned.refused]
@@ -308,7 +317,7 @@ def _taken(jobs: Sequence[Job], places: Sequence[Place], learned: Learned) -> li
 def _spread(
     places: Sequence[Place], refused: Mapping[Place, HeadraceError], answers: Sequence[InsertAnswer]
 ) -> list[InsertAnswer]:
-    """Answers for all, where some were not even tried."""
+    """The answers for all jobs: a refusal where the line was refused, and the given answers for the others."""
     if not refused:
         return list(answers)
     rest = iter(answers)

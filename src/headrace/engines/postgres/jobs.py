@@ -1,4 +1,4 @@
-"""Jobs: insert, claim and apply, which have modules of their own, and the lesser verbs."""
+"""The role ``jobs``: insert, claim and apply, which have modules of their own, and the smaller verbs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headrace.engines.record import micros, moment
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 
 _DELTAS = 1000
-"""Rows of the ledger beyond which they are summed up."""
+"""How many rows the ledger may have before they are summed up."""
 
 
 def delete_old(schema: str) -> str:
@@ -30,7 +30,7 @@ def delete_old(schema: str) -> str:
 
 
 def delete_tied(schema: str) -> str:
-    """The statement that removes jobs that others waited for and that are held. $1 seqs, $2 the latest moment"""
+    """The statement that removes locked jobs that others once waited for. $1 seqs, $2 the latest moment"""
     return sql("find_tied", schema) + sql("delete", schema, latest="$2::bigint")
 
 
@@ -41,7 +41,7 @@ class Jobs:
         self, hot: Pool, cold: Pool, schema: str, inserting: Inserting, claiming: Claiming, applying: Applying
     ) -> None:
         self._hot, self._cold, self._schema = hot, cold, schema
-        # The very methods, not calls of them: these are said for every batch of jobs.
+        # The methods themselves, without a call in between: they are called for every batch of jobs.
         self.insert = inserting.insert
         self.claim, self.promote = claiming.claim, claiming.promote
         self.apply = applying.apply
@@ -56,7 +56,7 @@ class Jobs:
         ]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
-        # As the text of an array: for any but one of texts the driver asks the server first, on each connection.
+        # As a text: for arrays of any other type the driver first asks the server about the type, on each connection.
         moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
         latest = max(map(micros, before.values()), default=0)
         statuses = [str(status) for status in before]
@@ -64,14 +64,14 @@ class Jobs:
         count: int = removed
         if tied != "{}":
             async with self._hot.transaction() as connection:
-                # Whoever begins to wait for one of these has committed before this, or comes too late.
+                # With these jobs locked, whoever wants to wait for one has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
                 count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
         await self._sum_up()
         return count
 
     async def _sum_up(self) -> None:
-        """Keep the ledger short; it has grown by a row for each insert."""
+        """Sum up the rows of the ledger if there are many; each insert adds one."""
         few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.ledger LIMIT {_DELTAS}) t"
         if (await self._cold.fetch(few))[0][0]:
             return

@@ -1,7 +1,7 @@
-"""Whose turn it is: the keys in line, read no further than they are wanted, and where they stand after that.
+"""How concurrency keys take turns: read the keys in line as far as they are wanted, and move their heads after a deal.
 
-A head says where the first job of a key stands, or in front of that: who cancels a job, or takes it, need not know of
-heads. Claims come by in order, and set right what they find.
+A head is at the first job of its key or in front of it, never behind. So whoever cancels or takes a job need not know
+of heads: the next claim that comes to the head corrects it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from headrace.engines.record import micros
 __all__ = ["FAR", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
 
 FAR = 100_000
-"""No claim looks further down a line."""
+"""The most jobs, and the most keys, that a claim reads of a line."""
 
 _ROWS = 20_000
-"""Jobs that are read at most in one go, at first."""
+"""How many jobs a claim reads at most in its first window, of all lines together."""
 _SPARE = 8
-"""How many keys are looked at beyond the jobs that are wanted: some may be full."""
+"""How many more keys than wanted jobs are read of a line: some keys may be at their limit."""
 _GROWTH = 8
-"""How many times as many are read where that was too little."""
+"""By what factor the next window is wider."""
 _ARRIVALS = 10_000
-"""As many jobs that came are told to the heads at once."""
+"""How many arrivals are processed in one transaction."""
 
 Stands = list[Any] | None
-"""Where keys stand, as ``stand.sql`` takes it; None: as they were said to."""
+"""New heads of keys, as the arrays that ``stand.sql`` takes; None if none has changed."""
 NOWHERE = ["{}"] * 7
 _Stand = tuple[str, str, int, int | None, int, int, bool]
 _TEXTS = frozenset({0, 1})
@@ -45,15 +45,15 @@ class Window(msgspec.Struct, frozen=True):
     """How far a claim looks down each line."""
 
     depths: list[int]
-    """How many jobs."""
+    """How many jobs of each line."""
     reaches: list[int]
-    """How many keys; 0, unless the gate of the task is held."""
+    """How many keys of each line; 0 unless the gate of its task is locked."""
     shares: int = 1
-    """How many times a key's share of the jobs is read of it."""
+    """By what factor more is read of each key than its share of the jobs."""
 
     @classmethod
     def of(cls, ask: Ask, serving: Serving, tasks: Collection[str]) -> Window:
-        """What is likely to do."""
+        """The first window for an ask, which is likely to be wide enough."""
         most = max(_ROWS // max(len(serving.lines), 1), 10)
         counts = [wanted(group, ask, serving.limits) for group in serving.groups]
         reaches = [
@@ -63,7 +63,7 @@ class Window(msgspec.Struct, frozen=True):
 
     @property
     def wider(self) -> Window | None:
-        """Where that was too little; None: it goes no further."""
+        """The next window, where this one was not wide enough; None if it is the widest."""
         depths, reaches = ([min(n * _GROWTH, FAR) for n in each] for each in (self.depths, self.reaches))
         if (depths, reaches) == (self.depths, self.reaches):
             return None
@@ -71,7 +71,7 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class _Key(msgspec.Struct, gc=False):
-    """A key in a line, where it was said to stand, and its first jobs."""
+    """A key in a line, its head as it was read, and its first jobs."""
 
     place: int
     task: str
@@ -81,11 +81,11 @@ class _Key(msgspec.Struct, gc=False):
     last: int
     entries: list[Entry]
     whole: bool = True
-    """These are all of its jobs in line."""
+    """Whether ``entries`` are all its jobs in this line."""
 
 
 class Table(msgspec.Struct):
-    """What was read of what is in line."""
+    """The jobs and keys in line, as far as they were read."""
 
     keys: list[_Key]
     groups: list[tuple[Group, list[Entry]]]
@@ -94,12 +94,12 @@ class Table(msgspec.Struct):
 
     @property
     def all_read(self) -> list[tuple[Group, list[Entry]]]:
-        """The groups, as if nobody were behind what was read."""
+        """The groups without their unread entries, as if there were nothing behind what was read."""
         return [(group, [entry for entry in entries if not entry.unread]) for group, entries in self.groups]
 
 
 async def arrive(connection: Connection, schema: str, serving: Serving, tasks: Collection[str]) -> bool:
-    """Put the keys of jobs that came into line in theirs, of tasks whose gates are held; whether that was all."""
+    """Process arrivals of tasks whose gates are locked: move the heads of their keys; whether these were all."""
     here = [(line, one.task) for line, one in zip(serving.lines, serving.groups, strict=True) if one.task in tasks]
     if not here:
         return True
@@ -116,7 +116,7 @@ async def read(
     now: datetime,
     passed: Collection[int] = (),
 ) -> Table:
-    """What is in line: the first jobs of each line, and of its first keys; without those that are ``passed`` over."""
+    """Read the first jobs of each line and of the first keys in it, without the jobs in ``passed``."""
     slots = [serving.limits.task(group.task).max_per_key or FAR for group in serving.groups]
     most = [min(one * window.shares, depth) for one, depth in zip(slots, window.depths, strict=True)]
     reaches = [n and n + 1 for n in window.reaches]
@@ -128,7 +128,7 @@ async def read(
     moment, late, before = micros(now), False, (0, None)
     entries = list[Entry]()
     for number, key, stands, at, of, last, seq, rank, arrived_at, losses, act_by in rows:
-        if (number, key) != before:  # those of one key come one after the other
+        if (number, key) != before:  # the rows of one key come one after the other
             before, place, entries = (number, key), number - 1, []
             if key is None:
                 plain[place] = entries
@@ -155,7 +155,7 @@ async def read(
         group, asked = serving.groups[one.place], min(most[one.place], share) + 1
         one.whole = len(one.entries) < asked
         table.last[one.task, one.key] = one.last
-        # Of a key that has no more slots, no more is wanted; but those that expired take none.
+        # A key cannot be given more jobs than it has slots. Expired jobs take no slot, so then more may be wanted.
         cut = not one.whole and (asked < slots[one.place] or late)
         left = _without(one.entries, passed)
         cut = cut or (not one.whole and len(left) < len(one.entries))
@@ -169,12 +169,12 @@ def _without(entries: list[Entry], passed: Collection[int]) -> list[Entry]:
 
 
 def _unread(last: Entry) -> Entry:
-    """What stands behind the last that was read of a line, and may be nothing."""
+    """An entry for whatever is behind the last one that was read; there may be nothing."""
     return Entry(last.seq, last.rank, last.arrived_at, unread=True)
 
 
 def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:
-    """The first key of each line that is not looked at: it only says from where on keys were not read."""
+    """The last key that was read of each line, one more than wanted: it only marks where the unread keys begin."""
     lines: dict[int, list[_Key]] = {}
     for key in keys:
         lines.setdefault(key.place, []).append(key)
@@ -182,14 +182,14 @@ def _beyond(keys: Iterable[_Key], reaches: list[int]) -> dict[int, _Key]:
 
 
 def stands(table: Table, dealt: Dealt) -> Stands:
-    """Where the keys stand, if not as they were said to, once what was dealt is given."""
+    """The heads of keys that differ from what was read, once the dealt jobs are given."""
     taken = {entry.seq for entry in dealt.taken}
     found: list[_Stand] = []
     for one in table.keys:
         turned = (one.task, one.key) in dealt.turned
         left = [entry for entry in one.entries if entry.seq not in taken]
         if not left and not one.whole:
-            left = one.entries[-1:]  # the next one stands behind it
+            left = one.entries[-1:]  # the next job was not read, but is behind this one
         if not left:
             found.append((one.task, one.key, one.line, None, 0, 0, turned))
             continue
@@ -200,7 +200,7 @@ def stands(table: Table, dealt: Dealt) -> Stands:
 
 
 def stays(table: Table, seqs: Collection[int]) -> Stands:
-    """Where the keys of these jobs stand, because they were not given after all."""
+    """The heads of the keys of these jobs, which were dealt but not given."""
     firsts = ((one, [entry for entry in one.entries if entry.seq in seqs][:1]) for one in table.keys)
     return _columns(
         [
@@ -216,6 +216,6 @@ def _columns(rows: list[_Stand]) -> Stands:
 
 
 def stand(schema: str, first: int = 2, now: str = "$1") -> str:
-    """The statement that writes where keys stand, with its arrays from this parameter on."""
+    """The statement that writes heads of keys; its arrays begin at parameter ``first``."""
     names = ("tasks", "keys", "lines", "ranks", "ats", "seqs", "turned")
     return sql("stand", schema, now=now, **{name: f"${first + place}" for place, name in enumerate(names)}).strip()

@@ -1,4 +1,4 @@
-"""What of new jobs is here already: by their ids, and by their dedup keys, which are held first."""
+"""Find which new jobs are stored already, by their ids and by their dedup keys; the keys are locked first."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 
 
 def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
-    """Hold the keys until the transaction ends; the jobs whose keys are not to be had now."""
+    """Lock the dedup keys until the transaction ends; the ids of the jobs whose keys another has locked."""
     numbers = {job.id: key_lock(schema, job) for job in jobs if job.spec.dedup is not None}
-    order = sorted(set(numbers.values()))  # the same for everybody: no two wait for each other
+    order = sorted(set(numbers.values()))  # the same for everybody, so that there is no deadlock
     if not order:
         return set()
     trying, document = sql("try_keys", schema), encode(order)
@@ -33,7 +33,7 @@ def lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set
 
 
 def look(schema: str, jobs: Sequence[Job]) -> Statements[tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]]:
-    """The jobs that are here by id or key; those by id; and who holds which key."""
+    """The jobs that are stored already, by id or key; which of these ids are stored; and which job has each key."""
     keys = [key for job in jobs if (key := held_key(job)) is not None]
     document = encode({"ids": [job.id for job in jobs], "keys": keys})
     reader, known, here, holders = Reader(), dict[UUID, Job](), list[UUID](), dict[str, UUID]()

@@ -1,5 +1,7 @@
-"""Claims where something is limited: what is in line and what is in use is read while the gates are held, dealt by the
-core, and written, all in one transaction."""
+"""Claims where something is limited.
+
+One transaction locks the gates, reads what is in line and what is in use, lets the core deal, and writes the result.
+"""
 
 from __future__ import annotations
 
@@ -27,31 +29,31 @@ __all__ = ["Limiting", "give", "limited_head"]
 _TASK = "task:"
 
 _ROUNDS = 5
-"""How often a claim deals once more without the jobs that others hold, before it is content with less."""
+"""How often a claim deals again without the jobs that others have locked, before it accepts fewer jobs."""
 _MOMENT = timedelta(seconds=0.1)
-"""After which a job that another transaction held is worth another look."""
+"""How soon to ask again for a job that another transaction had locked."""
 
 
 class _More(Enum):
-    """Why a claim goes once more about it, in another transaction."""
+    """Why a claim must begin again in a new transaction."""
 
     CAME = auto()
 
 
 class _Taken(Exception):
-    """Others hold some of the jobs that were dealt: nothing is to be written."""
+    """Others have locked or taken some of the jobs that were dealt; raised to roll the transaction back."""
 
     def __init__(self, seqs: set[int]) -> None:
         self.seqs = seqs
 
 
 def limited_head(schema: str) -> str:
-    """The statement for what a claim must know before it deals."""
+    """The statement that reads what a claim must know before it deals."""
     return sql("limited_head", schema, usage=sql("usage", schema).strip())
 
 
 def give(schema: str) -> str:
-    """The statement that gives jobs to a worker, and writes where keys stand."""
+    """The statement that gives jobs to a worker, and writes the heads of concurrency keys."""
     return sql("give", schema, stand=stand(schema, 8, "$5"))
 
 
@@ -63,9 +65,9 @@ class Limiting:
         self._head, self._gift, self._stand = limited_head(schema), give(schema), stand(schema)
 
     async def claim(self, given: Grant, ask: Ask, serving: Serving, now: datetime) -> Claimed | Dead | None:
-        """What is given; None: the lines or the settings are others by now."""
+        """Claim jobs for this ask; None if the lines or the settings have changed since they were read."""
         names = _gates(serving)
-        # Of those that are limited anyway it need not be asked whether their keys take turns.
+        # Limited tasks need their gates in any case; only for the others must the statement look for jobs with keys.
         others = [at for at, group in enumerate(serving.groups) if not serving.limits.task(group.task).limited]
         where = [serving.lines[at] for at in others], [serving.groups[at].task for at in others]
         passed, rounds = set[int](), _ROUNDS
@@ -81,7 +83,7 @@ class Limiting:
                         if answer is not _More.CAME:
                             return answer
             except _Taken as taken:
-                # As if they were not in line: what they would have used is for those behind them.
+                # Deal as if these jobs were not in line, so that the jobs behind them get what they would have used.
                 passed, rounds = passed | taken.seqs, rounds - 1
             if missing:
                 await self._hot.fetch(sql("add_gates", self._schema), sorted(missing))
@@ -98,14 +100,16 @@ class Limiting:
         *,
         last: bool,
     ) -> Claimed | Dead | _More | None:
-        # Every statement sees what was committed before it: before this, whoever held the gates has let go of them.
+        # Each statement sees what was committed before it began. The gates are locked by now, so this one sees all that
+        # their earlier holders wrote.
         head: Any = await connection.fetchrow(self._head, given.worker, given.claim, serving.lines)
         if not head["alive"]:
             return Dead()
         if (head["lines_rev"], head["settings_rev"]) != (serving.lines_rev, serving.settings_rev):
             return None
         due = head["next_due"]
-        # What another claim promotes is left to that. Those promoted here may be of tasks whose gates are not held.
+        # Begin again after promoting: a promoted job may be of a task whose gate is not locked here. What another claim
+        # promotes is left to that claim.
         late = due is not None and due <= micros(now)
         if late and await connection.fetchval(sql("promote", self._schema), micros(now), MAX_BATCH):
             return _More.CAME
@@ -114,7 +118,7 @@ class Limiting:
             again = Reader().jobs(rows)
             again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
             return self._claimed(head, again, due)
-        # After a long absence of workers there is much: not all of it in one transaction.
+        # After a long time without workers there are too many arrivals for one transaction.
         if head["came"] and not await arrive(connection, self._schema, serving, tasks):
             return _More.CAME
         held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
@@ -132,7 +136,7 @@ class Limiting:
         if passed and len(jobs) < ask.n:
             soon.append(micros(now + _MOMENT))
         left = stays(table, places.keys() - {job.seq for job in jobs}) if len(jobs) < len(places) else None
-        if left is not None:  # others are at some of it
+        if left is not None:  # others have locked these jobs, which stay in line
             await connection.execute(self._stand, micros(now), *left)
         return self._claimed(head, jobs, min(soon, default=None), full=bool(dealt.full))
 
@@ -154,7 +158,7 @@ class Limiting:
             spent: list[Any] = await connection.fetch(sql("spent", self._schema), paced) if paced else []
             usage = usage_of(held, spent)
             usage.last = table.last
-            # What is never read keeps nobody else waiting.
+            # Jobs beyond the widest window are never read. They must not keep the jobs of other groups waiting.
             groups = table.groups if wider is not None else table.all_read
             dealt = deal(groups, ask, now, self._rules, limits, usage)
             if wider is None or not dealt.cut:
@@ -162,7 +166,7 @@ class Limiting:
             window = wider
 
     async def _taken_of(self, connection: Connection, table: Table, given: set[int], wanted: set[int]) -> set[int]:
-        """Of what was read, the jobs that others hold: all at once, for they may hold many."""
+        """The jobs that others have locked or taken, of all that were read: asked at once, for there may be many."""
         seqs = [entry.seq for _, entries in table.groups for entry in entries if entry.seq not in given]
         free = {seq for (seq,) in await connection.fetch(sql("unlocked", self._schema), seqs)}
         return {*seqs} - free | (wanted - given)
@@ -190,7 +194,7 @@ class Limiting:
 
 
 def _gates(serving: Serving) -> list[str]:
-    """What must be held while this ask is dealt: one for each task, queue and rate that is limited."""
+    """The names of the gates to lock while this ask is dealt: one for each limited task and queue, and each rate."""
     names: set[str] = set()
     limits: Limits = serving.limits
     for group in serving.groups:

@@ -1,4 +1,4 @@
-"""Lines and profiles: interned in a commit of their own, remembered by each session, collected when too many."""
+"""Lines and profiles: interned in a commit of their own, remembered by each session, collected when there are many."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from headrace.runtime.host import Host
 __all__ = ["Learned", "Lines", "Served", "Serving"]
 
 _FRUITLESS, _REST = 3, 60.0
-"""How often in how many seconds a session may collect and find too little to forget."""
+"""How often, within how many seconds, a session may collect without making enough room."""
 _PATIENCE = 250
-"""Milliseconds for which a collection may wait for inserts that are under way, and keep others waiting."""
+"""Milliseconds for which a collection may wait for inserts that are under way; new inserts wait behind it."""
 _HOLD_OFF = 5.0
-"""Seconds for which it does not wait again."""
+"""Seconds after a wait in vain during which a collection does not wait again."""
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """The lines of some places, as they were at one count of collections, and why there are none of others."""
+    """The lines of some places at one count of collections, and why other places were refused one."""
 
     lines: dict[Place, int]
     collected: int
@@ -39,7 +39,7 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class Lines:
-    """The lines this session has interned; good for one count of collections."""
+    """The lines that this session knows; valid for one count of collections."""
 
     def __init__(self, pool: Pool, schema: str, host: Host) -> None:
         self._pool, self._schema, self._host = pool, schema, host
@@ -47,12 +47,12 @@ class Lines:
         self._fruitless: deque[float] = deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS)
         self._hold_off_until = -math.inf
         self.collected = -1
-        """The count of collections at which what is remembered is good."""
+        """The count of collections for which the remembered lines are valid."""
         self.lock = lines_lock(schema)
-        """What an insert holds shared, and a collection alone."""
+        """The advisory lock that an insert takes shared, and a collection exclusively."""
 
     def forget(self, collected: int) -> None:
-        """Lines were collected: remember none of this count."""
+        """Forget the lines that were learned at this count, because lines were collected since."""
         if collected == self.collected:
             self._lines.clear()
             self.collected = -1
@@ -62,7 +62,7 @@ class Lines:
         return self._lines[place]
 
     async def learn(self, places: Iterable[Place]) -> Learned:
-        """Intern what this session does not remember."""
+        """The lines of these places; those that this session does not remember are interned."""
         wanted, refused = set(places), dict[Place, HeadraceError]()
         while missing := {place for place in wanted if place not in self._lines and place not in refused}:
             async with self._pool.transaction() as connection:
@@ -73,7 +73,7 @@ class Lines:
                 self.collected = collected
             self._lines |= found
             refused |= none
-        # A copy: another insert of this session may come upon a collection and forget, before this one is written.
+        # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
         return Learned({place: self._lines[place] for place in wanted - refused.keys()}, self.collected, refused)
 
     async def _intern(
@@ -90,7 +90,7 @@ class Lines:
         return {(queue, task, needs): lines[queue, code] for queue, task, needs, code in kept}, refused, collected
 
     async def _without_room(self, connection: Connection, digests: dict[Place, str]) -> dict[Place, HeadraceError]:
-        """The places that would need one profile too many."""
+        """The places that are refused because they would need one profile too many, and why."""
         codes = sorted(set(digests.values()))
         fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
         count = f"SELECT {MAX_PROFILES} - count(*) FROM {self._schema}.profiles WHERE live"
@@ -110,10 +110,12 @@ class Lines:
         return {place: why for place, code in digests.items() if code in fresh and code not in allowed}
 
     async def _collect(self, connection: Connection) -> bool:
-        """Make room; whether that could be tried. Looks at every job: done only when there is no other way, and not
-        while an insert is under way."""
+        """Forget what no live job needs; whether that was possible, which it is not while an insert is under way.
+
+        This looks at every job, so it is done only when there is no room left.
+        """
         if not await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", self.lock):
-            # Inserts that come now wait for whoever waits here: not for long, and not again at once.
+            # New inserts wait behind this wait: so it must not be long, and not come again at once.
             now = self._host.clock.monotonic()
             if now < self._hold_off_until:
                 return False
@@ -130,14 +132,14 @@ class Lines:
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """The lines an ask serves, where each queue stands, and what both hold for."""
+    """The lines that an ask serves, the places of their queues, and the revs for which both are valid."""
 
     lines_rev: int
     settings_rev: int
     lines: list[int]
     places: list[int]
     priorities: dict[str, int]
-    """Of the queues that have one."""
+    """The priorities of the queues that have one."""
     groups: list[Group]
     """What each line is limited by."""
     limits: Limits
@@ -159,7 +161,7 @@ class Served:
         self._limits_cache = LimitsCache()
 
     async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
-        """The lines of the ask, as remembered, or as they are now."""
+        """The lines of the ask, as remembered; ``anew``: as they are now."""
         key = (ask.profiles, ask.queues)
         known = self._asks.get(key)
         if known is None or anew:

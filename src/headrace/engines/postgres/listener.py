@@ -1,7 +1,7 @@
-"""The listening connection of a session: held only while somebody listens, and proved alive once a beat.
+"""The listening connection of a session: open only while somebody listens, and probed once a beat.
 
-A connection can die without a word. So the session notifies itself by way of its pool, on a channel of its own, and
-expects to hear it; the same notification tells other sessions what is listened for here.
+A connection can die without an error. So the session notifies itself through its pool, on a channel of its own, and
+expects to hear that. Along with this probe it says to other sessions which topics are listened for here.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["ON_DEMAND", "Connect", "Listener"]
 _log = logging.getLogger("headrace.postgres")
 
 ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES})
-"""What is told only while somebody says that he wants it: there is one such hint per job, or more."""
+"""Topics whose hints are sent only while some session asks for them: there is at least one such hint per job."""
 
 _MISSED = (Topic.READY, Topic.SETTINGS)
-"""What a listener must look for by himself when hints may have been missed; the rest is asked for often enough."""
+"""Topics of which listeners get a hint when some may have been missed; the others are polled often enough."""
 
 _PATIENCE = 10.0
-"""Seconds to connect or to change what is listened for."""
+"""Seconds to connect, or to change the channels that are listened on."""
 _FAREWELL = 2.0
-"""Seconds for an orderly end of the connection."""
+"""Seconds to close the connection in good order."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
 _LONGEST_CALL = 60.0
 _MOMENT = 0.05
@@ -50,7 +50,7 @@ class _Lost(Exception):
 
 
 class Listener:
-    """Listens for one session; reconnects for ever."""
+    """Listens for one session; reconnects whenever the connection is lost."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Listener:
         self._connect, self._host, self._channels, self._own, self._beat = connect, host, channels, own, beat
         self._topics, self._deliver, self._say = topics, deliver, say
         self._patience = beat * 0.75
-        """Seconds within which a probe must be heard: dead connections are found within two beats."""
+        """Seconds within which a probe must be heard, so that a dead connection is found within two beats."""
         self.hears = False
         """Whether there is a connection that listens."""
         self._stirred = asyncio.Event()
@@ -80,18 +80,18 @@ class Listener:
         self._first = 0
         """The first probe meant for the present connection."""
         self._signed_at, self._sign_at = 0.0, 0.0
-        """When the last sign of life was given, and when the next is due."""
+        """When the last probe was sent, and when the next is due."""
 
     def stir(self) -> None:
-        """What is listened for has changed."""
+        """Look again at the topics, because they have changed."""
         self._stirred.set()
 
     def wants(self, topic: Topic) -> bool:
-        """Whether another session has said of late that it wants this."""
+        """Whether another session has recently asked for hints of this topic."""
         return self._wanted_until.get(topic, 0.0) > self._host.clock.monotonic()
 
     def said(self, signs: Sequence[Notification]) -> None:
-        """What was given to say is committed: the probe must be heard now, if it was not heard sooner than this."""
+        """Expect to hear the probe from now on, because it is committed; it may have been heard already."""
         if self._missing is None and max(self._heard_probe + 1, self._first) <= int(signs[0][1]):
             self._missing = self._host.clock.monotonic()
             self._stirred.set()
@@ -111,7 +111,7 @@ class Listener:
                 self._complain(error)
             else:
                 await self._use(connection)
-                if self._heard_probe >= self._first or not self._topics():  # there was nothing wrong with it
+                if self._heard_probe >= self._first or not self._topics():  # the connection did work
                     pause = _FIRST_PAUSE
                     continue
             await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
@@ -134,7 +134,7 @@ class Listener:
                     _log.debug("the listening connection did not end in good order: %s", error)
 
     async def _serve(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        """Keep what is listened for up to date and give signs of life, until nobody listens.
+        """Keep the channels up to date and send probes, until nobody listens.
 
         :raises _Lost: the connection is dead.
         """
@@ -161,14 +161,14 @@ class Listener:
         for last in (False, True):
             if self._missing is None or self._host.clock.monotonic() - self._missing < self._patience:
                 return
-            if not last:  # this process may have been halted: look once more at what came in meanwhile
+            if not last:  # this process may have been halted: let the loop read what came in meanwhile
                 await self._host.sleep(_MOMENT)
         raise _Lost("nothing is heard on the connection")
 
     async def _tune(
         self, connection: asyncpg.Connection[asyncpg.Record], tuned: set[str], topics: frozenset[Topic]
     ) -> None:
-        """Listen on the channels of these topics and no others; tell those who may have missed something."""
+        """Listen on the channels of these topics and no others; send a hint to those who may have missed one."""
         always = {self._channels.calls, self._channels.private(self._own)}
         channels = always | {self._channels.of(topic) for topic in topics}
         if channels == tuned:
@@ -205,7 +205,7 @@ class Listener:
             if channel == self._channels.calls:
                 return self._take_call(_call(payload))
             notice, topic = _notice(payload), self._channels.topics[channel]
-        except (ValueError, KeyError):  # somebody else's noise
+        except (ValueError, KeyError):  # not a notification of headrace
             return None
         if notice.sender != self._own:
             self._deliver(Hint(topic, notice.names))
@@ -224,12 +224,12 @@ class Listener:
         for topic in call.topics:
             self._wanted_until[topic] = max(self._wanted_until.get(topic, 0.0), now + min(call.lasts, _LONGEST_CALL))
         if call.asks and self._topics() & ON_DEMAND:
-            # Soon, but not once for each of a hundred that ask at the same time.
+            # Answer soon, but once for all sessions that ask at about the same time.
             self._sign_at = min(self._sign_at, max(now, self._signed_at + min(_MOMENT, self._beat / 20)))
             self._stirred.set()
 
     def _complain(self, error: Exception) -> None:
-        """Once in an outage."""
+        """Log that hints are not heard; as a warning only once per outage."""
         log = _log.debug if self._complained else _log.warning
         log("hints are not heard, jobs are looked for instead: %s", error or type(error).__name__)
         self._complained = True

@@ -14,12 +14,12 @@ __all__ = ["applied", "apply", "available", "check", "pending"]
 
 
 def available() -> tuple[Migration, ...]:
-    """What this version knows, in order."""
+    """The migrations that this version of headrace knows, in order."""
     return migrations.available(__package__)
 
 
 async def applied(connection: Connection, schema: str) -> list[str]:
-    """What the schema went through, in order; nothing if it is not there.
+    """The names of the migrations that were applied to the schema, in order; none if there is no such schema.
 
     :raises ConfigError: it is somebody else's.
     """
@@ -39,7 +39,7 @@ async def applied(connection: Connection, schema: str) -> list[str]:
 
 
 async def pending(connection: Connection, schema: str) -> list[Migration]:
-    """What the schema still has to go through.
+    """The migrations that the schema still needs.
 
     :raises SchemaTooNew: it went through more than this version knows.
     """
@@ -52,11 +52,11 @@ async def check(connection: Connection, schema: str) -> None:
 
 
 async def apply(connection: Connection, schema: str, now: datetime) -> list[str]:
-    """Bring the schema up to date; what was done."""
+    """Bring the schema up to date; the names of the migrations that were applied."""
     if not await pending(connection, schema):
         return []
     async with connection.transaction():
-        # Whatever the default is: what was waited for must be seen.
+        # Whatever the default is: after waiting for the lock, it must be seen what others have done.
         await connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE")
         await connection.execute("SELECT pg_advisory_xact_lock($1)", lock_number(schema, "migrate"))
         steps = await pending(connection, schema)  # another process may have been faster
@@ -71,7 +71,7 @@ async def apply(connection: Connection, schema: str, now: datetime) -> list[str]
 
 
 async def _create(connection: Connection, schema: str) -> None:
-    # Asked first: who may use a schema that is there need not be allowed to create one.
+    # Look first: whoever may use an existing schema need not have the right to create one.
     if not await connection.fetchval("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema.strip('"')):
         await connection.execute(f"CREATE SCHEMA {schema}")
     await connection.execute(

@@ -1,4 +1,4 @@
-"""Notes: processed in rounds, each in a transaction; what follows from one round may be notes for the next."""
+"""Process notes in rounds, each in a transaction of its own; the changes of one round may leave notes for the next."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from headrace.runtime.host import Host
 __all__ = ["Notes"]
 
 _PATIENCE = 250
-"""Milliseconds for which a job is waited for that another holds: longer than a commit takes."""
+"""Milliseconds to wait for a job that another transaction has locked: longer than a commit takes."""
 
 _HURRY = 2.0
-"""Seconds after that was in vain for which nothing is waited for."""
+"""Seconds without any waiting after a wait was in vain."""
 
 _NOTES = {note[0]: note for note in Note}
 
@@ -39,7 +39,7 @@ _places = msgspec.json.Decoder(list[int]).decode
 
 
 class _Round(msgspec.Struct):
-    """What one round came to."""
+    """The result of one round."""
 
     last: int
     """The last note it looked at."""
@@ -47,20 +47,20 @@ class _Round(msgspec.Struct):
     """How many jobs and notes it looked at."""
     changes: list[Change]
     busy: bool
-    """Whether a job was passed over that another holds; its note is still there."""
+    """Whether a job was skipped because another had locked it; its note is still there."""
     moved: bool
     """Whether anything was done about any note."""
     over: bool
-    """Whether nothing follows: there were fewer notes than there was room for, and no new ones were left."""
+    """Whether no further round is needed: the notes did not reach the limit, and the changes left no new ones."""
 
 
 class _Page(msgspec.Struct):
-    """Whom the notes of one round concern, by note."""
+    """The jobs that the notes of one round concern, by note."""
 
     notes: dict[int, Note]
     hearing: dict[int, list[int]]
     partly: int | None
-    """The note that concerns more than there was room for."""
+    """The note that concerns more jobs than this round may look at; its rest is for the next one."""
 
     @property
     def concerned(self) -> set[int]:
@@ -90,7 +90,7 @@ class _Page(msgspec.Struct):
 
 
 class Notes:
-    """The notes of one session's store, and what follows from them."""
+    """Processes the notes of a store, for one session."""
 
     def __init__(self, cold: Pool, schema: str, rules: Rules, host: Host, storing: Storing) -> None:
         self._cold, self._schema, self._rules, self._host, self._storing = cold, schema, rules, host, storing
@@ -102,9 +102,9 @@ class Notes:
         self._hurry_until = -math.inf
 
     async def process(self, now: datetime, limit: int, changes: list[Change]) -> bool:
-        """Rounds until there are no more notes, or as many other jobs were looked at; whether there may be more.
+        """Process notes until there are none left, or ``limit`` jobs were looked at; whether there may be more.
 
-        What was made of other jobs is added to ``changes`` by each round, so that it is known if a later one fails.
+        Each round adds what it applied to ``changes``, so that the caller knows of it even if a later round fails.
         """
         last, busy, moved = 0, False, False
         while limit > 0:
@@ -115,7 +115,8 @@ class Notes:
             if done.over:
                 break
         if busy and self._host.clock.monotonic() >= self._hurry_until:
-            # Mostly for a moment: another tells the same job of another note, and may not know yet what we know.
+            # Most such locks last only a moment: another session processes another note of the same job, and may not
+            # see yet what this one has seen.
             try:
                 done = await self._round(now, 0, max(limit, 1), patience=_PATIENCE)
             except Unavailable as error:
@@ -128,8 +129,10 @@ class Notes:
         return limit <= 0 and moved
 
     async def _round(self, now: datetime, last: int, limit: int, patience: int | None = None) -> _Round:
-        """Take notes behind the last one, and do what follows from them. A job that another holds is passed over, or
-        waited for; all at once and in order, so that nobody waits for us who waits for us."""
+        """Process the notes behind the last one. A job that another has locked is skipped, or waited for with patience.
+
+        All jobs of a round are locked by one statement, in the same order by everybody, so that there is no deadlock.
+        """
         async with self._cold.transaction() as connection:
             if patience is not None:
                 await connection.execute(f"SET LOCAL lock_timeout = {patience}")
@@ -154,12 +157,12 @@ class Notes:
 
     async def _page(self, connection: Connection, notes: Sequence[Any], limit: int) -> _Page:
         ids, kinds, seqs, cursors = (list(column) for column in zip(*notes, strict=True))
-        # As the texts of arrays: for any but one of texts the driver asks the server first, on each connection.
+        # As texts: for arrays of any other type the driver first asks the server about the type, on each connection.
         given = (literal(ids), kinds, literal(seqs), literal(cursors))
         rows: list[Any] = await connection.fetch(sql("concerned", self._schema), *given, limit + 1)
         end, partly = None, None
         if len(rows) > limit:
-            # The one too many says where this page ends: within its note, or before it.
+            # One row too many was read. Its note is where this page ends: within that note, or before it.
             end = rows.pop()[0]
             partly = end if rows and rows[-1][0] == end else None
         hearing: dict[int, list[int]] = {id: [] for id in ids if end is None or id < end or id == partly}
@@ -168,7 +171,7 @@ class Notes:
         return _Page({id: _NOTES[kind] for id, kind in zip(ids, kinds, strict=True)}, hearing, partly)
 
     async def _hold(self, connection: Connection, page: _Page, *, wait: bool) -> tuple[list[Job], set[int]]:
-        """The jobs that something may become of, and the order numbers of those that another holds."""
+        """Lock the jobs that may have to change; these jobs, and the order numbers of those that another has locked."""
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
@@ -200,7 +203,7 @@ class Notes:
         return [change for change in changes if change is not None]
 
     async def _write(self, connection: Connection, changes: list[Change]) -> bool:
-        """Apply the changes; whether that left notes."""
+        """Apply the changes; whether they left notes."""
         if not changes:
             return False
         places = _places(await connection.fetchval(self._apply, *rows_of_changes(changes)))

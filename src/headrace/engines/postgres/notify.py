@@ -1,4 +1,4 @@
-"""Hints as PostgreSQL carries them: which channel, what payload, and how often."""
+"""Hints as notifications of PostgreSQL: on which channel, with what payload, and how often."""
 
 from __future__ import annotations
 
@@ -16,18 +16,21 @@ Notification = tuple[str, str]
 """A channel and a payload, as pg_notify takes them."""
 
 GAP = 0.02
-"""Seconds between two notifications of one topic and group of names: each takes a lock that all commits share."""
+"""Seconds between two notifications of one topic and group of names.
+
+Each notification takes a lock that all commits share.
+"""
 BURST = 9
-"""How many may come sooner, if none came for as long before: jobs that trickle in are told at once."""
+"""How many notifications may be sent without that gap after a quiet time, so that hints of a few jobs go at once."""
 GROUPS = 16
-"""Names are told apart by so many groups: a busy queue holds up the hints of few others, and the rate stays bounded."""
+"""How many groups names are put in: a busy queue delays the hints of few other queues, and the rate stays bounded."""
 
 _MOST = 7900
 """Bytes in one payload; the server takes less than 8000."""
 _MOST_QUEUES = 300
-"""Queues beyond which everybody is woken instead of naming them."""
+"""How many queues a hint names at most; with more, it names none and wakes everybody."""
 _MOST_WAITING = 1000
-"""Names of a group that wait to be told, beyond which more are dropped: whoever wants to know of them asks."""
+"""How many names of a group may wait to be sent; more are dropped, and whoever waits for those polls."""
 _LONGEST_CHANNEL = 63
 
 _encode = msgspec.json.Encoder().encode
@@ -37,20 +40,20 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
     """A hint on the channel of its topic."""
 
     sender: str
-    """The session that delivers it to its own listeners by itself; empty: nobody does."""
+    """The session that has delivered the hint to its own listeners itself; empty if none has."""
     names: tuple[str, ...] = ()
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
-    """What a session says about itself to the others."""
+    """What a session says to the others: which hints it wants."""
 
     sender: str
     topics: tuple[Topic, ...]
-    """What it listens for, of the topics that are not always told."""
+    """The topics it listens for, of those whose hints are sent only on demand."""
     lasts: float
-    """Seconds for which that may be relied upon."""
+    """For how many seconds this call counts."""
     asks: bool
-    """Whether it wants to hear the same from the others."""
+    """Whether the others should send their calls now."""
 
 
 class Channels:
@@ -65,20 +68,20 @@ class Channels:
         self.topics = {f"{self._stem}{topic}": topic for topic in Topic}
 
     def of(self, topic: Topic) -> str:
-        """Where the hints of a topic go."""
+        """The channel for the hints of a topic."""
         return f"{self._stem}{topic}"
 
     def private(self, session: str) -> str:
-        """Where a session hears itself."""
+        """The channel on which a session sends probes to itself."""
         return f"{self._stem}{session}"
 
     def notifications(self, hint: Hint, sender: str) -> list[Notification]:
-        """The hint in pieces that fit into a payload."""
+        """The hint as notifications whose payloads are short enough."""
         return [(self.of(hint.topic), _encode(Notice(sender, names)).decode()) for names in split(hint)]
 
 
 def split(hint: Hint) -> list[tuple[str, ...]]:
-    """The names of a hint, in as many parts as payloads are needed; one part without names is for everybody."""
+    """The names of a hint in parts, one for each payload; a part without names is for everybody."""
     if hint.topic is Topic.READY and len(hint.names) > _MOST_QUEUES:
         return [()]
     parts, part, size = list[tuple[str, ...]](), list[str](), 0
@@ -99,21 +102,21 @@ def split(hint: Hint) -> list[tuple[str, ...]]:
 def _length(name: str) -> int:
     try:
         return len(_encode(name)) + 1
-    except UnicodeError:  # no text can hold it
+    except UnicodeError:  # half a character, which no payload can contain
         return _MOST + 1
 
 
 class Throttle:
-    """What is to be told to other sessions: at once if its group was not told lately, together with more if it was."""
+    """Decides when hints go to other sessions: at once, or later and together if their group had one just before."""
 
     def __init__(self, gap: float = GAP, burst: int = BURST) -> None:
         self._gap, self._ahead = gap, gap * burst
         self._free: dict[tuple[Topic, int], float] = {}
-        """When a group may be told again."""
+        """When the next hint of a group may be sent."""
         self._waiting: dict[tuple[Topic, int], dict[str, None]] = {}
 
     def add(self, topic: Topic, names: Iterable[str]) -> None:
-        """Have this told; no names: to everybody."""
+        """Add a hint that is to be sent; without names it is for everybody."""
         empty = True
         for name in names:
             empty = False
@@ -124,7 +127,7 @@ class Throttle:
             self._waiting.setdefault((topic, GROUPS), {})
 
     def take(self, now: float, *, everything: bool = False) -> list[Hint]:
-        """What may be told now, or all there is; it counts as told."""
+        """The hints that may be sent now, or all that wait; they count as sent."""
         due = [key for key in self._waiting if everything or self._free.get(key, now) <= now]
         told: dict[Topic, list[str] | None] = {}
         for key in due:
@@ -138,18 +141,19 @@ class Throttle:
         return [Hint(topic, tuple(names or ())) for topic, names in told.items()]
 
     def pass_by(self, topic: Topic, names: Iterable[str], now: float) -> list[str]:
-        """Those of these names that may be told now, by somebody else; they count as told."""
+        """Those of these names that the caller may send now by himself; they count as sent."""
         free = [name for name in names if self._free.get((topic, _group(name)), now) <= now]
         for key in {(topic, _group(name)) for name in free}:
             self._tell(key, now)
         return free
 
     def _tell(self, key: tuple[Topic, int], now: float) -> None:
-        # Each pushes the next one off by a gap, and what was not used before counts for as many as may come sooner.
+        # Each hint moves the moment of the next by a gap. After a quiet time that moment is in the past, by as many
+        # gaps as a burst may have.
         self._free[key] = max(self._free.get(key, 0.0), now - self._ahead) + self._gap
 
     def due(self) -> float | None:
-        """When there is something to tell; None: nothing waits."""
+        """When the next hint may be sent; None if none waits."""
         return min((self._free.get(key, 0.0) for key in self._waiting), default=None)
 
 

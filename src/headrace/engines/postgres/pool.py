@@ -1,4 +1,4 @@
-"""Connections: as many as are needed at once, no more than allowed, of several kinds."""
+"""Pools of connections, of several kinds: each connects when needed, up to its size."""
 
 from __future__ import annotations
 
@@ -16,61 +16,69 @@ from headrace.runtime.host import Host
 __all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once", "fetching"]
 
 _OUR_TRANSACTIONS = {
-    # What was waited for must be seen, whatever the role or the database defaults to.
+    # After a wait for a lock, the next statement must see what was committed meanwhile, whatever the defaults of the
+    # role and the database are.
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
 }
 
 _NOT_FOR_LONG = {
-    # A claim holds the gates of its tasks, an insert keys: whoever is stopped or cut off halfway must not keep them.
+    # A claim locks the gates of its tasks, and an insert its keys. A process that is halted or cut off within such a
+    # transaction must not keep them locked.
     "idle_in_transaction_session_timeout": "5s",
 }
 
 _DOWN_THE_INDEX = {
-    # The few statements of the hot path have one sensible plan each: down the index, row by row, whatever the planner
-    # believes of a table it last looked at while it was empty.
+    # The few statements of the hot path have one sensible plan each: down the index, row by row. The planner may think
+    # otherwise of a table that was empty when it last looked.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "enable_hashjoin": "off",
     "enable_mergejoin": "off",
     "enable_material": "off",
     "jit": "off",
-    # A job that a transaction of the user's holds must not hold up all the others for long.
+    # A job that a user's transaction has locked must not keep all the others waiting for long.
     "lock_timeout": "1s",
 }
 HOT = {"plan_cache_mode": "force_generic_plan", **_DOWN_THE_INDEX, **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
-"""For statements that leave the planner no choice: planned once, and kept."""
+"""Settings for statements that leave the planner no choice: they are planned once, and their plans are kept."""
 WARM = HOT
-"""For joins with a table that changes: for an empty one every order of joining costs the same, so these are planned
-anew every second (``replan``), for the table as it is by then."""
+"""Settings for joins of a batch with a table.
+
+On an empty table every join order costs the same. So these statements are planned anew every second (``replan``), for
+the table as it is by then.
+"""
 COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, **_OUR_TRANSACTIONS}
-"""For all the others."""
+"""Settings for all other statements."""
 
 _PATIENCE = 30.0
-"""Seconds for a statement, beyond which the way to the server counts as broken."""
+"""Seconds for a statement; after that the connection counts as broken."""
 _REPLAN = 1.0
 LONG_PATIENCE = 300.0
-"""Seconds for one that may have to look at every job, or is the user's."""
+"""Seconds for a statement that may have to look at every job, or is the user's."""
 
 
 class _Connection(Connection):
-    """Nothing is left behind on a connection, so nothing is reset when it goes back: that would be a round trip."""
+    """A connection that is not reset when it goes back to the pool.
+
+    Nothing is left behind on it, and a reset would be a round trip.
+    """
 
     planned_at = float("-inf")
-    """When the plans on it were last thrown away (monotonic)."""
+    """When its plans were last discarded (monotonic)."""
 
     def get_reset_query(self) -> str:
         return ""
 
     async def replan(self, now: float) -> None:
-        """Throw the plans away if they are old."""
+        """Discard the plans if they are old."""
         if now - self.planned_at > _REPLAN:
             self.planned_at = now
             await self.execute("DISCARD PLANS")
 
 
 class Pool:
-    """The connections of one session of one kind."""
+    """The connections of one kind that a session has."""
 
     def __init__(
         self,
@@ -84,14 +92,14 @@ class Pool:
     ) -> None:
         self._url, self._size, self._pgbouncer, self._replan = url, size, pgbouncer, replan
         self._settings = dict(settings)
-        # A pooler in between keeps no settings and no statements for us: they are said again in each transaction.
+        # PgBouncer keeps no settings for a client, so each transaction sets them again.
         said = [f"SET LOCAL {name} = '{value}'" for name, value in settings.items() if name not in _OUR_TRANSACTIONS]
         self._say = ";".join(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", *said])
         self._patience = LONG_PATIENCE if long else _PATIENCE
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
     async def open(self) -> None:
-        """Make ready; connects when the first statement comes."""
+        """Open the pool; it connects when the first statement comes."""
         self._pool = await asyncpg.create_pool(
             self._url,
             min_size=0,
@@ -104,16 +112,16 @@ class Pool:
         )
 
     async def close(self) -> None:
-        """Close every connection, those in use as well."""
+        """Close all connections, even those in use."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.terminate()
 
     async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
-        """The rows one statement answers, in a transaction of its own; ``patience`` if it cannot wait for as long."""
+        """The rows of one statement, run in a transaction of its own; ``patience``: another timeout, in seconds."""
         connection, pool = await self._take()
         try:
-            if self._pgbouncer:  # otherwise parsing and running might meet two different sessions of the server
+            if self._pgbouncer:  # without a transaction, parsing and running might reach two sessions of the server
                 async with connection.transaction():
                     await connection.execute(self._say, timeout=patience)
                     return await connection.fetch(text, *args, timeout=patience)
@@ -127,7 +135,7 @@ class Pool:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection for a moment; errors come out as what they mean."""
+        """A connection for the block; errors of the driver are raised as what they mean."""
         async with self._taken() as connection:
             try:
                 yield connection
@@ -136,7 +144,7 @@ class Pool:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection in a transaction that ends with the block; errors come out as what they mean."""
+        """A connection in a transaction that ends with the block; errors of the driver are raised as what they mean."""
         async with self.connection() as connection, connection.transaction():
             if self._pgbouncer:
                 await connection.execute(self._say)
@@ -144,7 +152,7 @@ class Pool:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
-        """A connection for the user, in a transaction that ends with the block; what the block raises is the user's."""
+        """A connection for the user, in a transaction that ends with the block; what the block raises is passed on."""
         async with self._taken() as connection:
             transaction = connection.transaction()
             try:
@@ -171,7 +179,7 @@ class Pool:
             await pool.release(connection, timeout=self._patience)
 
     async def _take(self) -> tuple[Connection, Any]:
-        """A connection, or what stands in for one, and the pool to give it back to."""
+        """A connection, or its proxy, and the pool to give it back to."""
         pool = self._pool
         if pool is None:
             raise NotOpen("this session of the PostgreSQL engine is not open")
@@ -182,14 +190,14 @@ class Pool:
 
 
 def _broken(connection: Connection, error: Exception) -> NoReturn:
-    # Its answer is not waited for any more, or nothing can be asked on it.
+    # After a timeout its answer may still come; after an error within the driver nothing more can be asked on it.
     if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
         connection.terminate()
     raise_meaning(error)
 
 
 def fetching(pool: Pool, schema: str) -> Fetch:
-    """Runs statements by name on connections of this pool."""
+    """A function that runs statements by name on connections of this pool."""
 
     async def fetch(name: str, *args: Any) -> list[Any]:
         return await pool.fetch(sql(name, schema), *args)
@@ -198,7 +206,7 @@ def fetching(pool: Pool, schema: str) -> Fetch:
 
 
 async def connect_once(url: str, *, pgbouncer: bool = False, timeout: float = 10.0) -> Connection:
-    """A connection outside of any pool; its user closes it."""
+    """A connection outside of any pool; the caller closes it."""
     try:
         return await asyncpg.connect(url, timeout=timeout, **_kept({}, pgbouncer))
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Records: jobs found by filter and counted, their histories, and where they stand."""
+"""The role ``records``: find and count jobs, their histories, and their positions."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class Records:
         below = cursor_of(cursor)
         place = _NEWEST if below is None else below
         if not askable(filter.task, filter.queue, filter.tag, filter.schedule):
-            return Page(())  # there is none
+            return Page(())  # the store can contain no such text
         text, terms = self._question(filter, now)
         found: list[Job] = []
         while len(found) <= limit:
-            # What the server lets through for a text may still not match.
+            # Of the jobs that the server finds by text, some may not match, so more are read at once.
             chunk = limit + 1 - len(found) if filter.text is None else _CHUNK
             rows = await self._search.fetch(text, place, chunk, *terms)
             jobs = Reader().jobs(rows)
@@ -75,8 +75,10 @@ class Records:
         return Page(items, str(items[-1].seq) if items else cursor)
 
     def _question(self, filter: Filter, now: datetime) -> tuple[str, list[Any]]:
-        """The statement with the terms that are given, and no others, which would keep it from using an index; what is
-        given, from the third parameter on."""
+        """The statement for a filter, and its parameters from the third on.
+
+        It has only the terms that were given: others would keep it from using an index.
+        """
         given: list[Any] = []
         terms: list[str] = []
 
@@ -87,7 +89,7 @@ class Records:
             terms.append(f"\n  AND {term}")
 
         if filter.status:
-            # Also where they are stored: a deferred job that is due is seen as queued.
+            # A deferred job that is due is seen as queued, but stored as deferred.
             among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
             add("j.stage = ANY (?::smallint[])", stages_of(among))
             add("j.status = ANY (?::text[])", sorted(among))

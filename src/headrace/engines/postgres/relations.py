@@ -1,4 +1,4 @@
-"""What new jobs are to others: whom they belong to, whom they wait for, and what they are counted with."""
+"""The relations of new jobs: their parents, the jobs they wait for, and their batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _open = msgspec.json.Decoder(list[tuple[UUID, bool | None]]).decode
 
 
 def notes_of(change: Change) -> str | None:
-    """The notes of a change, by first letters."""
+    """The notes of a change, as a text of their first letters; None if it has none."""
     return "".join(note[0] for note in change.notes) or None
 
 
@@ -41,16 +41,16 @@ def tally_in(change: Change) -> str | None:
 
 
 class Relatives(msgspec.Struct, frozen=True):
-    """Those whom new jobs are related to, held until the transaction ends."""
+    """The jobs and batches that new jobs are related to, locked until the transaction ends."""
 
     here: Mapping[UUID, Stand]
     held: frozenset[UUID]
-    """Those that another holds."""
+    """The jobs and batches that another has locked."""
     cancelled: frozenset[UUID] = frozenset()
-    """Those of their batches that were."""
+    """The batches that were cancelled."""
 
     def busy(self, jobs: Iterable[Job], busy: Iterable[UUID]) -> set[UUID]:
-        """The jobs that cannot be stored now, given some of them: those related to what another holds, or to such."""
+        """The jobs that cannot be stored now: the given ones, and all those related to these or to what is locked."""
         found = set(busy)
         for job in jobs:
             ids = _related_ids(job)
@@ -60,11 +60,11 @@ class Relatives(msgspec.Struct, frozen=True):
         return found
 
     def admit(self) -> Admission:
-        """Let new jobs in."""
+        """A new admission of jobs, given these relatives."""
         return Admission(self.here, self.cancelled)
 
     def refuse(self, jobs: Iterable[Job]) -> bool:
-        """Whether some of these new jobs cannot be what they say they are."""
+        """Whether some of these new jobs must be refused because of their relatives."""
         admission = self.admit()
         return any(admission.refuses(place, job) for place, job in enumerate(jobs))
 
@@ -75,13 +75,16 @@ def _related_ids(job: Job) -> tuple[UUID, ...]:
 
 
 def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[Relatives]:
-    """Hold those whom these jobs are related to, and their batches, which must have been made: what is read of them is
-    true until the commit. ``wait`` for them; otherwise those that another holds are busy."""
+    """Lock the relatives of these jobs and their batches, so that what is read of them stays true until the commit.
+
+    The batches must be stored. ``wait`` for those that another has locked; otherwise they are among ``held``.
+    """
     cancelled, missed = yield from _hold_batches(schema, jobs, wait=wait)
     related = list(dict.fromkeys(id for job in jobs for id in _related_ids(job)))
     if not related:
         return Relatives({}, missed, cancelled)
-    # Children keep a cancel away and do not mind each other; who is waited for is written to.
+    # A new child only has to keep its parent from being cancelled meanwhile; several children may do so at once. A job
+    # that is waited for is written to.
     lock = "NO KEY UPDATE" if any(job.spec.after for job in jobs) else "SHARE"
     document, trying = encode(related), sql("relatives", schema, lock=f"{lock} SKIP LOCKED")
     waiting = Waiting(sql("relatives", schema, lock=lock), document, trying, lambda answer: not _skipped(answer))
@@ -93,11 +96,11 @@ def hold_relatives(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statement
 def _hold_batches(
     schema: str, jobs: Sequence[Job], *, wait: bool
 ) -> Statements[tuple[frozenset[UUID], frozenset[UUID]]]:
-    """Those of the jobs' batches that were cancelled, and those that another holds."""
+    """Lock the batches of the jobs; those that were cancelled, and those that another has locked."""
     ids = list(dict.fromkeys(job.spec.batch for job in jobs if job.spec.batch is not None))
     if not ids:
         return frozenset(), frozenset()
-    # Only whoever cancels one minds: counts are added up meanwhile.
+    # This lock keeps only a cancel waiting; counts can be added up meanwhile.
     lock = "KEY SHARE"
     document, trying = encode(ids), sql("open_batches", schema, lock=f"{lock} SKIP LOCKED")
     waiting = Waiting(sql("open_batches", schema, lock=lock), document, trying, _all_held)
@@ -115,7 +118,7 @@ def _all_held(answer: str) -> bool:
 
 
 def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> Statements[None]:
-    """Write down what jobs that were just stored are to others; and the batch, unless it is here."""
+    """Store the relations of jobs that were just stored, and the batch unless it is stored already."""
     at = Micros()
     counts = dict[UUID, tuple[Tally, int]]()
     for job in stored:

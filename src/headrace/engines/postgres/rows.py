@@ -1,4 +1,4 @@
-"""Jobs and changes as the rows of the store: what goes in as arrays, and what comes out as records."""
+"""Jobs and changes as rows of the store: written as arrays, read as records."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     RECORD_TYPE = tuple[Any, ...]
 else:
     RECORD_TYPE = tuple_type(RECORD)
-"""A record within a document."""
+"""The type of a record within a document."""
 
 _LONG = 500
-"""Characters; what is longer is kept by its digest, because an index takes no more than about 2,700 bytes."""
+"""How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
 
 _RELEASE = Key.RELEASE
 
@@ -54,7 +54,7 @@ _job: Callable[..., Job] = function(
     f"at, specs, {', '.join(column.name for column in RECORD)}",
     [
         "held = STATUS[status] in HELD",
-        # That of a job whose first and only attempt completed it is left out.
+        # The state is not stored for a job that its first and only attempt completed.
         f"{_STATE}NEW if number is None else State(number, number, 0, 0, None, began, began)",
         job_of(column.read for column in RECORD),
     ],
@@ -72,7 +72,7 @@ _claimed: Callable[..., Job] = function(
     "claimed",
     f"at, specs, given, {', '.join(column.name for column in CLAIMED)}",
     [
-        # Most are as submitted, and have none of these.
+        # Most jobs are as they were submitted, with none of these set.
         f"if {' is '.join(_LATER)} is None: return {_as_given(one for one in RECORD if one.name not in _LATER)}",
         "number = None",
         f"{_STATE}NEW",
@@ -83,43 +83,43 @@ _claimed: Callable[..., Job] = function(
 
 
 class Reader:
-    """Makes jobs of records; remembers what those of one answer share."""
+    """Makes jobs from records, and reuses the parts that records of one answer share."""
 
     def __init__(self) -> None:
         self._at, self._specs = Moments(), Specs()
 
     def jobs(self, rows: Iterable[Sequence[Any]]) -> list[Job]:
-        """The jobs of records."""
+        """The jobs in these records."""
         at, specs = self._at, self._specs
         return [_job(at, specs, *row) for row in rows]
 
     def job(self, row: Sequence[Any], skip: int = 0) -> Job:
-        """The job of a record that begins after so many columns."""
+        """The job in a record that begins after ``skip`` columns."""
         return _job(self._at, self._specs, *(row[skip:] if skip else row))
 
     def claimed(self, row: Sequence[Any], given: Grant) -> Job:
-        """The job of a row that a claim answers."""
+        """The job in a row that a claim answered."""
         return _claimed(self._at, self._specs, given, *row)
 
 
 def held_key(job: Job) -> str | None:
-    """The dedup key as the store keeps it: unique over all tasks."""
+    """The dedup key of a job as it is stored: unique over all tasks."""
     key = key_of(job)
     return key if key is None or len(key) <= _LONG else digest(key)
 
 
 def key_lock(schema: str, job: Job) -> int:
-    """The advisory lock that whoever takes or releases the job's key within a transaction of the user's holds."""
+    """The number of the advisory lock for the job's dedup key, for those who take it, or release it for a user."""
     return lock_number(schema, "key", held_key(job) or "")
 
 
 def lines_lock(schema: str) -> int:
-    """The advisory lock that whoever puts a job in line holds shared, and a collection of lines alone."""
+    """The number of the advisory lock that whoever puts a job in line takes shared, and a collection exclusively."""
     return lock_number(schema, "lines")
 
 
 def label(text: str) -> str:
-    """A label as the store keeps it."""
+    """A label as it is stored."""
     return text if len(text) <= _LONG else text[0] + digest(text)
 
 
@@ -156,12 +156,14 @@ _row_of_run: Callable[[int, int, Job, int, Micros], tuple[Any, ...]] = function(
 _alike: Callable[[Job, Job], bool] = function(
     "alike", "one, other", [" and ".join(f"one.{name} is other.{name}" for name in fields_in(RUN))]
 )
-"""Whether two new jobs differ in nothing but id and payload; by identity, which is how they share it."""
+"""Whether two new jobs differ only in id and payload; by identity, since jobs submitted together share the objects."""
 
 
 def runs_of(jobs: Sequence[Job], line: Callable[[Job], int]) -> tuple[list[UUID], list[str], list[tuple[Any, ...]]]:
-    """The ids and the payloads of new jobs, and what else there is to say of them, as ``insert.sql`` takes it: once for
-    each run of jobs that are otherwise alike, as those are that were submitted together."""
+    """The ids and payloads of new jobs, and their other columns once for each run, as ``insert.sql`` takes them.
+
+    The jobs of a run are otherwise alike, as those are that were submitted together.
+    """
     at, runs, before = Micros(), list[tuple[Any, ...]](), jobs[0]
     first = 1
     for number, job in enumerate(jobs, 1):
@@ -189,8 +191,10 @@ row_of_change: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
 
 
 def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
-    """A complete of a worker's as ``complete.sql`` takes it. The state, and a progress of 100 %, are left out where
-    they follow from the attempt that completed the job: the first and only one."""
+    """The completion of a job by its worker, as ``complete.sql`` takes it.
+
+    A progress of 100 % is left out, and so is the state where it follows from the first and only attempt.
+    """
     job = change.job
     follows = (
         job.attempt == job.charged == 1

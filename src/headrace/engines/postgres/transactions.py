@@ -1,4 +1,4 @@
-"""Transactions: inserts and changes within a transaction of the user's, on a connection of any driver that is known."""
+"""The role ``transactions``: inserts and changes within a user's transaction, on a connection of any known driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class Transactions:
         return self._apply(change, await self._inserting.statements(change.inserts) if change.inserts else None)
 
     def _apply(self, change: Change, inserts: Statements[list[InsertAnswer]] | None) -> Statements[Verdict]:
-        # This transaction may stay open for long: an insert that wants the key it releases must not wait for it.
+        # This transaction may stay open for long. With the key locked, an insert that wants it is refused for now
+        # instead of waiting for this transaction.
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:
             document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
             yield Waiting(sql("lock_keys", self._schema), document, trying)

@@ -1,4 +1,4 @@
-"""Workers: who is known, who is alive, and what their beats are told."""
+"""The role ``workers``: which are known, which are alive, and the answers to their beats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Workers(SqlWorkers):
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
         args = (worker, encode(beat), micros(now), old, list(beat.held))
-        # On a connection that fell silent it must be given up in time to be heard by another way.
+        # If the connection is dead, the beat must fail early enough to be sent on another one in time.
         patience = min(self._rules.silence, 30.0)
         beats, profiles_rev, settings_rev, cancels, forgotten = (
             await self._hot.fetch(sql("beat", self._schema), *args, patience=patience)
@@ -36,7 +36,7 @@ class Workers(SqlWorkers):
         unknown = []
         if forgotten:
             rows = await self._hot.fetch(sql("get", self._schema), forgotten)
-            # What it has handed back or finished since is no longer unknown to it.
+            # The worker may have handed back or finished some of them since.
             unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
             unknown.sort(key=lambda job: job.seq)
         return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev)

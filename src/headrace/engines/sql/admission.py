@@ -1,4 +1,4 @@
-"""Which of new jobs may become what they say they are to others."""
+"""Decide which new jobs may have the relations that they ask for."""
 
 from __future__ import annotations
 
@@ -21,23 +21,22 @@ _WAITING = Status.WAITING  # to look it up in its class costs more than the ques
 
 
 def is_related(job: Job) -> bool:
-    """Whether the job is something to others, or waits, so that storing it takes more than the job."""
+    """Whether the job has relations or waits, so that more than the job itself must be stored."""
     spec = job.spec
     return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is _WAITING
 
 
 class Admission:
-    """Lets new jobs in, one after the other: those that were let in may be the relatives of those behind them."""
+    """Admits new jobs one after the other: those that were admitted may be relatives of later ones."""
 
     def __init__(self, here: Mapping[UUID, Stand], cancelled: Container[UUID]) -> None:
-        """``here``: how those stand whom the jobs name, as far as they are here; ``cancelled``: those of their batches
-        that were."""
+        """``here``: the jobs that new ones name, as far as they are stored; ``cancelled``: their cancelled batches."""
         self._here, self._cancelled = dict(here), cancelled
         self.refused: dict[int, HeadraceError] = {}
-        """The places of those that were not let in, and why."""
+        """The places of the jobs that were refused, and why."""
 
     def refuses(self, place: int, job: Job) -> bool:
-        """Whether there is something against the job at this place; otherwise it counts as stored."""
+        """Whether the job at this place is refused; otherwise it counts as stored from now on."""
         why = self._refusal(job)
         if why is None:
             self._here.setdefault(job.id, (job.status, job.cancel_requested_at is not None))
@@ -59,7 +58,7 @@ class Admission:
         return None if missing is None else family.unknown_parent(missing)
 
     def answers(self, told: Iterable[tuple[UUID, UUID | None]], jobs: Mapping[UUID, Job]) -> list[InsertAnswer]:
-        """What to say of each job, from what ``record.sort_out`` said."""
+        """The answer for each job, from the result of ``record.sort_out``."""
         return [
             Refused(self.refused[place])
             if place in self.refused

@@ -32,7 +32,7 @@ _calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
 
 
 def row_of_batch(batch: Batch) -> tuple[Any, ...]:
-    """A batch as it is kept."""
+    """The row of a batch."""
     at, calls = Micros(), (batch.on_complete, batch.on_failure)
     return (
         batch.id,
@@ -50,7 +50,7 @@ def row_of_batch(batch: Batch) -> tuple[Any, ...]:
 
 
 def batch_of(row: Sequence[Any]) -> Batch:
-    """The batch of a row."""
+    """The batch in a row."""
     id, created_at, touched_at, sealed, abandoned, settled, *counts, ended_at, cancelled_at, cancelled_by, calls = row
     on_complete, on_failure = (None, None) if calls is None else _calls(calls)
     return Batch(

@@ -48,7 +48,7 @@ class Column(msgspec.Struct, frozen=True):
 
     name: str
     type: str
-    """As PostgreSQL says it."""
+    """The type, as PostgreSQL names it."""
     new: str = ""
     """What is written for a new job; empty: nothing, the schema has a default."""
     changed: str = ""
@@ -209,7 +209,7 @@ def fields_in(columns: Iterable[Column]) -> list[str]:
 
 
 def is_new(columns: Iterable[Column]) -> Callable[[Job], bool]:
-    """The function that tells whether a job has no more in it than what is written of a new one."""
+    """A function that returns whether a job has nothing more than what is written of a new one."""
     written = {"seq", *fields_in(columns)}
     rest = [one for one in msgspec.structs.fields(Job) if not one.required and one.name not in written]
     tests = [f"job.{one.name} {'is' if one.default is None else '=='} {one.default!r}" for one in rest]

@@ -15,7 +15,7 @@ __all__ = ["filled", "text"]
 
 @cache
 def text(package: str, name: str) -> str:
-    """The text of one file, of the engine's own or of those that are shared."""
+    """The text of a statement's file: that of the engine, or else the shared one."""
     own, shared = (resources.files(one).joinpath("sql", f"{name}.sql") for one in (package, __package__))
     return (own if own.is_file() else shared).read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Apply: decided changes in one step; a second look only at those that did not take."""
+"""Apply decided changes in one statement; those that were not applied are looked at a second time, to say why."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _numbers = msgspec.json.Decoder(list[int]).decode
 
 
 class ChangeSet:
-    """Changes on their way into the store, encoded before they are handed to the thread."""
+    """Changes that are to be written, encoded before they are passed to the thread."""
 
     def __init__(self, changes: Sequence[Change], *, quietly: bool = False) -> None:
-        """``quietly``: nothing is to follow from them."""
+        """``quietly``: leave no notes and add to no batch."""
         at = Micros()
         self.changes = changes
         self.noted: frozenset[int] = frozenset()
@@ -42,7 +42,7 @@ class ChangeSet:
         self._args = (encode(rows), encode(reports), len(rows))
 
     def write(self, connection: apsw.Connection) -> list[int]:
-        """Apply them; the places of those that did not take."""
+        """Apply the changes; the places of those that were not applied."""
         if not (self._follows or self._inserts) or connection.in_transaction:
             return self._write(connection)
         connection.execute("BEGIN IMMEDIATE")
@@ -67,8 +67,10 @@ class ChangeSet:
         return missed
 
     def commit(self, connection: apsw.Connection) -> tuple[list[int], str]:
-        """Write them in a commit of their own; the places of those that did not take, and a document of what the store
-        holds in place of each."""
+        """Apply the changes in a commit of their own.
+
+        Returns the places of those that were not applied, and a document with the present state of their jobs.
+        """
         missed = self.write(connection)
         if not missed:
             return missed, "[]"
@@ -77,7 +79,7 @@ class ChangeSet:
         return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
 
     def applied(self) -> list[Verdict]:
-        """The verdicts if all took, once they are written."""
+        """The verdicts, if all changes were applied."""
         if not self.noted:
             return [Applied(change.job) for change in self.changes]
         return [
@@ -85,8 +87,11 @@ class ChangeSet:
         ]
 
     def judged(self, missed: Sequence[int], seen: str) -> Iterator[tuple[int, Verdict | Change]]:
-        """The place of each that did not take, from what ``commit`` answered, and its verdict; or the change to be
-        applied now, where it could be after all: its key is free by now, or it did not know its job's order number."""
+        """The place and the verdict of each change that was not applied, from what ``commit`` returned.
+
+        In place of a verdict there is a change that can be applied now: its key is free by now, or the order number of
+        its job was not known before.
+        """
         for place, (last, job, holder) in zip(missed, Reader().sights(seen), strict=True):
             change = self.changes[place]
             verdict = judge(change, last, job, holder)
@@ -97,7 +102,7 @@ class ChangeSet:
 
 
 class _Taking(ChangeSet):
-    """One change that takes a key; it may find the key held."""
+    """One change that takes a dedup key, which another job may have."""
 
     def _write(self, connection: apsw.Connection) -> list[int]:
         try:
@@ -107,7 +112,7 @@ class _Taking(ChangeSet):
 
 
 class _Reviving(_Taking):
-    """One change that brings an ended job back; its profile may have been counted as not live since."""
+    """One change that brings an ended job back; its profile may have been marked as not live since."""
 
     def write(self, connection: apsw.Connection) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
@@ -119,7 +124,7 @@ class _Reviving(_Taking):
 
 
 def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
-    """The changes in as few sets as will do: one that takes a key stands alone, because it may be refused."""
+    """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused."""
     cut: list[ChangeSet] = []
     run: list[Change] = []
     for change in changes:

@@ -18,11 +18,11 @@ __all__ = ["adding", "by_id"]
 
 
 def adding(batch: Batch) -> Statements[None]:
-    """Store a batch, unless it is here."""
+    """Store a batch, unless it is stored already."""
     yield Statement(ask("add_batch"), encode(row_of_batch(batch)))
 
 
 def by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batch]:
-    """The batches of these ids, as far as they are here."""
+    """The batches with these ids, as far as they are stored."""
     rows: list[Any] = connection.execute(ask("batches"), (encode(list(ids)),)).fetchall() if ids else []
     return {batch.id: batch for batch in map(batch_of, rows)}

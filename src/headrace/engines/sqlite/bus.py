@@ -32,14 +32,14 @@ LETTERS = {
     Topic.ENTRIES: "n",
     Topic.SETTINGS: "s",
 }
-"""What a socket's file name ends in, for each topic somebody there listens for."""
+"""The letter in the name of a socket for each topic that is listened for there."""
 
 _MOST = 60_000
 """Bytes in one datagram."""
 _LONGEST = 100
 """Bytes in the path of a socket; systems differ, none allows much more."""
 _FRESH = 1.0
-"""Seconds a listing is trusted when the directory's own time stamp shows no change."""
+"""For how many seconds a listing is trusted while the time stamp of the directory does not change."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Hint).decode
@@ -52,8 +52,10 @@ def directory_of(path: Path) -> Path:
 
 
 class SocketBus:
-    """The role ``bus`` of one session: a socket to receive on, and one to send from, which loses hints rather than wait
-    or fail."""
+    """The role ``bus`` of one session: a socket to receive on, and one to send from.
+
+    It loses hints rather than wait or fail.
+    """
 
     def __init__(self, path: Path, host: Host) -> None:
         self._path, self._host = path, host
@@ -77,7 +79,7 @@ class SocketBus:
             self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._sender.setblocking(False)
         except (OSError, AttributeError):
-            self._directory = None  # polling finds out what nobody tells
+            self._directory = None  # without hints, other sessions are polled for
         self._update_name()
 
     def close(self) -> None:
@@ -91,7 +93,7 @@ class SocketBus:
         self._loop = self._directory = self._sender = None
 
     def send(self, hint: Hint) -> None:
-        """Pass it on; never blocks, never fails."""
+        """Send a hint; never blocks, never fails."""
         loop = self._loop
         if loop is None:
             return
@@ -139,7 +141,7 @@ class SocketBus:
                 except (ConnectionRefusedError, FileNotFoundError):  # its owner is gone, or listens for something else
                     self._listed = (-1, 0.0)
                     _remove(directory / name)
-                except OSError:  # too slow to listen: it will look by itself
+                except OSError:  # the receiver is too slow: it will poll
                     pass
 
     def _listening(self, directory: Path, topic: Topic) -> list[str]:
@@ -156,7 +158,7 @@ class SocketBus:
     # -- receiving
 
     def _update_name(self) -> None:
-        """Let the socket's name say what is listened for."""
+        """Name the socket after the topics that are listened for."""
         if self._directory is None or self._loop is None:
             return
         letters = "".join(sorted(LETTERS[topic] for topic in self._local.topics))
@@ -167,7 +169,7 @@ class SocketBus:
             if not name:
                 self._unbind()
             elif self._receiver is None:
-                _make_directory(self._directory)  # whoever left last took it away
+                _make_directory(self._directory)  # the last session to leave removes it
                 self._bind(self._directory / name, self._loop)
             else:
                 os.rename(self._directory / self._name, self._directory / name)

@@ -1,4 +1,4 @@
-"""Claims: who gets what, decided in one step on the thread that writes."""
+"""Claims: one statement on the writing thread, or one transaction where something is limited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Claiming", "Head"]
 
 
 class Head(msgspec.Struct, array_like=True):
-    """What a claim is answered beside its jobs."""
+    """The answer to a claim, except for its jobs."""
 
     alive: bool
     lines_rev: int
@@ -30,7 +30,7 @@ class Head(msgspec.Struct, array_like=True):
     next_permit: int | None = None
 
     def is_late(self, now: int) -> bool:
-        """Whether jobs are due that are not in line yet."""
+        """Whether there are jobs that are due but not queued yet."""
         return self.next_due is not None and self.next_due <= now
 
 
@@ -38,7 +38,7 @@ _head = msgspec.json.Decoder(Head, strict=False).decode
 
 
 class Claiming:
-    """What one connection knows for its claims: the lines that each ask serves, and the limits."""
+    """The claims on one connection, with the lines that each ask serves, and the limits."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -60,7 +60,7 @@ class Claiming:
                 head, jobs = self._limited(connection, number, rev, ask, given, now, limits)
             known = limits is None or head.settings_rev == self._limiting.rev
             if head.alive and head.is_late(times[0]):
-                # More are due than one step puts in line: nothing is given before all of them are.
+                # More jobs are due than one statement queues. Nothing is given before all of them are queued.
                 connection.execute(statement("promote"), (times[0], PROMOTED))
                 continue
             if not head.alive or (head.lines_rev == rev and known):
@@ -79,7 +79,7 @@ class Claiming:
     ) -> tuple[Head, str]:
         connection.execute("BEGIN IMMEDIATE")
         head, jobs, dealt = _head(connection.execute(statement("claim_top"), (given.worker.bytes,)).get), "[]", None
-        # The file may have been waited for: others may have changed a limit or paused a queue meanwhile.
+        # While this waited for the lock of the file, others may have changed a limit or paused a queue.
         if head.alive and head.lines_rev == rev and head.settings_rev == self._limiting.rev:
             if head.next_due is not None and head.next_due <= micros(now):
                 connection.execute(statement("promote"), (micros(now), PROMOTED))

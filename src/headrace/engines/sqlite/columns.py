@@ -1,4 +1,4 @@
-"""The columns of a SQLite store: what each keeps of a job, and what statements say of them."""
+"""The columns of a SQLite store: what each contains of a job, and how statements name them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB = job_columns(
     result={"table": "ends"},
     error={"table": "ends"},
 )
-"""What is kept of a job."""
+"""All columns of a job."""
 
 NEW = tuple(column for column in JOB if column.new)
 """The rows that ``insert_rows.sql`` takes."""
@@ -66,7 +66,7 @@ WORDS = {
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
     "change_values": ", ".join(_value(column, place, "value") for place, column in enumerate(CHANGE)),
 }
-"""What stands in the statements for lists of columns."""
+"""The words that statements have in place of lists of columns."""
 
 AS_TRIGGER = {
     "insert_rows": {"rows": "new.rows", "labels": "new.labels", "n": "new.n"},

@@ -1,4 +1,4 @@
-"""Connections: how the file is opened, and what SQLite's errors mean to the rest."""
+"""Connections: how the file is opened, and what SQLite's errors mean to the caller."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _HALVES = "-- ask\n"
 
 @cache
 def sql(name: str) -> str:
-    """The text of one verb's file."""
+    """The text of a statement's file, with its words filled in."""
     found = text(__package__, name)
     if "{schema}" in found:  # one that PostgreSQL takes as well
         found = found.replace("{schema}.", "").replace("$", "?")
@@ -62,7 +62,7 @@ def sql(name: str) -> str:
 
 @cache
 def setup(name: str) -> str:
-    """What a connection must hold before the verb can be asked."""
+    """The statements that create what a verb needs on a connection."""
     return sql(name).partition(_HALVES)[0]
 
 
@@ -75,14 +75,16 @@ def ask(name: str) -> str:
 
 @cache
 def unfolded(part: str) -> str:
-    """What a trigger does, as statements of their own: nothing is created on a connection of the user's, where its name
-    would hide theirs. $1: a JSON array of the values"""
+    """What a trigger does, as statements of their own. $1: a JSON array of the values
+
+    Nothing is created on a user's connection, where it would hide what the user has under the same name.
+    """
     return filled(text(__package__, part), AS_STATEMENT[part] | WORDS)
 
 
 @cache
 def reading(name: str) -> str:
-    """A question that uses the view ``record``, with the view in it, for a connection of the user's."""
+    """A statement that uses the view ``record``, with the view written into it, for a user's connection."""
     return f"WITH record AS (\n{sql('record')})\n{ask(name)}"
 
 
@@ -110,7 +112,7 @@ def check_place(path: Path) -> None:
 
 
 def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
-    """Keep away from a database that is somebody else's.
+    """Refuse a database that is not headrace's.
 
     :raises ConfigError:
     """
@@ -136,7 +138,7 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, 
         raise
     try:
         connection.set_busy_timeout(1000)
-        # Before anything in it is changed, be it the journal mode.
+        # Before anything in the file is changed, even the journal mode.
         refuse_foreign(connection, path)
         if not make:
             refuse_empty(connection, path)
@@ -157,7 +159,7 @@ def connect(path: Path, synchronous: Synchronous, verbs: Iterable[str] = (), *, 
 
 
 def prepare(connection: apsw.Connection, verb: str) -> None:
-    """Make what a verb needs beside the schema."""
+    """Create what a verb needs on the connection, beside the schema."""
     connection.execute(f"CREATE TEMP VIEW record AS\n{sql('record')}" if verb == "record" else setup(verb))
 
 
@@ -173,9 +175,9 @@ def drive(connection: apsw.Connection, statements: Statements[T]) -> T:
 
 
 def trim_log(connection: apsw.Connection, path: Path) -> float:
-    """Cut the log when it has outgrown itself; after how many seconds to look again.
+    """Cut the log if it is too large; after how many seconds to look again.
 
-    Readers that overlap without a gap keep SQLite from ever starting the log anew, and it grows for as long as they do.
+    Readers that overlap without a gap keep SQLite from starting the log anew, and it grows as long as they do.
     """
     try:
         if os.stat(f"{path}-wal").st_size <= LOG_MOST:
@@ -184,12 +186,12 @@ def trim_log(connection: apsw.Connection, path: Path) -> float:
         busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
     except (OSError, apsw.Error):
         busy = True
-    # The readers were not to be interrupted: nobody is made to wait for them again too soon.
+    # Readers were in the way. Writers must not be made to wait for them again too soon.
     return _LOOK_EVERY * 10 if busy else _LOOK_EVERY
 
 
 def damaged(path: Path, error: apsw.Error) -> StoreLost:
-    """What is said of a file whose content is not what SQLite wrote; a commit before may or may not be in it."""
+    """The error for a file whose content is not what SQLite wrote; an earlier commit may or may not be in it."""
     return StoreLost(
         f"{path} is damaged ({error}): stop every program that uses it, look with `headrace doctor`, and restore a"
         f" backup or try `sqlite3 {path} .recover`",
@@ -198,7 +200,7 @@ def damaged(path: Path, error: apsw.Error) -> StoreLost:
 
 
 def translate(error: Exception, path: Path) -> Exception:
-    """What an error of SQLite means to whoever asked."""
+    """The error to raise to the caller for an error of SQLite."""
     if isinstance(error, UnicodeError):
         return Unstorable(f"text that is not valid Unicode cannot be stored: {error}")
     if not isinstance(error, apsw.Error):

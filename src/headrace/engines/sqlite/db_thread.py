@@ -1,4 +1,4 @@
-"""A thread that owns one connection and does one thing after another with it."""
+"""A thread that owns one connection and runs one call after another on it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ T = TypeVar("T")
 _Work = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
 PATIENCE = 30.0
-"""Seconds a locked file is waited for before the caller is told."""
+"""For how many seconds a locked file is waited for before the call fails."""
 
 _WAIT = 60
-"""Milliseconds of one wait inside SQLite. It waits longer and longer within one, up to a tenth of a second; beginning
-anew is what keeps a busy neighbour from being ahead every time."""
+"""Milliseconds of one wait inside SQLite.
+
+Within one wait SQLite sleeps longer and longer, up to a tenth of a second. Beginning anew keeps a busy process from
+being faster every time.
+"""
 
 
 class DbThread:
-    """Does what it is given, in order, on its own thread; whoever asks awaits the answer on their own loop.
+    """Runs calls in order on its own thread; each caller awaits the answer on their own loop.
 
-    An asker who leaves changes nothing: what was handed over is done.
+    A call that was passed in is run even if its caller is cancelled.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class DbThread:
         connect: Callable[[], apsw.Connection],
         tidy: Callable[[apsw.Connection], float] | None = None,
     ) -> None:
-        """``tidy`` is called between two pieces of work, now and then; it says after how many seconds again."""
+        """``tidy`` is called between two calls now and then; it returns after how many seconds to call it again."""
         self._name, self._path, self._host, self._connect, self._tidy = name, path, host, connect, tidy
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -73,11 +76,11 @@ class DbThread:
             raise
 
     async def close(self) -> None:
-        """Do what is queued, disconnect, and end the thread."""
+        """Run the calls that are queued, disconnect, and end the thread."""
         thread, self._thread = self._thread, None
         if thread is not None and self._over is not None:
             self._work.put(None)
-            if thread.is_alive():  # it is not in a process that was forked off
+            if thread.is_alive():  # in a forked process it is not
                 await asyncio.shield(self._over)
             thread.join()  # it has nothing left to do
 
@@ -87,7 +90,7 @@ class DbThread:
         return await self.run(lambda connection: connection.execute(ask(name), values).fetchall())
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
-        """Have this done; its answer or its error."""
+        """Run this call on the thread; its answer or its error."""
         if self._thread is None:
             raise NotOpen("this session of the SQLite engine is not open")
         if not self._thread.is_alive():
@@ -112,7 +115,7 @@ class DbThread:
                 call, answer, asker = item
                 try:
                     _tell(asker, answer, self._do(connection, call, files), None)
-                except BaseException as error:  # whatever it is, those behind it are waiting
+                except BaseException as error:  # whatever it is, the calls behind this one must be run
                     _tell(asker, answer, None, self._mean(error, files))
                 del item, call, answer
                 if self._tidy is not None and self._host.clock.monotonic() >= tidy_at:
@@ -130,14 +133,14 @@ class DbThread:
 
     def _do(self, connection: apsw.Connection, call: Callable[[apsw.Connection], T], files: Files) -> T:
         answer = self._patiently(connection, lambda: call(connection))
-        files.check()  # after the commit: what went into a file that nobody will find is not acknowledged
+        files.check()  # after the commit: a write into a file that is gone must not be acknowledged
         return answer
 
     def _mean(self, error: BaseException, files: Files) -> Exception:
-        """What to tell whoever asked; a future takes no StopIteration, and a loop would end by a KeyboardInterrupt."""
+        """The error for the caller; a future takes no StopIteration, and a KeyboardInterrupt would end the loop."""
         if isinstance(error, apsw.Error):
             try:
-                files.check()  # whatever SQLite stumbled over, a file that is gone is why
+                files.check()  # if the file is gone, that is the cause of whatever SQLite says
             except StoreLost as lost:
                 return lost
         if isinstance(error, apsw.NotADBError):  # it was one when it was opened
@@ -147,7 +150,7 @@ class DbThread:
         return EngineError(f"the thread that works on {self._path} was interrupted by {error!r}")
 
     def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T]) -> T:
-        """Do it, waiting while another process holds the lock, but not for ever."""
+        """Run ``act``, and wait while another process has the file locked, but not for ever."""
         began = self._host.clock.monotonic()
         tries = 0
         while True:
@@ -158,7 +161,7 @@ class DbThread:
             except (apsw.BusyError, apsw.LockedError):
                 tries += 1
                 _undo(connection)
-                # The count is for clocks that stand still.
+                # Tries are counted too, for clocks that stand still.
                 if self._host.clock.monotonic() - began > PATIENCE or tries * _WAIT > 4000 * PATIENCE:
                     raise
             except BaseException:
@@ -167,7 +170,7 @@ class DbThread:
 
 
 def _undo(connection: apsw.Connection | None) -> None:
-    """Leave no transaction open behind an error."""
+    """Roll back a transaction that an error left open."""
     if connection is not None and connection.in_transaction:
         connection.execute("ROLLBACK")
 
@@ -182,7 +185,7 @@ def _tell(
 
 
 def _settle(future: asyncio.Future[Any], answer: Any, error: Exception | None) -> None:
-    if future.done():  # the asker left
+    if future.done():  # the caller was cancelled
         return
     if error is not None:
         future.set_exception(error)

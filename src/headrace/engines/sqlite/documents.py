@@ -33,7 +33,7 @@ class Documents(SqlDocuments):
             if was.rev != expect:
                 connection.execute("ROLLBACK")
                 return None
-            # One counter for all: no rev is given to a key twice, also after it was deleted.
+            # One counter for all settings: so a key never gets the same rev twice, even after it was deleted.
             rev: int = connection.execute("UPDATE books SET settings_rev = settings_rev + 1 RETURNING settings_rev").get
             if value is None:
                 connection.execute("DELETE FROM settings WHERE key = ?", (key,))

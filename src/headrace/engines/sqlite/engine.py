@@ -63,7 +63,7 @@ class SqliteEngine:
         """The open sessions made from one another: while there is one, a file that is gone is lost and never made."""
         self._writer = DbThread("headrace-sqlite-write", self._path, host, self._connect_writer, self._trim_log)
         self._reader = DbThread("headrace-sqlite-read", self._path, host, self._connect_reader)
-        # Apart from the reader: whoever waits for a result must not wait for somebody's search through all jobs.
+        # A thread of its own: whoever waits for a result must not wait for a search through all jobs.
         self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._threads = (self._writer, self._reader, self._searcher)
         self.jobs = Jobs(self._writer, self._reader, rules)
@@ -127,7 +127,7 @@ class SqliteEngine:
         return await self._aside(act)
 
     async def migrations(self) -> tuple[list[str], list[str]]:
-        """The names of the migrations applied, and of those to come."""
+        """The names of the applied migrations, and of the pending ones."""
         if not self._path.exists():
             return [], [step.name for step in migrate.available()]
         return await self._aside(
@@ -145,7 +145,7 @@ class SqliteEngine:
         return await self._aside(lambda connection: list(checks.check(connection, self._path)))
 
     async def _aside(self, act: Callable[[apsw.Connection], T]) -> T:
-        """Do something on a connection of its own, whether the session is open or not."""
+        """Run a call on a connection of its own, whether the session is open or not."""
 
         def run() -> T:
             try:

@@ -1,6 +1,7 @@
-"""The files a connection works on: noticed when they were deleted, replaced or emptied under it.
+"""Notices when the files of a connection were deleted, replaced or emptied while they were open.
 
-SQLite goes on with the files it has opened, whatever becomes of their names. What it then commits is found by nobody.
+SQLite goes on with the files that it has opened, whatever happens to their names. Nobody would find what it then
+commits.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ _Identity = tuple[int, int]
 
 
 class Files:
-    """What a connection has opened, by device and inode; made when it is connected, and asked after every commit."""
+    """The files that a connection has open, by device and inode; checked after every commit."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         """:raises StoreLost: the file was replaced while it was being opened"""
         self._path = path
         self._beside = (f"{path}-wal", f"{path}-shm")
         self._file = find(path)
-        # Asked in this order: what is compared with from now on is what the connection has open.
+        # In this order, so that the identity that was read is that of the file that the connection has open.
         if has_moved(connection):
             raise _replaced(self._path)
         self._logs = [_identity(name) for name in self._beside]
 
     def check(self) -> None:
-        """Make sure that others who open the path find what is committed here; costs a few microseconds.
+        """Make sure that whoever opens the path finds what is committed here; takes a few microseconds.
 
         :raises StoreLost: they would not
         """
@@ -50,7 +51,7 @@ class Files:
 
 
 def find(path: Path) -> _Identity:
-    """Which file it is that was open under this path.
+    """The identity of the file that is at this path, where one was open.
 
     :raises StoreLost: it is gone, or nothing is left in it
     """
@@ -66,13 +67,13 @@ def find(path: Path) -> _Identity:
 
 
 def refuse_empty(connection: apsw.Connection, path: Path) -> None:
-    """Keep from making a new store in what is left of one; :raises StoreLost:"""
+    """Refuse a file without tables, in which a new store would be made in place of a lost one; :raises StoreLost:"""
     if not connection.execute("SELECT count(*) FROM sqlite_schema").get:
         raise _emptied(path)
 
 
 def has_moved(connection: apsw.Connection) -> bool:
-    """Whether the path of a connection's file leads elsewhere by now, as far as the system tells."""
+    """Whether the path of a connection's file leads to another file by now, as far as the system knows."""
     answer = ctypes.c_int(0)
     known = connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(answer))
     return known and bool(answer.value)

@@ -1,4 +1,4 @@
-"""Insert: new jobs in one step; a second look only when an id or a key is here already."""
+"""Insert new jobs in one statement; they are looked up only if an id or a dedup key is stored already."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ["Collected", "Insertion"]
 
 
 class Collected(Exception):
-    """The lines that the session knows were collected by another."""
+    """Lines were collected since this session learned their numbers."""
 
 
 class Insertion:
-    """Jobs on their way into the store, encoded before they are handed to the thread."""
+    """Jobs that are to be stored, encoded before they are passed to the thread."""
 
     def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
         self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
@@ -48,12 +48,12 @@ class Insertion:
         return encode(rows), encode(labels), len(rows), self._collected
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
-        """Store them: the order number of the first if all were new, else an answer each."""
+        """Store the jobs; the order number of the first if all were new, else an answer for each."""
         if self._new and self._alone:
             try:
                 return self._insert(connection, self._args) + 1
             except apsw.ConstraintError:
-                pass  # an id or a key is here already: look which
+                pass  # an id or a key is stored already: find out which
         connection.execute("BEGIN IMMEDIATE")
         answers = self._sort_out(connection)
         connection.execute("COMMIT")
@@ -64,7 +64,7 @@ class Insertion:
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
 
     def _insert(self, connection: apsw.Connection, args: tuple[str, str, int, int]) -> int:
-        """Write the rows; the order number before theirs."""
+        """Write the rows; the order number before that of the first."""
         try:
             last: int = connection.execute(ask("insert"), args).get
         except apsw.ConstraintError as error:

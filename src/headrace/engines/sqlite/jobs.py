@@ -42,7 +42,7 @@ class Jobs:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
         self._lines: dict[Place, int] = {}
         self._collected = -1
-        """How often lines had been collected when these were learned: after another time they may be gone."""
+        """The count of collections for which the remembered lines are valid."""
         self._claiming = Claiming(self._rules)
 
     async def insert(
@@ -72,7 +72,7 @@ class Jobs:
             return answers
 
     async def _learn(self, places: Sequence[Place]) -> set[Place]:
-        """Intern the places whose lines this session does not know; those that there is no room for."""
+        """Intern the places whose lines this session does not know; the places that there is no room for."""
         refused: set[Place] = set()
         while missing := {place for place in places if place not in self._lines} - refused:
             collected, lines = await self._writer.run(lambda connection: intern(connection, missing))
@@ -95,7 +95,7 @@ class Jobs:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         verdicts: list[Verdict] = []
-        # One set after the other, each a commit of its own: one that must be repeated repeats no other.
+        # Each set has a commit of its own, so that repeating one repeats no other.
         for change_set in change_sets(changes):
             missed, seen = await self._writer.run(change_set.commit)
             found = change_set.applied()

@@ -1,5 +1,8 @@
-"""Claims where something is limited: what is in line and what is in use is read, dealt by the core, and written, all in
-one transaction of the thread that writes."""
+"""Claims where something is limited.
+
+One transaction of the writing thread reads what is in line and what is in use, lets the core deal, and writes the
+result.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,9 @@ from headrace.engines.sqlite.connection import ask as statement
 __all__ = ["PROMOTED", "Limiting", "usage"]
 
 PROMOTED = 10_000
-"""How many that are due a claim puts in line."""
+"""How many due jobs one statement queues."""
 _GROWTH = 8
-"""How many times as many keys are looked at where those in front were not enough."""
+"""By what factor more keys are read, if those that were read were not enough."""
 
 
 class Limiting:
@@ -32,15 +35,15 @@ class Limiting:
         self._rules = rules
         self._limits_cache = LimitsCache()
         self._bounded: dict[tuple[int, int], bool] = {}
-        """For each ask, and the rev of its lines, whether any of them is limited."""
+        """Whether any line of an ask is limited, by the number of the ask and the rev of its lines."""
 
     @property
     def rev(self) -> int:
-        """Of the settings that the limits were read from."""
+        """The rev of the settings that the limits were read from."""
         return self._limits_cache.rev
 
     def of(self, connection: apsw.Connection, number: int, lines_rev: int, now: int) -> Limits | None:
-        """The limits, if any may matter to this ask, or jobs with keys are in line, or will be when what is due is."""
+        """The limits, if one may matter to this ask, or if jobs with keys are queued or due; otherwise None."""
         rev: int = connection.execute("SELECT settings_rev FROM books").get
         if rev != self._limits_cache.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
@@ -59,8 +62,10 @@ class Limiting:
     def claim(
         self, connection: apsw.Connection, number: int, ask: Ask, given: Grant, now: datetime, limits: Limits
     ) -> tuple[str, Dealt | None]:
-        """Within a transaction, where what is due was promoted: deal, write; the records, and what was dealt, unless it
-        was before."""
+        """Deal and write the result; the records of the jobs, and what was dealt (None for a repeated request).
+
+        Runs within a transaction, after what is due was promoted.
+        """
         again: list[Any] = connection.execute(statement("again"), (given.worker.bytes, given.claim)).fetchall()
         if again:
             return connection.execute(statement("given"), (encode([seq for (seq,) in again]),)).get, None
@@ -93,7 +98,7 @@ class Limiting:
 
 
 class _Table:
-    """What is in line, read no further than it is asked for."""
+    """The jobs and keys in line, read only as far as the deal asks for them."""
 
     def __init__(self, connection: apsw.Connection, now: int, limits: Limits, used: Usage) -> None:
         self._connection, self._now = connection, now
@@ -101,7 +106,7 @@ class _Table:
         self._open: list[apsw.Cursor] = []
 
     def groups(self, lines: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
-        """What stands in lines; of keys, the first that may have a slot, so many times what is wanted."""
+        """The groups in these lines; of keys only the first that may have a slot, ``times`` as many as are wanted."""
         found = list[tuple[Group, Iterator[Entry]]]()
         for line, queue, task, plain, keyed in lines:
             group = Group(queue, task)
@@ -118,7 +123,7 @@ class _Table:
             free = None if slots is None else slots - used.held.get(("key", task, key), 0)
             entry = self._entry(*row)
             if free is not None and free < 1:
-                if not told:  # one that waits is enough to say that a limit keeps somebody waiting
+                if not told:  # one such key is enough for the deal to see that a limit keeps jobs waiting
                     yield Group(queue, task, key), iter((entry,))
                 told = True
                 continue
@@ -128,12 +133,12 @@ class _Table:
             most -= 1
             if last:
                 used.last[task, key] = last
-            # Behind one that has the only slot there is, nobody is wanted.
+            # If the first job takes the only free slot of the key, no others of the key are wanted.
             alone = free == 1 and not entry.expired
             yield Group(queue, task, key), iter((entry,)) if alone else self._of_key(line, key, entry)
 
     def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
-        """The first of a key, which was read; the others only if they are wanted."""
+        """The jobs of a key: the first, which was read already, and the others when they are asked for."""
         yield first
         yield from self._entries(statement("rest_of_key"), line, key, first.rank, first.arrived_at, first.seq)
 
@@ -150,13 +155,13 @@ class _Table:
         return Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= self._now)
 
     def close(self) -> None:
-        """Let go of what was not read to its end."""
+        """Close the cursors, also those that were not read to the end."""
         for cursor in self._open:
             cursor.close(True)
 
 
 def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
-    """What is held, and what was used of these rates."""
+    """How many jobs are held, and what was used of these rates."""
     return usage_of(_held(connection), _spent(connection, paced))
 
 

@@ -20,7 +20,7 @@ __all__ = ["Served", "intern", "interning"]
 def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, dict[Place, int | None]]:
     """The lines of these places, made where missing, in a commit of their own (None: one profile too many).
 
-    Also the count of collections at which these lines are good.
+    Also the count of collections for which these lines are valid.
     """
     connection.execute("BEGIN IMMEDIATE")
     lines = drive(connection, interning(places))
@@ -64,13 +64,13 @@ def _room() -> Statements[bool]:
     room = encode((MAX_PROFILES,))
     if (yield Statement(_ROOM, room)) == "1":
         return True
-    # Looks at every job: done only when there is no other way.
+    # This looks at every job, so it is done only when there is no room left.
     yield Statement(statement("collect"), "")
     return (yield Statement(_ROOM, room)) == "1"
 
 
 class Served:
-    """Which lines each ask of this session serves, kept beside the connection for claims to hop over."""
+    """The lines that each ask of this session serves, kept in a temporary table for claims to read."""
 
     _KEPT = 64
 
@@ -86,7 +86,7 @@ class Served:
         if known is None and len(self._asks) >= self._KEPT:
             connection.execute("DELETE FROM served")
             self._asks.clear()
-        # The rev first: a line that is added in between makes the next claim look again.
+        # The rev is read first, so that a line that is added in between makes the next claim look again.
         rev: int = connection.execute("SELECT lines_rev FROM books").get
         number = len(self._asks) if known is None else known[0]
         queues = None if ask.queues is None else encode(ask.queues)

@@ -19,12 +19,12 @@ APPLICATION_ID = 0x68656164
 
 
 def available() -> tuple[Migration, ...]:
-    """What this version knows, in order."""
+    """The migrations that this version of headrace knows, in order."""
     return migrations.available(__package__)
 
 
 def applied(connection: apsw.Connection) -> list[str]:
-    """What the file went through, in order."""
+    """The names of the migrations that were applied to the file, in order."""
     # Asked of the file: apsw's table_exists answers from what the connection knew before another process wrote.
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'migrations'").get:
         return []
@@ -32,7 +32,7 @@ def applied(connection: apsw.Connection) -> list[str]:
 
 
 def pending(connection: apsw.Connection, path: Path) -> list[Migration]:
-    """What the file still has to go through.
+    """The migrations that the file still needs.
 
     :raises SchemaTooNew: it went through more than this version knows.
     """
@@ -40,7 +40,7 @@ def pending(connection: apsw.Connection, path: Path) -> list[Migration]:
 
 
 def is_empty(connection: apsw.Connection) -> bool:
-    """Whether nobody has put anything into the file."""
+    """Whether there is nothing in the file."""
     return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 

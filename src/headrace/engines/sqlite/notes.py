@@ -1,4 +1,4 @@
-"""Notes: processed on the thread that writes, in one transaction with what follows from them."""
+"""Process notes on the writing thread, in one transaction with the changes that follow from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NoteProcessor:
     def __init__(self, connection: apsw.Connection, rules: Rules, now: datetime) -> None:
         self._connection, self._rules, self._now = connection, rules, now
         self.changes = list[Change]()
-        """What was made of other jobs."""
+        """The changes of other jobs that followed from the notes."""
 
     def process(self, limit: int) -> None:
         """Process notes in rounds, those that one round leaves in the next, as far as ``limit`` jobs that they concern.
@@ -39,7 +39,7 @@ class NoteProcessor:
         A row is a note and one of the jobs that it concerns.
         """
         while limit > 0:
-            # One more than is processed, to see whether the last note concerns others, too.
+            # One row more than is processed, to see whether the last note concerns more jobs.
             rows: list[Any] = self._connection.execute(ask("concerned"), (limit + 1,)).fetchall()
             taken = rows[:limit]
             if not taken:
@@ -57,7 +57,7 @@ class NoteProcessor:
             self._connection.execute("UPDATE notes SET cursor = ?2 WHERE id = ?1", (last, seq))
 
     def _round(self, concerned: list[tuple[Note, int]]) -> None:
-        # All is decided before any of it is written, and a job that is to be cancelled is not released first.
+        # All changes are decided before any is written, so that a job that is to be cancelled is not released first.
         orphaned = {seq for note, seq in concerned if note is Note.CANCELLED}
         stopped = {seq for note, seq in concerned if note is Note.STOPPED}
         ending = orphaned | stopped

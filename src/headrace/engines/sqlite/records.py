@@ -62,8 +62,10 @@ def prepare(connection: apsw.Connection) -> None:
 
 
 class Records:
-    """The role ``records`` of one session. What may look at many jobs is asked of the searcher, which keeps nobody
-    waiting who only asks for one."""
+    """The role ``records`` of one session.
+
+    Statements that may look at many jobs run on a thread of their own, so that reads of single jobs need not wait.
+    """
 
     def __init__(self, reader: DbThread, searcher: DbThread) -> None:
         self._reader, self._searcher = reader, searcher

@@ -1,4 +1,4 @@
-"""What a write means for other jobs: whom new ones belong to, and what is noted and counted in the same commit."""
+"""Relations of new jobs, and the notes and counts that are written in the same commit as a change."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from headrace.engines.sqlite.connection import ask
 __all__ = ["Relations", "follow", "following", "pass_on"]
 
 _Told = tuple[str, int, str | None]
-"""A note as it is kept: its kind, the order number of the job, and what those are labelled with that are told."""
+"""A note as it is stored: its kind, the order number of its job, and the label of the jobs that it concerns."""
 
 _Counts = tuple[UUID, Tally, datetime | None]
-"""What is added to a batch, and when its submitter did so."""
+"""A batch, what is added to its counts, and when its submitter added to it."""
 
 _ids = msgspec.json.Decoder(frozenset[UUID], strict=False).decode
 _relatives = msgspec.json.Decoder(list[tuple[UUID, int, Status, bool]], strict=False).decode
 
 
 def _notes_of(job: Job, notes: Iterable[Note]) -> list[_Told]:
-    """Notes of a job that are written for it alone; an end is noted by the change itself, where others wait for it."""
+    """The notes of a job except that of its end, which the change itself writes if others wait for the job."""
     return [
         (note, job.seq, f"p{job.id}" if note is Note.CANCELLED else None) for note in notes if note is not Note.ENDED
     ]
 
 
 def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Statements[None]:
-    """Write notes, and add to batches, within the transaction that has what they are about."""
+    """Write notes and add to batches, within the transaction of the changes that they belong to."""
     if notes:
         yield Statement(ask("note"), encode(notes))
     if counts:
@@ -56,15 +56,15 @@ def _keeping(notes: Sequence[_Told], counts: Sequence[_Counts]) -> Statements[No
 
 
 class Relations:
-    """What new jobs are to others."""
+    """The relations of new jobs."""
 
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
         self._seqs = dict[UUID, int]()
-        """The order numbers of those they name."""
+        """The order numbers of the jobs that they name."""
 
     def looking(self) -> Statements[Admission]:
-        """Learn how those stand whom the jobs name: first of all, in the transaction that stores the jobs."""
+        """Read the jobs and batches that the new jobs name; the first step of the transaction that stores them."""
         ids = {id for job in self._jobs for id in (*job.spec.after, job.spec.parent) if id is not None}
         here, cancelled = dict[UUID, Stand](), frozenset[UUID]()
         if ids:
@@ -75,7 +75,7 @@ class Relations:
         return Admission(here, cancelled)
 
     def storing(self, stored: Sequence[Job], batch: Batch | None) -> Statements[None]:
-        """Write what these jobs, which were just stored, are to others."""
+        """Write the relations of these jobs, which were just stored, and the batch if there is one."""
         if batch is not None:
             yield from adding(batch)
         seqs = self._seqs | {job.id: job.seq for job in stored}
@@ -100,7 +100,7 @@ def following(changes: Sequence[Change]) -> list[int]:
 
 
 def follow(changes: Iterable[Change]) -> Statements[None]:
-    """Write what is to follow from changes that took."""
+    """Write the notes of changes that were applied, and what they add to batches."""
     notes, counts = list[_Told](), list[_Counts]()
     for change in changes:
         batch = change.job.spec.batch
@@ -111,6 +111,6 @@ def follow(changes: Iterable[Change]) -> Statements[None]:
 
 
 def pass_on(doomed: Iterable[Job]) -> Statements[None]:
-    """Note for the children of those that had ended before their parent was cancelled that it was."""
+    """Leave a note of cancel for the children of those jobs that had ended before their own parent was cancelled."""
     notes = [note for job in doomed if family.passes_on(job) for note in _notes_of(job, (Note.CANCELLED,))]
     yield from _keeping(notes, ())

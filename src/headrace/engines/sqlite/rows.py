@@ -1,4 +1,4 @@
-"""Jobs and changes as the rows of the store: what goes in as JSON arrays, and what comes out as them."""
+"""Jobs and changes as rows of the store: written and read as JSON arrays."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_T
 
 
 class Reader:
-    """Makes jobs of records; remembers what those of one answer share."""
+    """Makes jobs from records, and reuses the parts that records of one answer share."""
 
     def __init__(self) -> None:
         self._at, self._specs = Moments(), Specs()
 
     def job(self, record: tuple[Any, ...]) -> Job:
-        """The job of a record."""
+        """The job in a record."""
         return _job(self._at, self._specs, *record)
 
     def sights(self, document: str) -> list[tuple[int | None, Job | None, Job | None]]:
-        """What ``second_look.sql`` answers: the id of a job's last change, the job, the other that holds the key."""
+        """The answer of ``second_look.sql``: the id of a job's last change, the job, the other job that has its key."""
         return [
             (last, None if record is None else self.job(record), None if holder is None else self.job(holder))
             for last, record, holder in _seen(document)

@@ -1,4 +1,4 @@
-"""Writes within a transaction of the user's: the same statements, one by one, on a connection of theirs."""
+"""Writes as statements: they run one by one on a user's connection, within the user's transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
     """Store new jobs, in the order given."""
     refuse_jobs(jobs)
     places = [place_of(job) for job in jobs]
-    # In this very transaction, not before it: it may hold the lock of the file, and then nobody else can write.
+    # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
     lines = yield from interning(dict.fromkeys(places))
     taken = [(job, line) for job, place in zip(jobs, places, strict=True) if (line := lines[place]) is not None]
 
@@ -54,8 +54,11 @@ def storing(
     *,
     whole: bool = False,
 ) -> Statements[list[InsertAnswer]]:
-    """Store those of new jobs that are not here, with what they are to others. ``insert`` writes the jobs at some
-    places, and returns the order number before theirs; ``whole``: all that are not here, or none."""
+    """Store those jobs that are not stored yet, with their relations.
+
+    ``insert`` writes the jobs at some places, and returns the order number before theirs; ``whole``: store all that are
+    not stored yet, or none.
+    """
     ids, keys, here, reader = dict[UUID, Job](), dict[str, UUID](), list[UUID](), Reader()
     names = encode([(job.id, key_of(job)) for job in jobs])
     for _, by, record in _known((yield Statement(reading("known"), names))):
@@ -73,14 +76,14 @@ def storing(
     before = (yield from insert(fresh)) if fresh else 0
     stored = [replace(jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
     for job in stored:
-        if not is_new(job):  # what it brings along beyond a new one's fields
+        if not is_new(job):  # the insert has written only the fields of a new job
             yield from _write(Change(verb=Verb.SUBMIT, rev=1, job=job))
     yield from relations.storing(stored, batch)
     return admission.answers(told, ids | {job.id: job for job in stored})
 
 
 def applying(change: Change) -> Statements[Verdict]:
-    """Apply one change if its rev and owner still hold."""
+    """Apply one change, if the job is still at its rev and has its owner."""
     here = encode((change.job.seq, change.rev))
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", here)
     if tied:
@@ -92,7 +95,7 @@ def applying(change: Change) -> Statements[Verdict]:
     wanted = encode([(change.job.id, key_of(change.job) if change.key is Key.TAKE else None)])
     last, job, holder = Reader().sights((yield Statement(reading("second_look"), wanted)))[0]
     verdict = judge(change, last, job, holder)
-    if verdict is None and job is not None:  # the job did not know its order number
+    if verdict is None and job is not None:  # the order number of the job was not known
         verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)))
     return verdict or WasStale(None)
 

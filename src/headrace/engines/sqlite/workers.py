@@ -38,7 +38,7 @@ class Workers(SqlWorkers):
             if beats is None:
                 connection.execute("ROLLBACK")
                 return None
-            # Most beats name everything: then this writes no job at all.
+            # Most beats name all jobs, and then this writes none.
             connection.execute(ask("unnamed"), (id, old, named))
             answer: tuple[str, str, int, int] = connection.execute(ask("beat_answer"), (id, old, named)).get
             connection.execute("COMMIT")

@@ -1,6 +1,7 @@
--- Keep entries of running jobs that are still in the hands they speak for. $1 to $5, as texts of arrays: place, id of the
--- job, worker, epoch, entries as [[kind, attempt, number, at, name, data], …]. Answers the places of those that took.
--- The lock is shared: what takes a job from its owner waits for it. One that somebody's transaction holds is passed over.
+-- Store entries of running jobs, each if its worker still owns the job. $1 to $5, as texts of arrays: place, id of the
+-- job, worker, epoch, entries as [[kind, attempt, number, at, name, data], …]. Answers the places of those that were
+-- stored. The lock is shared: whoever takes a job from its owner waits for it. A job that another has locked is
+-- skipped.
 WITH owned AS MATERIALIZED (
   SELECT a.place, a.entries, j.seq
   FROM unnest($1::text::integer[], $2::text::uuid[], $3::text::uuid[], $4::text::integer[], $5::text::text[])

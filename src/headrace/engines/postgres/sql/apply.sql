@@ -1,6 +1,6 @@
--- Apply decided changes, each if its rev still holds. notes: of what is to be noted, the first letters; those of an end only
--- if others wait for the job. tally: [batch, completed, failed, cancelled]. Answers the places of those that took, as ~place
--- where an end was noted.
+-- Apply decided changes, each if the job is still at its rev. notes: the first letters of the notes; that of an end is
+-- written only if others wait for the job. tally: [batch, completed, failed, cancelled]. Answers the places of those
+-- that were applied, as ~place where an end was noted.
 changed AS (
   UPDATE {schema}.jobs j SET
     {change_sets},
@@ -14,7 +14,7 @@ in_turn AS (
   SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM changed WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 tried AS (
-  -- A run of equal attempts shares one record: counted together, ended when the last one did.
+  -- A streak of equal attempts shares one record, with their count and the end of the last one.
   INSERT INTO {schema}.attempts (seq, number, data) SELECT seq, attempt_number, attempt FROM changed
   WHERE attempt_number IS NOT NULL
   ON CONFLICT (seq, number) DO UPDATE

@@ -1,6 +1,6 @@
--- What is to follow from changes, and what they add to batches, where there is any such.
+-- The notes of changes, and what they add to the counts of batches.
 , told AS (
-  -- With a cancel the job's id, by which its children are found when it is gone.
+  -- The note of a cancel has the id of the job, so that its children are found even if the job is gone.
   INSERT INTO {schema}.notes (kind, seq, batch)
   SELECT n.kind, c.seq, CASE n.kind WHEN 'c' THEN (SELECT j.id FROM {schema}.jobs j WHERE j.seq = c.seq) END
   FROM changed c CROSS JOIN LATERAL unnest(string_to_array(c.notes, NULL)) AS n (kind)

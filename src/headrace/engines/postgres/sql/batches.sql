@@ -1,4 +1,4 @@
--- Batches with all that was counted of them, added up or not: in one look, so that nothing is missed or counted twice.
+-- Batches with all their counts, added up already or not: in one statement, so that nothing is missed or counted twice.
 -- Which: those of some ids, or a page of all.
 SELECT b.id, b.created_at, greatest(b.touched_at, c.at), b.sealed, b.abandoned, b.settled, b.total + coalesce(c.total, 0),
   b.completed + coalesce(c.completed, 0), b.failed + coalesce(c.failed, 0), b.cancelled + coalesce(c.cancelled, 0),

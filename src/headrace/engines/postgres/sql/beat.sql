@@ -1,5 +1,5 @@
--- Raise the beat number of a worker that is alive, count what it did not name, and tell what it should know.
--- $1 worker, $2 its beat, $3 the moment, $4 jobs given before this should be named, $5 those that are
+-- Raise the beat number of a worker that is alive, count the jobs it did not name, and answer what it should know.
+-- $1 worker, $2 its beat, $3 the moment, $4 jobs given up to this moment should be named, $5 the named ones
 WITH beaten AS (
   UPDATE {schema}.workers SET beats = beats + 1, beat = $2, beat_at = $3 WHERE id = $1 AND alive RETURNING beats
 ),
@@ -9,12 +9,12 @@ holding AS MATERIALIZED (
   FROM {schema}.jobs j
   WHERE j.stage = 3 AND j.worker = $1
 ),
--- Most beats name everything: then this writes no job at all.
+-- Most beats name all jobs, and then this writes none.
 counted AS (
   UPDATE {schema}.jobs
   SET unnamed = CASE WHEN seq = ANY (ARRAY(SELECT seq FROM holding WHERE named)) THEN 0 ELSE unnamed + 1 END
   WHERE worker = $1 AND EXISTS (SELECT 1 FROM beaten)
-    -- What a transaction of somebody's holds, maybe to complete it, is counted another time.
+    -- A job that another transaction has locked, maybe to complete it, is counted with a later beat.
     AND seq = ANY (ARRAY(
       SELECT seq FROM {schema}.jobs
       WHERE seq = ANY (ARRAY(SELECT seq FROM holding WHERE old AND (unnamed > 0 OR NOT named)))

@@ -1,6 +1,6 @@
--- Declare a worker dead if its beat number is still this one, after every claim it has under way. $1 worker, $2 beats
+-- Declare a worker dead if its beat number is still this one; waits for its claims under way. $1 worker, $2 beats
 WITH row AS MATERIALIZED (
-  -- A claim holds the row for KEY SHARE, which only this lock waits for.
+  -- A claim locks the row with KEY SHARE, and only this lock waits for that.
   SELECT id FROM {schema}.workers WHERE id = $1 AND beats = $2 FOR UPDATE
 )
 UPDATE {schema}.workers w SET alive = false FROM row WHERE w.id = row.id RETURNING 1

@@ -1,4 +1,4 @@
--- Whether all that was picked is given: nothing is passed over, and nothing asks for a free slot. Most claims are so.
+-- Whether all picked jobs are given: none has expired, and none needs a free slot. So it is for most claims.
 plain AS MATERIALIZED (
   SELECT (SELECT n FROM marks) = 0 AND NOT EXISTS (SELECT 1 FROM picked WHERE fragile) AS so
 ),
@@ -11,7 +11,7 @@ given AS (
   SET status = $10, stage = 3, rev = j.rev + 1, epoch = j.epoch + 1, worker = $1, claim = $2, assigned_at = greatest($11, j.updated_at),
     accepted_at = CASE WHEN $12::bigint IS NOT NULL THEN greatest($11, j.updated_at) END, act_by = $13,
     updated_at = greatest($11, j.updated_at), unnamed = 0
-  -- By where the row lies, which is locked: one that moved between the look and the lock is left for the next claim.
+  -- By ctid, as the rows are locked. A row that moved between the reading and the lock is left for the next claim.
   WHERE j.ctid = ANY (ARRAY(
     SELECT ctid FROM picked WHERE (SELECT so FROM plain)
     UNION ALL
@@ -21,7 +21,7 @@ given AS (
       AND pos < coalesce((SELECT min(pos) FROM counted WHERE fragile AND before >= $8), 2147483647)))
   RETURNING {claimed_head}
 )
--- First what the worker should know; then the jobs, without what the claim itself has just written on them.
+-- First a row with what the worker should know, then the jobs, without what this claim has just written on them.
 SELECT alive, again, lines_rev, profiles_rev, settings_rev, next_due, (SELECT n FROM seen) AS seen, keyed,
   {claimed_nulls}
 FROM head

@@ -1,13 +1,14 @@
--- What a claim must know before it picks: $1 worker, $2 request, $3 lines_rev and $4 settings_rev that the lines were
--- taken from, $5 the moment, $6 whether to pick although deferred jobs are due. Jobs with keys are dealt elsewhere.
+-- What a claim must know before it picks: $1 worker, $2 request, $3 lines_rev and $4 settings_rev at which the lines
+-- were read, $5 the moment, $6 whether to pick although deferred jobs are due. Jobs with keys are left to limited
+-- claims.
 WITH me AS MATERIALIZED (
-  -- Burying waits for this lock: no claim commits for a worker that was dead before.
+  -- Burying waits for this lock, so that no claim commits for a worker that is dead already.
   SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE
 ),
 head AS MATERIALIZED (
   SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev,
     (SELECT min(available_at) FROM {schema}.jobs WHERE stage = 1) AS next_due,
-    -- A repeat: what this request was given before and is not started.
+    -- Whether this is a repeated request: it was given jobs before that are not started.
     EXISTS (
       SELECT 1 FROM {schema}.jobs WHERE stage = 3 AND worker = $1 AND claim = $2 AND status <> 'running') AS again,
     {keyed} AS keyed
@@ -18,7 +19,7 @@ go AS MATERIALIZED (
     AND ($6 OR next_due IS NULL OR next_due > $5) AS ahead
   FROM head
 ),
--- Passed over because they expired, but claims must end in front of them: see below.
+-- Expired jobs are not given, but if one is fragile, a claim must end in front of it: see below.
 marks AS MATERIALIZED (
   SELECT count(*) AS n FROM {schema}.jobs
   WHERE act_by <= $5 AND act_by IS NOT NULL AND stage < 3 AND unstarted_losses > 0 AND unstarted_losses >= $9

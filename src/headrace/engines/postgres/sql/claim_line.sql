@@ -1,5 +1,5 @@
--- One line, as it stands; those that others are just taking are skipped. $7 n, $8 free, $9 fragile after, $14 the line.
--- A queued job's act_by is its last moment to start.
+-- One line, in its order; jobs that others are taking are skipped. $7 n, $8 free, $9 fragile after, $14 the line.
+-- The act_by of a queued job is its last moment to start.
 picked AS MATERIALIZED (
   SELECT j.ctid, j.seq, 0 AS place, j.rank, j.arrived_at, j.unstarted_losses >= $9 AS fragile,
     coalesce(j.act_by <= $5, false) AS expired

@@ -1,5 +1,5 @@
--- Forget the lines no job stands in, and count the profiles no live job needs as not live; whether there were any. Under
--- the lock. Looks at every job, once.
+-- Forget the lines that no job is in, and mark the profiles that no live job needs as not live; whether there were any.
+-- Runs under the lock, and looks at every job once.
 WITH used AS MATERIALIZED (
   SELECT l.id, l.profile, u.live
   FROM (SELECT line, bool_or(stage < 4) AS live FROM {schema}.jobs GROUP BY line) u JOIN {schema}.lines l ON l.id = u.line
@@ -20,6 +20,6 @@ rested AS (
 found AS MATERIALIZED (
   SELECT EXISTS (SELECT 1 FROM gone) OR EXISTS (SELECT 1 FROM dropped) OR EXISTS (SELECT 1 FROM rested) AS some_are
 ),
--- What sessions remember is good no more.
+-- From now on, the lines that sessions remember are not valid.
 booked AS (UPDATE {schema}.books SET lines_rev = lines_rev + 1 WHERE (SELECT some_are FROM found))
 SELECT some_are, CASE WHEN some_are THEN nextval('{schema}.collections') END FROM found

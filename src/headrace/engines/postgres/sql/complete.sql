@@ -1,8 +1,9 @@
--- Complete jobs, each if its rev still holds. A complete writes no more than this (core.lifecycle.KEPT_BY_COMPLETE); its
--- worker stays on the row, as part of the attempt. $1 to $14, as texts of arrays: place, seq, rev before, rev, moment,
--- epoch, change, number and start of the attempt, whether a key is released, progress, state, result, batch; null for a
--- progress of 100 % and for a state that follows from the attempt. Answers the places of those that took, as ~place where
--- others wait for the job. That is a column: the edges may be from a commit that this statement waited for and cannot see.
+-- Complete jobs, each if it is still at its rev. A completion writes no more than this
+-- (core.lifecycle.KEPT_BY_COMPLETE); the worker stays on the row, as part of the attempt. $1 to $14, as texts of
+-- arrays: place, seq, rev before, rev, moment, epoch, change, number and start of the attempt, whether a key is
+-- released, progress, state, result, batch; null for a progress of 100 % and for a state that follows from the attempt.
+-- Answers the places of those that were applied, as ~place where others wait for the job. The column tied says whether
+-- they do: the rows of waits may be from a commit that this statement waited for, and cannot see.
 WITH completed AS (
   UPDATE {schema}.jobs j SET
     rev = c.rev, status = 'completed', stage = 4, updated_at = c.at, finished_at = c.at, epoch = c.epoch, claim = NULL,

@@ -1,4 +1,4 @@
--- What completed jobs add to their batches, where some are in one.
+-- What completed jobs add to the counts of their batches.
 , counted AS (
   INSERT INTO {schema}.batch_counts (batch, total, completed, failed, cancelled)
   SELECT batch, 0, count(*), 0, 0 FROM completed WHERE batch IS NOT NULL GROUP BY batch

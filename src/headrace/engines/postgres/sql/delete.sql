@@ -1,8 +1,8 @@
--- Remove old jobs with all that is kept of them, and count them; how many, and which were kept to be looked at again, as
--- the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limits.limit.forgets.
+-- Remove old jobs with all that is stored of them, and count them; how many, and which were kept to be looked at again,
+-- as the text of an array. {latest}: the latest moment up to which jobs are removed, for core.limits.limit.forgets.
 turns AS (
   DELETE FROM {schema}.heads
-  -- Found key by key, whatever the planner believes: in a join it might go through all heads, if they were few once.
+  -- Found key by key: for a join, the planner might choose to read all heads, if there were few when it last looked.
   WHERE ctid = ANY (ARRAY(
     SELECT h.ctid
     FROM (
@@ -13,12 +13,12 @@ turns AS (
     ) k CROSS JOIN LATERAL (
       SELECT i.ctid FROM {schema}.heads i
       WHERE i.task = k.task AND i.key = k.turn_key AND i.rank IS NULL AND i.last <= {latest}
-        -- What came into line since the last claim is not in its place yet.
+        -- Jobs that arrived since the last claim have not moved the head yet.
         AND (SELECT 1 FROM {schema}.arrivals a WHERE a.line = i.line AND a.key = i.key LIMIT 1) IS NULL
       OFFSET 0
     ) h
   ))
-  -- Once more, for one that took a turn meanwhile.
+  -- Tested again, because a key may have had a turn meanwhile.
   AND rank IS NULL AND last <= {latest}
 ),
 jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING seq),

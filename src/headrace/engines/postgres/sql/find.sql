@@ -1,4 +1,4 @@
--- Jobs below an order number that may match, newest first. $1 below, $2 how many; the terms are those that were given.
+-- Jobs below an order number that may match, newest first. $1 below, $2 how many; the terms are those of the filter.
 SELECT {record}
 FROM {schema}.jobs j
   JOIN {schema}.bodies b ON b.id = j.id

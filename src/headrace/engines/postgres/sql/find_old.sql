@@ -1,12 +1,12 @@
--- Ended jobs that are old enough and that no live job waits or waited for. What others waited for is only named: whether a
--- new one does is known once it is held. $1 statuses, $2 moments as a text, $3 most
+-- Ended jobs that are old enough and that no live job waits or waited for. Jobs that others waited for are only named,
+-- not removed: whether a new job waits for one is known once it is locked. $1 statuses, $2 moments as a text, $3 most
 WITH found AS MATERIALIZED (
   SELECT o.seq, o.id, o.tied
   FROM (SELECT u.*, min(u.before) OVER () AS earliest FROM unnest($1::text[], $2::text::bigint[]) AS u (status, before)) t
     CROSS JOIN LATERAL (
     SELECT j.seq, j.id, j.tied FROM {schema}.jobs j
     WHERE j.stage >= 4 AND j.status = t.status AND j.finished_at <= t.before
-      -- A number, not EXISTS: for that the planner might first find out about every job.
+      -- A number, not EXISTS: for EXISTS the planner might choose to read all jobs first.
       AND (j.tied = 0 OR (
         SELECT 1 FROM {schema}.waits w JOIN {schema}.jobs k ON k.seq = w.child
         WHERE w.parent = j.seq AND k.stage < 4 LIMIT 1) IS NULL)

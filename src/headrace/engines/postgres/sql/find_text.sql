@@ -1,5 +1,5 @@
--- Jobs in which a text, in lower case, may be found. What is plain ASCII is searched here; for the rest lower() knows too
--- little, and whoever asked looks again.
+-- Jobs in which a text, in lower case, may be found. Plain ASCII is searched here. For other texts lower() may not be
+-- enough, so the caller tests each job again.
 (
   j.error IS NOT NULL
   OR position({text} IN b.id::text) > 0

@@ -1,4 +1,4 @@
--- Of ended jobs that others waited for, and that are held, those for which no live job waits or waited. $1 order numbers
+-- Of locked, ended jobs that others waited for, those that no live job waits or waited for. $1 order numbers
 WITH old AS MATERIALIZED (
   SELECT j.seq, j.id FROM {schema}.jobs j
   WHERE j.seq = ANY ($1::text::bigint[]) AND NOT EXISTS (

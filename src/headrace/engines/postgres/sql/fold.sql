@@ -1,5 +1,6 @@
--- Add up what was counted of batches, seal those whose submitter fell silent, and note when one ended. $1 the moment, $2
--- since when one is silent, $3 how many deltas. Answers how many there were, and the batches that are over.
+-- Add up the counts of batches, seal those whose submitter fell silent, and write when one ended. $1 the moment, $2 the
+-- moment since which one is silent, $3 how many deltas. Answers how many deltas there were, and the batches that are
+-- over.
 WITH deltas AS MATERIALIZED (SELECT ctid AS place, batch FROM {schema}.batch_counts LIMIT $3),
 silent AS MATERIALIZED (
   SELECT b.id FROM {schema}.batches b
@@ -7,7 +8,8 @@ silent AS MATERIALIZED (
     AND NOT EXISTS (SELECT 1 FROM {schema}.batch_counts c WHERE c.batch = b.id AND c.at > $2)
 ),
 mine AS MATERIALIZED (
-  -- In order: no two wait for each other. Whoever had them before has added up what this deletes in vain.
+  -- In order, so that there is no deadlock. Whoever had these locked before has added up and deleted their deltas, and
+  -- this statement then finds them gone.
   SELECT b.id FROM {schema}.batches b
   WHERE b.id = ANY (ARRAY(
     SELECT batch FROM deltas
@@ -18,7 +20,7 @@ mine AS MATERIALIZED (
     WHERE sealed AND NOT settled AND completed + failed + cancelled >= total AND ended_at IS NULL))
   ORDER BY b.id FOR NO KEY UPDATE
 ),
--- Also those of batches that are gone.
+-- Also the deltas of batches that are gone.
 taken AS (
   DELETE FROM {schema}.batch_counts
   WHERE ctid = ANY (ARRAY(SELECT place FROM deltas)) AND (SELECT count(*) FROM mine) >= 0

@@ -1,6 +1,7 @@
--- The first jobs of each line, and of the first keys in it: place of the line, key, where the key was said to stand (rank,
--- at, seq), when it last had its turn; then seq, rank, arrived_at, losses, act_by, all null of a key that has none. $1 lines; of
--- each line: $2 how many of it, $3 how many of a key, at most, $4 how many keys; $5 how many all keys share
+-- The first jobs of each line, and of the first keys in it: place of the line, key, head of the key (rank, at, seq),
+-- when the key last had its turn; then seq, rank, arrived_at, losses, act_by of a job, all null for a key without jobs.
+-- $1 lines; for each line: $2 how many jobs of it, $3 how many jobs of a key at most, $4 how many keys; $5 how many
+-- jobs of all keys together
 WITH served AS MATERIALIZED (
   SELECT * FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::integer[]) WITH ORDINALITY
     AS t (line, depth, most, heads, place)
@@ -23,6 +24,6 @@ SELECT k.place, k.key, k.rank, k.at, k.seq, k.last, m.*
 FROM keys k LEFT JOIN LATERAL (
   SELECT seq, rank, arrived_at, unstarted_losses, act_by FROM {schema}.jobs
   WHERE stage = -1 AND line = k.line AND turn_key = k.key
-  -- One more than is wanted: where the key stands once they are gone.
+  -- One more than is wanted: the head of the key moves there when the others are given.
   ORDER BY rank, arrived_at, seq LIMIT least(k.most, (SELECT share FROM fair)) + 1
 ) m ON true

@@ -1,10 +1,10 @@
--- Store a batch of new jobs in one step; fails as a whole when an id is here already. $1 ids and $2 payloads of all, as
--- texts of arrays; $3 the count of collections at which the lines are good, $4 the lock against collecting, $5 and $6
--- channels and messages of hints; from $7 on columns.RUN, for each run of jobs that are otherwise alike, as texts of
--- arrays.
--- Answers the first order number, from which they are counted; none: the lines are no good.
+-- Store a batch of new jobs in one statement; fails as a whole if an id is stored already. $1 ids and $2 payloads of
+-- all, as texts of arrays; $3 the count of collections for which the lines are valid, $4 the lock against collecting,
+-- $5 and $6 channels and messages of hints; from $7 on columns.RUN, for each run of jobs that are otherwise alike, as
+-- texts of arrays. Answers the order number of the first job, from which the others count up; null if the lines are not
+-- valid.
 WITH gate AS MATERIALIZED (
-  -- The lock first: had any line been collected before it was ours, the count would have grown.
+  -- The lock first: if a line was collected before it was taken, the count has grown.
   SELECT CASE WHEN pg_advisory_xact_lock_shared($4) IS NOT NULL
     THEN (SELECT last_value FROM {schema}.collections) END = $3 AS open
 ),

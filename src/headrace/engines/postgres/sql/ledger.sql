@@ -1,4 +1,4 @@
--- The books: accepted, live, ended, pruned; in one look, so that they belong together.
+-- The ledger: accepted, live, ended, pruned; in one statement, so that the numbers belong together.
 SELECT coalesce(sum(accepted), 0)::bigint,
   (SELECT count(*) FROM {schema}.jobs WHERE stage < 4),
   (SELECT count(*) FROM {schema}.jobs WHERE stage >= 4),

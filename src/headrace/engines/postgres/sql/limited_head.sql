@@ -1,6 +1,6 @@
--- What a claim of limited jobs must know before it deals, with what is held. $1 worker, $2 request, $3 lines
+-- What a limited claim must know before it deals, and which jobs are held. $1 worker, $2 request, $3 lines
 WITH me AS MATERIALIZED (
-  -- Burying waits for this lock: no claim commits for a worker that was dead before.
+  -- Burying waits for this lock, so that no claim commits for a worker that is dead already.
   SELECT 1 FROM {schema}.workers WHERE id = $1 AND alive FOR KEY SHARE
 )
 SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev,

@@ -1,5 +1,6 @@
--- Hold the batches of new jobs against a cancel, and say whether they were cancelled. [id, …] → [[id, whether], …] of those
--- that are here; null: gone by now or, where nobody is waited for, being cancelled. Whoever adds up does not mind.
+-- Lock the batches of new jobs against a cancel, and answer whether they were cancelled. [id, …] → [[id, whether], …]
+-- for those that are stored; null if one is gone by now or, without waiting, is being cancelled. Counts can still be
+-- added up.
 WITH wanted AS MATERIALIZED (
   SELECT id FROM {schema}.batches
   WHERE id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($1::text::json)))

@@ -1,4 +1,5 @@
--- Jobs with a question open: whether the worker is alive, unnamed beats, its last beat, record. $1 the moment, $2 how many
+-- Jobs that the sweeper must look at: whether the worker is alive, unnamed beats, its last beat, record. $1 the moment,
+-- $2 how many
 SELECT o.alive, o.unnamed, o.beat_at, {record}
 FROM (
   SELECT j.seq, coalesce(w.alive, false) AS alive, j.unnamed, w.beat_at

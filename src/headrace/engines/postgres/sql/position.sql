@@ -1,9 +1,9 @@
--- Where a job stands: how many are before it, how many of these have keys, whether there may be more; how many of its
--- queue were done of late, from when on that was counted, when the first of them was claimed. $1 queue; its place in
--- line: $2 rank, $3 arrival, $4 order number; $5 the moment, $6 how many are looked at, $7 statuses, $8 from when on
+-- The position of a job: how many are before it, how many of these have keys, whether there may be more; how many jobs
+-- of its queue ended lately, since when that was counted, when the first of them was claimed. $1 queue; its place in
+-- line: $2 rank, $3 arrival, $4 order number; $5 the moment, $6 how many are looked at, $7 statuses, $8 since when
 WITH RECURSIVE mine AS MATERIALIZED (SELECT id AS line FROM {schema}.lines WHERE queue = $1),
 keys (line, key) AS (
-  -- From the first job of a key to that of the next, by the index: what stands behind it costs nothing.
+  -- From the first job of a key to the first of the next key, by the index: the jobs behind it cost nothing.
   SELECT m.line, k.turn_key
   FROM mine m CROSS JOIN LATERAL (
     SELECT turn_key FROM {schema}.jobs WHERE stage = -1 AND line = m.line ORDER BY turn_key LIMIT 1
@@ -42,7 +42,7 @@ before AS MATERIALIZED (
   ) b
   LIMIT $6 + 1
 ),
--- A queued job's act_by is its last moment to start: who is past it is not claimed any more.
+-- The act_by of a queued job is its last moment to start: after it the job is not claimed any more.
 ahead AS MATERIALIZED (SELECT turn_key FROM before WHERE act_by IS NULL OR act_by > $5 LIMIT $6),
 recent AS MATERIALIZED (
   SELECT r.finished_at, r.assigned_at, r.line

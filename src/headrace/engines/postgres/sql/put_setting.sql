@@ -1,7 +1,7 @@
--- Write a setting if it is still at its rev, under the lock of the books: they are read anew after waiting for it.
+-- Write a setting if it is still at its rev, under the lock of the books; they are read again after the wait for it.
 -- $1 key, $2 value, $3 expected rev, $4 queue or null, $5 priority, $6 paused
 WITH books AS (
-  -- One counter for all: no rev is given to a key twice, also after it was deleted.
+  -- One counter for all settings: so a key never gets the same rev twice, even after it was deleted.
   UPDATE {schema}.books SET settings_rev = settings_rev + 1
   WHERE coalesce((SELECT rev FROM {schema}.settings WHERE key = $1), 0) = $3
   RETURNING settings_rev

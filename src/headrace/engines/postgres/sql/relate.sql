@@ -1,5 +1,6 @@
--- What new jobs are to others, after they were stored: {"edges": [[order number, [ids it waits for]], …], "noted": [order
--- numbers of those that wait], "batches": [[sql.batches.COLUMNS], …], "counts": [[batch, total, completed, failed, cancelled, moment], …]}
+-- Store the relations of jobs that were just stored: {"edges": [[order number, [ids it waits for]], …], "noted": [order
+-- numbers of those that wait], "batches": [[sql.batches.COLUMNS], …], "counts": [[batch, total, completed, failed,
+-- cancelled, moment], …]}
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 made AS (
   INSERT INTO {schema}.batches ({batch})
@@ -11,7 +12,7 @@ edges AS MATERIALIZED (
   SELECT DISTINCT (r ->> 0)::bigint AS child, b.seq AS parent
   FROM doc CROSS JOIN json_array_elements(d -> 'edges') AS e (r)
     CROSS JOIN json_array_elements_text(r -> 1) AS a (id)
-    -- One by one: the planner takes the few ids for ten thousand, and might rather read the whole table.
+    -- One by one: the planner assumes thousands of ids, and might choose to read the whole table.
     CROSS JOIN LATERAL (SELECT seq FROM {schema}.bodies WHERE bodies.id = a.id::uuid OFFSET 0) b
 ),
 tied AS (

@@ -1,6 +1,6 @@
--- Hold those whom new jobs are related to, and say how they stand. [id, …] → [[id, status, whether its cancel was requested],
--- …] of those that are here; no status: gone by now or, where nobody is waited for, held by another.
--- In the order in which everybody locks jobs.
+-- Lock the relatives of new jobs, and answer their statuses. [id, …] → [[id, status, whether its cancel was requested],
+-- …] for those that are stored; no status if one is gone by now or, without waiting, is locked by another. In the order
+-- in which everybody locks jobs.
 WITH wanted AS MATERIALIZED (
   SELECT b.id, b.seq FROM {schema}.bodies b
   WHERE b.id = ANY (ARRAY(SELECT value::uuid FROM json_array_elements_text($1::text::json)))

@@ -1,4 +1,4 @@
--- Count the profiles of these jobs as live again; whether any was not.
+-- Mark the profiles of these jobs as live again; whether any was not.
 WITH revived AS (
   UPDATE {schema}.profiles SET live = true
   WHERE NOT live AND id = ANY (ARRAY(

@@ -1,4 +1,4 @@
--- All jobs of a batch are there: core.batch.sealed; whether it is here. $1 id, $2 the moment
+-- Seal a batch (core.batch.sealed); whether it is stored. $1 id, $2 the moment
 WITH closed AS (
   UPDATE {schema}.batches SET sealed = true, touched_at = greatest(touched_at, $2) WHERE id = $1 AND NOT sealed
 )

@@ -1,5 +1,5 @@
--- Of jobs whose change did not take, in order: [[id of the last change, record, record of the holder of the key], …].
--- [[id, key or null], …]
+-- For jobs whose change was not applied, in order: [[id of the last change, record, record of the job with the key],
+-- …]. [[id, key or null], …]
 SELECT coalesce(json_agg(json_build_array(
   (SELECT j.change FROM {schema}.bodies b JOIN {schema}.jobs j ON j.seq = b.seq WHERE b.id = (r ->> 0)::uuid),
   (SELECT json_build_array({record}) FROM {schema}.bodies b JOIN {schema}.jobs j ON j.seq = b.seq

@@ -1,5 +1,5 @@
--- The lines of these profiles in queues that are asked for and not paused, with their places, queues and tasks; the queues that
--- have a priority; and what all that holds for. $1 profiles, $2 queues
+-- The lines of these profiles in queues that are asked for and not paused, with their places, queues and tasks; the
+-- queues that have a priority; and the revs for which all that is valid. $1 profiles, $2 queues
 SELECT b.lines_rev, b.settings_rev,
   ARRAY(SELECT l.id FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
     WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE

@@ -3,7 +3,8 @@ SET last = CASE WHEN t.turned THEN {now} ELSE h.last END,
   rank = CASE WHEN h.line = t.line THEN t.rank ELSE h.rank END,
   at = CASE
     WHEN h.line = t.line THEN greatest(t.at, CASE WHEN t.turned THEN {now} ELSE h.last END)
-    -- A clock went back: a turn that is still to come keeps nobody behind for as long. It stands there, or further back.
+    -- A clock was set back, and the last turn is in the future: do not keep the key behind until then. Its jobs are at
+    -- this place or further back.
     WHEN h.last > {now} THEN {now}
     ELSE greatest(h.at, {now}) END,
   seq = CASE WHEN h.line = t.line THEN t.seq ELSE h.seq END

@@ -1,2 +1,3 @@
--- Hold notes to be worked off, the oldest first; those that another holds are its own. $1 behind which, $2 how many
+-- Lock notes that are to be processed, the oldest first; those that another has locked are skipped. $1 behind which, $2
+-- how many
 SELECT id, kind, seq, cursor FROM {schema}.notes WHERE id > $1 ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED

@@ -1,4 +1,4 @@
--- Apply decided changes, each if its rev still holds, in one step.
+-- Apply decided changes, each if the job is still at its rev, in one statement.
 -- rows: [[columns.CHANGE], …]
 -- reports (of progress): [[seq, rev, progress, updated_at], …]
 CREATE TEMP TABLE missed (row INTEGER, report INTEGER);

@@ -1,4 +1,4 @@
--- Promote what is due and give a worker the first jobs in order that it may take, in one step.
+-- Promote what is due and give a worker the first jobs in order that it may take, in one statement.
 CREATE TEMP TABLE served (ask INTEGER, line INTEGER, PRIMARY KEY (ask, line)) WITHOUT ROWID;
 CREATE TEMP TABLE tops (line INTEGER PRIMARY KEY, place INTEGER);
 CREATE TEMP TABLE picked (pos INTEGER PRIMARY KEY, seq INTEGER, fragile INTEGER, expired INTEGER);
@@ -9,13 +9,13 @@ SELECT NULL AS worker, NULL AS request, NULL AS ask, NULL AS lines_rev, NULL AS 
 CREATE TEMP TRIGGER claiming INSTEAD OF INSERT ON claim
 WHEN EXISTS (SELECT 1 FROM workers WHERE id = new.worker AND alive)
   AND new.lines_rev = (SELECT lines_rev FROM books)
-  -- Where more are due than are put in line at once, that is done first, step by step.
+  -- If more jobs are due than one statement queues, the caller promotes them first, in several statements.
   AND (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE stage = 1 AND available_at <= new.now LIMIT 10001)) <= 10000
 BEGIN
   UPDATE jobs SET status = 'queued', stage = iif(turn_key IS NULL, 2, -1), arrived_at = available_at, rev = rev + 1, updated_at = new.now
   WHERE seq IN (SELECT seq FROM jobs WHERE stage = 1 AND available_at <= new.now);
 
-  -- A repeat: what this request was given before and is not started.
+  -- A repeated request: the jobs that it was given before and that are not started.
   DELETE FROM picked;
   INSERT INTO picked (seq, fragile, expired)
   SELECT j.seq, 0, 0
@@ -44,8 +44,8 @@ BEGIN
   WHERE hop.served = hop.ready AND NOT coalesce(q.paused, 0) AND NOT EXISTS (SELECT 1 FROM picked);
 
   -- One line: as it stands. With several there is no line to look in; a condition beside it would be tested on every
-  -- job of the first. Expired jobs (a queued job's act_by is its last moment to start) are passed over; a fragile one is
-  -- kept as a mark even then (see below).
+  -- job of the first. Expired jobs (a queued job's act_by is its last moment to start) are passed over; a fragile one
+  -- is kept as a mark even then (see below).
   INSERT INTO picked (seq, fragile, expired)
   SELECT seq, unstarted_losses >= new.fragile_after, coalesce(act_by <= new.now, 0)
   FROM jobs
@@ -57,8 +57,8 @@ BEGIN
     WHERE act_by <= new.now AND stage < 3
       AND unstarted_losses >= new.fragile_after);
 
-  -- Several lines: merged. The recursion's queue holds the head of each line and gives out the smallest; whoever leaves
-  -- is followed by the next of its line.
+  -- Several lines, merged. The queue of the recursion has the first job of each line and gives out the smallest, which
+  -- is then followed by the next job of its line.
   INSERT INTO picked (seq, fragile, expired)
   WITH RECURSIVE merged (place, rank, arrived_at, seq, line, losses, act_by) AS (
     SELECT h.place, j.rank, j.arrived_at, j.seq, j.line, j.unstarted_losses, j.act_by

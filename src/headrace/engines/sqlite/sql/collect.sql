@@ -1,4 +1,4 @@
--- Forget the lines no job stands in, and count the profiles no live job needs as not live.
+-- Forget the lines that no job is in, and mark the profiles that no live job needs as not live.
 DELETE FROM lines WHERE id NOT IN (SELECT DISTINCT line FROM jobs);
 DELETE FROM heads WHERE line NOT IN (SELECT id FROM lines);
 DELETE FROM profiles WHERE id NOT IN (SELECT profile FROM lines);

@@ -1,4 +1,4 @@
--- Remove ended jobs with all that is kept of them, and count them. before: [[status, moment], …]
+-- Remove ended jobs with all that is stored of them, and count them. before: [[status, moment], …]
 CREATE TEMP TABLE old (seq INTEGER PRIMARY KEY);
 CREATE TEMP VIEW pruning AS SELECT NULL AS before, NULL AS n;
 CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN

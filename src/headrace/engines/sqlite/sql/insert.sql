@@ -1,8 +1,8 @@
--- Store a batch of new jobs in one step; fails as a whole when an id or a key is here already.
+-- Store a batch of new jobs in one statement; fails as a whole if an id or a key is stored already.
 -- rows: [[columns.NEW], …]; labels: [[index of the row, label], …]; n: how many rows
 CREATE TEMP VIEW arrival AS SELECT NULL AS rows, NULL AS labels, NULL AS n, NULL AS collected;
 CREATE TEMP TRIGGER arriving INSTEAD OF INSERT ON arrival BEGIN
-  -- The lines in the rows were interned earlier; had any been collected since, they would mean nothing.
+  -- The lines in the rows were interned earlier. If any were collected since, these numbers are not valid.
   SELECT raise(ABORT, 'lines were collected') FROM books WHERE collected <> new.collected;
 {insert_rows}
 END;

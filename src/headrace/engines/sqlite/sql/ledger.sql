@@ -1,4 +1,4 @@
--- The books: accepted, live, ended, pruned; in one look, so that they belong together.
+-- The ledger: accepted, live, ended, pruned; in one statement, so that the numbers belong together.
 SELECT b.accepted,
   (SELECT count(*) FROM jobs WHERE stage = 2) + (SELECT count(*) FROM jobs WHERE stage = -1)
   + (SELECT count(*) FROM jobs WHERE stage = 1)

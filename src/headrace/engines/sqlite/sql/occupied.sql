@@ -1,4 +1,5 @@
--- The lines that an ask serves and in which somebody stands: with jobs without keys, with keys. ?1 its number
+-- The lines that an ask serves and that are not empty: whether they have jobs without keys, and with keys. ?1 its
+-- number
 SELECT l.id, l.queue, p.task, o.plain, o.keyed
 FROM (
   SELECT line, EXISTS (SELECT 1 FROM jobs WHERE stage = 2 AND line = s.line) AS plain,

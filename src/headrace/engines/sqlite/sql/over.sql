@@ -1,4 +1,4 @@
--- The batches that are over and of which nobody said that what follows was submitted. ?1 the moment
+-- The batches that are over and not settled; writes when they ended. ?1 the moment
 UPDATE batches INDEXED BY batches_over SET ended_at = coalesce(ended_at, ?1)
 WHERE sealed AND NOT settled AND total <= completed + failed + cancelled
 RETURNING {batch}

@@ -1,4 +1,4 @@
--- Jobs with a question open: [[worker is alive, unnamed beats, its last beat, record], …].
+-- Jobs that the sweeper must look at: [[worker is alive, unnamed beats, its last beat, record], …].
 SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || coalesce(beat_at, 'null') || ',' || r.doc || ']', ','), '') || ']' FROM (
   SELECT j.seq AS seq, coalesce(w.alive, 0) AS alive, j.unnamed AS unnamed, w.beat_at AS beat_at
   FROM jobs j LEFT JOIN workers w ON w.id = j.worker

@@ -1,4 +1,5 @@
--- Of jobs whose change did not take: [[id of the last change, record, record of the holder of the key], …], in order.
+-- For jobs whose change was not applied: [[id of the last change, record, record of the job with the key], …], in
+-- order.
 SELECT '[' || coalesce(group_concat(seen, ','), '') || ']' FROM (
   SELECT '[' || coalesce(j.change, 'null') || ',' || coalesce((SELECT doc FROM record WHERE seq = j.seq), 'null') || ','
     || coalesce((SELECT r.doc FROM jobs h CROSS JOIN record r ON r.seq = h.seq

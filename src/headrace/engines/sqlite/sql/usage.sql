@@ -1,4 +1,4 @@
--- What is held: queue, task, key, how many.
+-- The held jobs by queue, task and key: how many.
 SELECT l.queue, p.task, h.turn_key, h.jobs
 FROM (SELECT line, turn_key, count(*) AS jobs FROM jobs WHERE stage = 3 GROUP BY 1, 2) h
 CROSS JOIN lines l ON l.id = h.line CROSS JOIN profiles p ON p.id = l.profile
