@@ -14,6 +14,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace import App
 from headrace.core import acts
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
@@ -22,7 +23,7 @@ from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
-from headrace.errors import GiveUp, RetryLater, Snooze, Unavailable, Unstorable
+from headrace.errors import GiveUp, RetryLater, Snooze, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from headrace.worker import fetcher, slots
 from headrace.worker.context import Context
@@ -782,3 +783,34 @@ async def test_a_cancel_the_worker_never_heard_of_is_learned_from_the_store(shop
         job = await shop.ended(id)
         assert stopped.is_set()
     assert (job.status, job.reason) == (Status.CANCELLED, Reason.USER)
+
+
+async def test_a_worker_whose_store_is_lost_ticks_on_while_its_handlers_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without ticks its heartbeat would say that a handler blocks the event loop."""
+    monkeypatch.setenv("HEADRACE_BEAT", "1")
+    monkeypatch.setenv("HEADRACE_LEASE", "4")
+    app, begun, go_on = App(f"sqlite:///{tmp_path}/jobs.db"), asyncio.Event(), asyncio.Event()
+
+    @app.task
+    async def waits() -> None:
+        begun.set()
+        await go_on.wait()
+
+    async with app:
+        worker = app.worker(concurrency=1)
+        running = asyncio.create_task(worker.run())
+        await waits.submit()
+        await asyncio.wait_for(begun.wait(), 30)
+        for file in await asyncio.to_thread(lambda: list(tmp_path.glob("jobs.db*"))):
+            await asyncio.to_thread(file.unlink)
+        heartbeat = worker._heartbeat
+        assert heartbeat is not None
+        await until(lambda: worker.stats.state == "draining" and heartbeat.lost is not None, within=40)
+        for _ in range(3):
+            last = worker.ticked_at
+            await until(lambda last=last: worker.ticked_at > last, within=30)  # type: ignore[misc]
+        go_on.set()
+        with pytest.raises(StoreLost):
+            await running

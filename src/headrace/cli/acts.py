@@ -15,6 +15,7 @@ from headrace.cli.options import F, common, filters
 from headrace.cli.output import console, document, is_terminal, say
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
+from headrace.cli.words import counted
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.core.table import TABLE
@@ -120,8 +121,8 @@ def confirm(verb: Verb, count: int, yes: bool) -> None:
     if yes:
         return
     if not is_terminal(stderr=True):
-        raise click.UsageError(f"this would {verb} {count} jobs: say --yes")
-    click.confirm(f"{verb} {count} jobs?", abort=True, err=True)
+        raise click.UsageError(f"this would {verb} {counted(count, 'job')}: say --yes")
+    click.confirm(f"{verb} {counted(count, 'job')}?", abort=True, err=True)
 
 
 async def _judged(app: App, verb: Verb, name: str) -> Verdict:

@@ -38,7 +38,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "stats": ("admin", "Count jobs, and balance the books."),
     "queues": ("queues", "List, pause, resume and set queues."),
     "limits": ("limits", "List and set how many jobs of a task there may be."),
-    "rates": ("limits", "List and set how many jobs may begin in a while."),
+    "rates": ("limits", "List and set rate limits: how many jobs may start per span of time."),
     "schedules": ("schedules", "List, create, pause, trigger and delete schedules."),
     "tasks": ("admin", "List tasks."),
     "workers": ("admin", "List workers, and how they are."),

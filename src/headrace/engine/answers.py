@@ -77,7 +77,8 @@ class Claimed(msgspec.Struct, frozen=True):
     profiles_rev: int
     settings_rev: int
     next_due: datetime | None
-    """When the next deferred job falls due, if the store knows one: no need to ask earlier without a hint."""
+    """When a claim may give more: the next deferred job falls due, or a rate that kept a job waiting lets one start
+    (``Dealt.next_permit``), whichever is sooner; None: unknown. Without a hint there is no need to ask earlier."""
     full: bool = False
     """A limit of jobs at once kept somebody waiting: worth asking again when one of them has left its worker."""
 
@@ -101,7 +102,8 @@ class Profiles(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A small document under compare-and-set: ``queue:NAME``, ``task:NAME``, ``schedule:NAME``."""
+    """A small document under compare-and-set; its key is a name behind ``queue:``, ``limit:``, ``rate:``, ``task:`` or
+    ``schedule:``."""
 
     key: str
     value: str

@@ -32,7 +32,7 @@ class Documents(Protocol):
         The answer is the setting as written (deleted: as it was), or None when another was faster. Revs are taken from
         one counter for all settings, so none comes again for a key that was deleted; claims and beats answer that
         counter as ``settings_rev``. The documents ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` govern claims, as
-        ``core.rule`` reads them; one that it cannot read is stored all the same.
+        ``core.limits.rule`` reads them; one that it cannot read is stored all the same.
         """
         ...
 

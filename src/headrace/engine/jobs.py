@@ -54,8 +54,9 @@ class Jobs(Protocol):
         job is refused, or the cancel finds it.
 
         *Batches.* A new job adds ``core.decide.tally_of_new`` to the counts of its batch, which is here already or is
-        ``batch``; that is made in the same commit unless it is here. A job may name a batch that is not here: it is
-        counted nowhere.
+        ``batch``; that is made in the same commit unless it is here. A new member moves the
+        batch's ``touched_at`` to its own ``updated_at``, if that is later: ``core.batch.is_silent`` goes by it. A job
+        may name a batch that is not here: it is counted nowhere.
 
         *All or nothing.* With a ``batch``, or with ``whole``, if one of the jobs is refused all are, for its reason,
         and nothing is stored. A duplicate is no refusal.
@@ -106,7 +107,7 @@ class Jobs(Protocol):
         of these from the change. ``Note.ENDED`` alone has a condition: it is stored only if a job was ever stored that
         waits for this one, and then the answer is ``noted``.
 
-        *The order number may be 0.* Whoever decided the change may not know it (a job that a hub passed on). The id
+        *The order number may be 0.* Whoever decided the change may not know it (a job that came as JSON, say). The id
         names the job, and the stored order number stays.
 
         *Progress leaves the rev alone.* The change of ``Verb.PROGRESS`` has the same rev before and after. It writes

@@ -72,6 +72,7 @@ class Worker(Foreground):
         self._resources = Resources(resources)
         self._slots = self._new_slots()
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
+        self._lost = asyncio.Event()
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
         self._fetchers, self._idle = list[Fetcher](), set[object]()
@@ -143,6 +144,7 @@ class Worker(Foreground):
         services = [*self._make_services(self.id), *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
+        self._lost.clear()
         ticker, self._state = asyncio.create_task(self._tick(), name="headrace-tick"), "running"
         try:
             for service in services:
@@ -168,7 +170,7 @@ class Worker(Foreground):
     async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
         """Wait until asked to stop; raises if a part breaks down: a worker that only looks alive helps nobody."""
         asked = asyncio.create_task(self.stopping.wait())
-        parts = [asyncio.create_task(service.done()) for service in services]
+        parts = [asyncio.create_task(self._until_lost()), *(asyncio.create_task(one.done()) for one in services)]
         try:
             await asyncio.wait({asked, ticker, *parts}, return_when=asyncio.FIRST_COMPLETED)
             if not self.stopping.is_set():
@@ -247,13 +249,20 @@ class Worker(Foreground):
             if self._heartbeat is not None:
                 self._heartbeat.acknowledged()
 
+    async def _until_lost(self) -> None:
+        """Wait until the heartbeat finds that the store is lost, and raise what it found."""
+        await self._lost.wait()
+        assert self._heartbeat is not None
+        assert self._heartbeat.lost is not None
+        raise self._heartbeat.lost
+
     async def _tick(self) -> None:
         could = True
         while True:
             self.ticked_at = self.host.clock.monotonic()
             self._slots.tick()
             if self._heartbeat is not None and self._heartbeat.lost is not None:
-                raise self._heartbeat.lost
+                self._lost.set()  # and tick on while running jobs are awaited: a loop without ticks counts as blocked
             if (can := self._may_start()) and not could:  # beats reach the store again
                 self._wake()
             could = can
