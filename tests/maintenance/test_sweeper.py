@@ -157,10 +157,11 @@ async def test_a_store_that_is_away_buries_nobody() -> None:
             with pytest.raises(Unavailable):
                 await s.tick()
         w.engine.away = False
-        await watch(w, s, 10)
+        await watch(w, s, 5)
         assert await w.alive() == {player.id}
-        await watch(w, s, 22.5)
-        assert await w.alive() == set()
+        await player.beat()  # as all do that waited for the store
+        await watch(w, s, 30)
+        assert await w.alive() == {player.id}
 
 
 async def test_a_stepped_wall_clock_buries_nobody() -> None:
@@ -174,12 +175,34 @@ async def test_a_stepped_wall_clock_buries_nobody() -> None:
         assert await w.alive() == {player.id}
 
 
-async def test_a_sweeper_that_slept_begins_to_count_anew() -> None:
+async def test_a_sweeper_that_slept_does_not_count_its_sleep() -> None:
     async with world() as w:
         s, player = sweeper(w), await w.worker()
-        await watch(w, s, 28)
+        await watch(w, s, 20)
         w.clock.advance(60)
-        await watch(w, s, 29)
+        await watch(w, s, 12.5)
+        assert await w.alive() == {player.id}
+        await watch(w, s, 2.5)  # 17.5 s before its sleep, and 12.5 s after it
+        assert await w.alive() == set()
+
+
+async def test_what_earlier_watchers_saw_counts() -> None:
+    async with world() as w:
+        player = await w.worker()
+        await watch(w, sweeper(w), 27.5)
+        for _ in range(3):  # whoever is new gives the worker half a beat to be heard
+            await watch(w, sweeper(w), 5)
+            assert await w.alive() == {player.id}
+        await watch(w, sweeper(w), 7.5)
+        assert await w.alive() == set()
+
+
+async def test_what_was_seen_of_an_earlier_beat_does_not_count() -> None:
+    async with world() as w:
+        player = await w.worker()
+        await watch(w, sweeper(w), 27.5)
+        await player.beat()
+        await watch(w, sweeper(w), 30)
         assert await w.alive() == {player.id}
 
 

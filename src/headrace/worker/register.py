@@ -8,6 +8,7 @@ import logging
 from msgspec.structs import replace
 
 from headrace.engine import Engine, WorkerInfo
+from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import EngineError, StoreLost
 from headrace.runtime.host import Host
 
@@ -24,7 +25,9 @@ async def register(engine: Engine, host: Host, info: WorkerInfo, stopping: async
     info, pause = replace(info, lease=engine.rules.lease), 0.1
     while True:
         try:
-            return await engine.workers.register(info, host.clock.now())
+            await engine.workers.register(info, host.clock.now())
+            engine.bus.send(Hint(Topic.SETTINGS, (f"{WORKER}{info.id}",)))
+            return
         except StoreLost:
             raise
         except EngineError as error:

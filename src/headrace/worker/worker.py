@@ -76,6 +76,9 @@ class Worker(Foreground):
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
         self._fetchers, self._idle = list[Fetcher](), set[object]()
+        self._services: Sequence[Service] = ()
+        self.predecessor: UUID | None = None
+        """A worker whose place this one takes, because its process is known to have ended."""
 
     # -- from outside
 
@@ -98,6 +101,10 @@ class Worker(Foreground):
             self._hurry.set()
             self._slots.freed.set()
         self.stopping.set()
+
+    def succeed(self, id: UUID, predecessor: UUID | None) -> None:
+        """Take this id, and the place of another worker, which has died; to be called before the start."""
+        self.id, self.predecessor = id, predecessor
 
     async def start(self) -> None:
         """Start; a worker that has stopped may start again, under a new id."""
@@ -123,7 +130,12 @@ class Worker(Foreground):
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
                 return
-            await self._register(self.id)
+            self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
+            try:
+                await self._register(self.id)
+            except BaseException:
+                await self._heartbeat.stop()
+                raise
             try:
                 with caught_logs():
                     if self._announce is None or await self.unless_stopped(self._announce()):
@@ -134,14 +146,15 @@ class Worker(Foreground):
             await self._resources.close()
 
     async def _serve(self) -> None:
-        self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
+        assert self._heartbeat is not None
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
         self._fetchers, self._idle = [self._new_fetcher(self, plain)], set()
         for collector in self._slots.collectors:
             collector.worker = self
             self._fetchers.append(self._new_fetcher(collector, collector.names))
             collector.wake = self._fetchers[-1].wake
-        services = [*self._make_services(self.id), *self._fetchers]
+        self._services = self._make_services(self.id)
+        services = [*self._services, *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
         self._lost.clear()
@@ -181,6 +194,8 @@ class Worker(Foreground):
             await asyncio.gather(asked, *parts, return_exceptions=True)
 
     async def _register(self, id: UUID) -> None:
+        assert self._heartbeat is not None
+        proof = await self._heartbeat.attend(id)
         info = WorkerInfo(
             id=id,
             host=self.host.name,
@@ -191,6 +206,7 @@ class Worker(Foreground):
             queues=self._queues,
             offers=self._offers,
             version=self._version,
+            proof=proof,
         )
         await register(self.engine, self.host, info, self.stopping)
 
@@ -246,6 +262,8 @@ class Worker(Foreground):
             id = self._new_id()
             await self._register(id)
             self.id = id  # only now: who is not registered yet is as good as dead, too
+            for service in self._services:
+                service.renamed(id)
             if self._heartbeat is not None:
                 self._heartbeat.acknowledged()
 

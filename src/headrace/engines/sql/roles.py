@@ -11,13 +11,14 @@ import msgspec
 
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.core.match import Profile
-from headrace.engine import MAX_BATCH, Beat, Profiles, Setting, WorkerInfo, WorkerRow
+from headrace.engine import MAX_BATCH, Beat, Profiles, Setting, Watched, WorkerInfo, WorkerRow
 from headrace.engines.record import encode, micros, moment
 
 __all__ = ["Fetch", "SqlDocuments", "SqlEntries", "SqlWorkers"]
 
 _info = msgspec.json.Decoder(WorkerInfo).decode
 _beat = msgspec.json.Decoder(Beat).decode
+_watched = msgspec.json.Decoder(Watched).decode
 
 
 class Fetch(Protocol):
@@ -48,6 +49,15 @@ class SqlDocuments:
     async def unlease(self, name: str, holder: UUID) -> None:
         await self._write("unlease", name, holder)
 
+    async def holder(self, name: str, now: datetime) -> UUID | None:
+        rows = await self._read("holder", name, micros(now))
+        return as_uuid(rows[0][0]) if rows else None
+
+
+def as_uuid(value: UUID | bytes) -> UUID:
+    """An id as the store answers it."""
+    return value if isinstance(value, UUID) else UUID(bytes=value)
+
 
 class SqlEntries:
     """Of the role ``entries``: tail."""
@@ -64,7 +74,7 @@ class SqlEntries:
 
 
 class SqlWorkers:
-    """Of the role ``workers``: register and list."""
+    """Of the role ``workers``: register, watched and list."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write
@@ -72,13 +82,24 @@ class SqlWorkers:
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         await self._write("register", info.id, encode(info), encode(Beat()), micros(now))
 
+    async def watched(self, worker: UUID, watched: Watched) -> None:
+        await self._write("watched", worker, watched.beats, encode(watched))
+
     async def list(self) -> list[WorkerRow]:
         rows = await self._read("workers")
-        if any(not alive and not holds for *_, alive, holds in rows):
+        if any(not alive and not holds for *_, alive, _, holds in rows):
             await self._write("forget")
-            rows = [row for row in rows if row[4] or row[5]]
+            rows = [row for row in rows if row[4] or row[6]]
         known = [
-            WorkerRow(_info(info), _beat(beat), beats, moment(beat_at), bool(alive), holds)
-            for info, beat, beats, beat_at, alive, holds in rows
+            WorkerRow(
+                _info(info),
+                _beat(beat),
+                beats,
+                moment(beat_at),
+                bool(alive),
+                holds,
+                watched=None if watched is None else _watched(watched),
+            )
+            for info, beat, beats, beat_at, alive, watched, holds in rows
         ]
         return sorted(known, key=lambda row: row.info.started_at)
