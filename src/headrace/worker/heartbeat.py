@@ -159,14 +159,15 @@ class Heartbeat:
     async def _hold(self) -> None:
         """Hold what shows that the worker lives; what was lost, for whatever reason, is held anew."""
         async with self._holding:  # the worker's loop asks for it, too
-            self.attended, had = None, self.attended
-            if not self._opened:
-                await self._session.open()
-                self._opened = True
-            if self._attending is not None:
-                self.attended = await self._session.workers.attend(self._attending)
-            if had != self.attended:
-                _log.debug("held for worker %s: %s", self._attending, self.attended)
+            try:
+                if not self._opened:
+                    await self._session.open()
+                    self._opened = True
+                if self._attending is not None:
+                    self.attended = await self._session.workers.attend(self._attending)
+            except BaseException:
+                self.attended = None
+                raise
 
     def _proof(self, worker: UUID) -> str | None:
         return self.attended.proof if self.attended is not None and self._attending == worker else None

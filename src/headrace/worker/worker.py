@@ -130,11 +130,12 @@ class Worker(Foreground):
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
                 return
-            self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
+            self._heartbeat = heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
+            self._slots.children.attended = lambda: heartbeat.attended
             try:
                 await self._register(self.id)
             except BaseException:
-                await self._heartbeat.stop()
+                await heartbeat.stop()
                 raise
             try:
                 with caught_logs():
