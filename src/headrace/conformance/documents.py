@@ -186,6 +186,17 @@ class Documents(Part):
         assert third is not None
         assert third > second
 
+    async def test_who_has_a_duty_is_told(self, lab: Lab) -> None:
+        one, documents = lab.new_id(), lab.engine.documents
+        assert await documents.holder("sweep", lab.now) is None
+        await documents.lease("sweep", one, 10, lab.now)
+        assert await documents.holder("sweep", lab.now) == one
+        assert await documents.holder("plan", lab.now) is None
+        assert await documents.holder("sweep", lab.at(9.9)) == one
+        assert await documents.holder("sweep", lab.at(10)) is None
+        await documents.unlease("sweep", one)
+        assert await documents.holder("sweep", lab.now) is None
+
     async def test_a_duty_given_back_is_free(self, lab: Lab) -> None:
         one, two = lab.new_id(), lab.new_id()
         first = await lab.engine.documents.lease("sweep", one, 10, lab.now)

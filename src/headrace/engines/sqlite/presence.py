@@ -39,14 +39,14 @@ class Presence:
         self._directory = directory_of(path)
         self._held: tuple[UUID, int, str] | None = None
         """For which worker, the descriptor, and the proof."""
-        self._process = 0
-        """Which process holds it: one that it forked has the descriptor, but not the worker."""
 
     def attend(self, worker: UUID) -> Attended | None:
         """Hold the lock of this worker, and no other; None: this system cannot."""
         if (held := self._held) is not None:
             if held[0] == worker and _proof_of(self._file(worker)) == held[2]:
                 return Attended(held[2], held[1])
+            if held[0] != worker and _proof_of(self._file(held[0])) == held[2]:
+                self._unlink(held[0])  # dead and buried, or it would not be another
             self.let_go()
         if fcntl is None or _boot() is None:
             return None
@@ -56,19 +56,14 @@ class Presence:
             except OSError:  # a directory that cannot be written, a system without such locks
                 return None
             if self._held is not None:
-                self._process = os.getpid()
                 return Attended(self._held[2], self._held[1])
         return None
 
     def let_go(self) -> None:
-        """Let go of what is held, and leave no file behind."""
+        """Let go of what is held; the file stays, so that others see that nobody holds it."""
         held, self._held = self._held, None
-        if held is None:
-            return
-        worker, descriptor, proof = held
-        if self._process == os.getpid() and _proof_of(self._file(worker)) == proof:
-            self._unlink(worker)
-        os.close(descriptor)
+        if held is not None:
+            os.close(held[1])
 
     def gone(self, rows: Iterable[WorkerRow]) -> frozenset[UUID]:
         """Those of these workers whose locks are free, of the ones that have theirs on this machine."""
