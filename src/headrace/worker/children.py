@@ -132,7 +132,7 @@ class Children:
         self._idle: list[_Child] = []
         self._busy: dict[Context, _Post] = {}
         self._lock = threading.Lock()
-        self._closed = self._at_exit = False
+        self._closed = False
         self.attended: Callable[[], Attended | None] = lambda: None
         """What is held for the worker now: while a child runs on, the job that it has must not be given away."""
 
@@ -168,18 +168,13 @@ class Children:
                 child = self._idle.pop() if self._idle else None
             attended = self.attended()
             if child is None:
-                self._close_at_exit()
+                # Once, and before multiprocessing waits for its children, which wait for their pipes.
+                atexit.unregister(self.close)
+                atexit.register(self.close)
                 return _Child(attended)
             if child.process.is_alive() and child.attended == attended:
                 return child
             child.close()
-
-    def _close_at_exit(self) -> None:
-        # Before multiprocessing waits for its children, which wait for their pipes.
-        with self._lock:
-            if not self._at_exit:
-                self._at_exit = True
-                atexit.register(self.close)
 
     def _dismiss(self, child: _Child) -> None:
         if child.process.is_alive() and not child.killed and not self._closed:
