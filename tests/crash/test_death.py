@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-from collections.abc import Awaitable
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
@@ -18,11 +16,11 @@ import psutil  # type: ignore[import-untyped]  # it has no types
 import pytest
 
 from headrace.core.status import Outcome, Status
-from headrace.engine import WorkerRow
 from tests.crash.app import app, deaf, waits_for
 from tests.support import schemas
-from tests.support.crew import Crew, crew
+from tests.support.crew import crew
 from tests.support.invariants import check_store
+from tests.support.living import BY_LOOKS, BY_PROOF, are_living, have_beaten, living, quietly, said, the_same_workers
 from tests.support.pgbouncer import PgBouncer
 from tests.support.postgres import Server, shared
 from tests.support.until import until
@@ -30,7 +28,6 @@ from tests.support.until import until
 pytestmark = pytest.mark.timeout(480)
 
 STORES = [pytest.param(kind, marks=pytest.mark.xdist_group(f"crash {kind}")) for kind in ("sqlite", "postgres")]
-BY_PROOF, BY_LOOKS = "is dead: its process has ended", "is dead: silent for"
 DUTIES = ("duty:sweeper", "duty:planner", "duty:pruner")
 
 
@@ -38,15 +35,6 @@ DUTIES = ("duty:sweeper", "duty:planner", "duty:pruner")
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh store."""
     return schemas.url_of(tmp_path) if request.param == "postgres" else f"sqlite:///{tmp_path / 'jobs.db'}"
-
-
-async def living() -> dict[int, WorkerRow]:
-    """By process."""
-    return {row.info.pid: row for row in await app.workers() if row.alive}
-
-
-async def are_living(*members: subprocess.Popen[bytes]) -> bool:
-    return set(await living()) >= {member.pid for member in members}
 
 
 async def holders() -> list[UUID | None]:
@@ -60,11 +48,6 @@ def runs(note: Path) -> list[int]:
     return [int(line.split()[1]) for line in note.read_text().splitlines()] if note.exists() else []
 
 
-def said(workers: Crew) -> str:
-    """What all of them have printed."""
-    return "".join(workers.said(member) for member in workers.members)
-
-
 @pytest.mark.parametrize("of", ["holder", "another"])
 async def test_the_job_of_a_killed_worker_runs_again_without_waiting_for_silence(
     url: str, tmp_path: Path, of: str
@@ -73,8 +56,8 @@ async def test_the_job_of_a_killed_worker_runs_again_without_waiting_for_silence
     with app.override(url=url), crew(url, tmp_path, beat=10.0, lease=30.0) as workers:
         async with app:
             first = workers.hire()
-            await until(lambda: are_living(first), within=90)
-            id = (await living())[first.pid].info.id
+            await until(lambda: are_living(app, first), within=90)
+            id = (await living(app))[first.pid].info.id
 
             async def first_has_all() -> bool:
                 return await holders() == [id, id, id]
@@ -82,7 +65,7 @@ async def test_the_job_of_a_killed_worker_runs_again_without_waiting_for_silence
             await until(first_has_all, within=90)
             if of == "another":
                 holder, first = first, workers.hire()
-                await until(lambda: are_living(holder, first), within=90)
+                await until(lambda: are_living(app, holder, first), within=90)
                 workers.freeze(holder)  # so that the other one takes the job
             handle = await waits_for.submit(str(gate), str(note))
             await until(lambda: runs(note) == [first.pid], within=90)
@@ -90,14 +73,14 @@ async def test_the_job_of_a_killed_worker_runs_again_without_waiting_for_silence
                 workers.thaw(holder)
             await until(lambda: _has_status(handle.id, Status.RUNNING), within=60)
             survivor = workers.hire() if of == "holder" else holder
-            await until(lambda: are_living(survivor), within=90)
+            await until(lambda: are_living(app, survivor), within=90)
             workers.kill(first)
             await until(lambda: runs(note) == [first.pid, survivor.pid], within=90)
             gate.touch()
             assert await handle.result(timeout=60) == 2
             outcomes = [one.outcome for one in (await app.history(handle.id)).attempts]
             assert outcomes == [Outcome.LOST, Outcome.COMPLETED]
-            id = (await living())[survivor.pid].info.id
+            id = (await living(app))[survivor.pid].info.id
             await until(first_has_all, within=20)
             assert BY_PROOF in workers.said(survivor)
             assert BY_LOOKS not in said(workers)
@@ -126,13 +109,13 @@ async def test_a_child_of_a_supervisor_buries_the_one_whose_place_it_takes(url: 
             boss = workers.hire("--processes", "2")
 
             async def has_two() -> bool:
-                return len(await living()) == 2
+                return len(await living(app)) == 2
 
             await until(has_two, within=90)
             handle = await waits_for.submit(str(gate), str(note))
             await until(lambda: _has_status(handle.id, Status.RUNNING), within=90)
             (victim,) = runs(note)
-            (other,) = set(await living()) - {victim}
+            (other,) = set(await living(app)) - {victim}
             psutil.Process(other).suspend()  # only the replacement is there to bury
             psutil.Process(victim).kill()
             await until(lambda: len(runs(note)) == 2, within=90)
@@ -143,7 +126,7 @@ async def test_a_child_of_a_supervisor_buries_the_one_whose_place_it_takes(url: 
             text = workers.said(boss)
             assert BY_PROOF in text
             assert BY_LOOKS not in text
-            assert set(await living()) == {other, runs(note)[1]}
+            assert set(await living(app)) == {other, runs(note)[1]}
 
 
 @pytest.mark.xdist_group("crash sqlite")
@@ -158,14 +141,14 @@ async def test_a_job_is_not_given_away_while_a_child_of_the_dead_runs_on(tmp_pat
             await until(lambda: len(runs(note)) == 1, within=60)
             (child,) = runs(note)
             second = workers.hire()
-            await until(lambda: are_living(second), within=90)
+            await until(lambda: are_living(app, second), within=90)
             workers.kill(first)
 
             async def holder() -> UUID | None:
                 return await app.engine.documents.holder("duty:sweeper", app.host.clock.now())
 
             # The second looks at the first once a second, and finds that what was held for it is held.
-            rows = await living()
+            rows = await living(app)
             for _ in range(30):
                 assert (await app.engine.workers.gone([rows[first.pid]])).workers == frozenset()
             assert await holder() == rows[first.pid].info.id
@@ -183,21 +166,6 @@ async def test_a_job_is_not_given_away_while_a_child_of_the_dead_runs_on(tmp_pat
 # Nobody living is buried
 
 
-async def the_same_workers(before: dict[int, WorkerRow]) -> bool:
-    """Whether each process still is the worker that it was."""
-    now = await living()
-    return {pid: row.info.id for pid, row in now.items()} == {pid: row.info.id for pid, row in before.items()}
-
-
-async def have_beaten(before: dict[int, WorkerRow], *, proof: bool) -> bool:
-    """Whether all have beaten since, and (``proof``) say another proof."""
-    now = await living()
-    return all(
-        pid in now and now[pid].beats > row.beats and (not proof or now[pid].proof not in (None, row.proof))
-        for pid, row in before.items()
-    )
-
-
 @pytest.mark.xdist_group("crash postgres")
 @pytest.mark.parametrize("ends", ["the connections", "the server"])
 async def test_workers_whose_server_forgot_what_it_held_are_not_buried(tmp_path: Path, ends: str) -> None:
@@ -207,16 +175,16 @@ async def test_workers_whose_server_forgot_what_it_held_are_not_buried(tmp_path:
         with app.override(url=url), crew(url, tmp_path, beat=10.0, lease=30.0) as workers:
             async with app:
                 members = [workers.hire() for _ in range(2)]
-                await until(lambda: are_living(*members), within=90)
+                await until(lambda: are_living(app, *members), within=90)
                 for _ in range(3):
-                    before = await living()
+                    before = await living(app)
                     if ends == "the server":
                         await asyncio.to_thread(server.restart)
                     else:
                         await asyncio.to_thread(server.terminate)
                     # Long before a beat is due: what is held anew is told at once.
-                    await until(lambda before=before: _quietly(have_beaten(before, proof=True)), within=60)  # type: ignore[misc]
-                    assert await the_same_workers(before)
+                    await until(lambda before=before: quietly(have_beaten(app, before, proof=True)), within=60)  # type: ignore[misc]
+                    assert await the_same_workers(app, before)
                 assert "is dead" not in said(workers)
     finally:
         await asyncio.to_thread(server.stop)
@@ -231,24 +199,16 @@ async def test_workers_behind_a_restarted_pooler_are_not_buried(tmp_path: Path) 
         with app.override(url=shared().url(database)), crew(url, tmp_path, beat=2.0, lease=30.0) as workers:
             async with app:
                 members = [workers.hire() for _ in range(2)]
-                await until(lambda: are_living(*members), within=90)
+                await until(lambda: are_living(app, *members), within=90)
                 for _ in range(3):
-                    before = await living()
+                    before = await living(app)
                     await asyncio.to_thread(bouncer.restart)
-                    await until(lambda before=before: have_beaten(before, proof=False), within=60)  # type: ignore[misc]
-                    assert await the_same_workers(before)
-                    assert {row.proof for row in before.values()} == {row.proof for row in (await living()).values()}
+                    await until(lambda before=before: have_beaten(app, before, proof=False), within=60)  # type: ignore[misc]
+                    assert await the_same_workers(app, before)
+                    assert {row.proof for row in before.values()} == {row.proof for row in (await living(app)).values()}
                 assert "is dead" not in said(workers)
     finally:
         await asyncio.to_thread(bouncer.stop)
-
-
-async def _quietly(check: Awaitable[bool]) -> bool:
-    """False while the store is away."""
-    try:
-        return await check
-    except ConnectionError:
-        return False
 
 
 async def _has_status(id: UUID, status: Status) -> bool:
