@@ -132,6 +132,20 @@ def test_a_file_that_was_removed_is_made_again_under_a_new_proof(file: Path) -> 
     assert presence.gone([row(worker, second)]) == frozenset()
 
 
+def test_a_descriptor_that_others_closed_is_replaced_and_what_has_its_number_is_left_alone(file: Path) -> None:
+    presence, worker = Presence(file), uuid4()
+    attended = held(presence, worker)
+    assert attended.descriptor is not None
+    os.close(attended.descriptor)  # as a program does that closes all it does not know
+    assert presence.gone([row(worker, attended.proof)]) == {worker}
+    foreign = os.open(os.devnull, os.O_RDONLY)
+    assert foreign == attended.descriptor
+    again = held(presence, worker)
+    assert again.proof == attended.proof
+    assert presence.gone([row(worker, again.proof)]) == frozenset()
+    os.close(foreign)
+
+
 def test_whoever_goes_on_under_a_new_id_holds_that_one_alone(file: Path) -> None:
     presence, one, two = Presence(file), uuid4(), uuid4()
     held(presence, one)

@@ -43,7 +43,7 @@ class Presence:
     def attend(self, worker: UUID) -> Attended | None:
         """Hold the lock of this worker, and no other; None: this system cannot."""
         if (held := self._held) is not None:
-            if held[0] == worker and _proof_of(self._file(worker)) == held[2]:
+            if held[0] == worker and _proof_of(self._file(worker)) == held[2] == _proof_of(held[1]):
                 return Attended(held[2], held[1])
             if held[0] != worker and _proof_of(self._file(held[0])) == held[2]:
                 self._unlink(held[0])  # dead and buried, or it would not be another
@@ -62,7 +62,7 @@ class Presence:
     def let_go(self) -> None:
         """Let go of what is held; the file stays, so that others see that nobody holds it."""
         held, self._held = self._held, None
-        if held is not None:
+        if held is not None and _proof_of(held[1]) == held[2]:  # whoever closes all files may have closed it
             os.close(held[1])
 
     def gone(self, rows: Iterable[WorkerRow]) -> frozenset[UUID]:
@@ -161,7 +161,7 @@ def _proof(found: os.stat_result) -> str | None:
     return None if boot is None else f"{boot} {found.st_dev} {found.st_ino}"
 
 
-def _proof_of(file: Path) -> str | None:
+def _proof_of(file: Path | int) -> str | None:
     try:
         return _proof(os.stat(file))
     except OSError:
