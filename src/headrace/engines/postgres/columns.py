@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.engines.sql import batches
+from headrace.engines.sql import batches, workers
 from headrace.engines.sql.columns import FOR_OTHERS, Column, job_columns
 
 __all__ = ["CHANGE", "CLAIMED", "JOB", "NEW", "RECORD", "RUN", "WORDS", "texts"]
@@ -97,6 +97,7 @@ WORDS = {
     "batch": ", ".join(batches.COLUMNS),
     "batch_values": ", ".join(f"(r ->> {place})::{type}" for place, type in enumerate(batches.COLUMNS.values())),
     "batch_ended": ", ".join(f"o.{name}" for name in batches.COLUMNS),
+    **workers.WORDS,
     "change_names": _names(CHANGE),
     "change_arrays": _arrays(CHANGE, 1),
     "change_values": ", ".join(f"{value} AS {name}" for name, value in _values(CHANGE).items()),

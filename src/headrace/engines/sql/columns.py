@@ -27,12 +27,16 @@ __all__ = [
     "READ_STATE",
     "Column",
     "Specs",
+    "arguments",
     "fields_in",
     "function",
     "is_new",
     "job_columns",
     "job_of",
+    "names",
+    "parameters",
     "row",
+    "sets",
     "state_of",
     "tuple_type",
 ]
@@ -120,6 +124,27 @@ def function(name: str, parameters: str, lines: Sequence[str], **names: Any) -> 
     exec(compile(f"def {name}({parameters}):\n{body}", f"<{name}>", "exec"), space)
     made: Callable[..., Any] = space[name]
     return made
+
+
+def names(columns: Iterable[Column]) -> str:
+    """The names of these columns."""
+    return ", ".join(column.name for column in columns)
+
+
+def parameters(columns: Sequence[Column], first: int = 1) -> list[str]:
+    """A parameter of a statement for each column, from number ``first`` on."""
+    return [f"${number}" for number in range(first, first + len(columns))]
+
+
+def sets(columns: Iterable[Column], values: Iterable[str]) -> str:
+    """What an update sets these columns to, with this SQL for their values."""
+    pairs = zip(columns, values, strict=True)
+    return ", ".join(f"{column.name} = {(column.set or '{}').replace('{}', value)}" for column, value in pairs)
+
+
+def arguments(columns: Iterable[Column]) -> str:
+    """The arguments that are made of these columns."""
+    return ", ".join(column.read for column in columns)
 
 
 def row(values: Iterable[str]) -> str:

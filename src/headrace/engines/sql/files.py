@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Any, Protocol
 
-__all__ = ["filled", "text"]
+__all__ = ["Fetch", "filled", "text"]
+
+
+class Fetch(Protocol):
+    """Runs the statement of this name, in a commit of its own; the rows that it answers."""
+
+    async def __call__(self, name: str, *args: Any) -> list[Any]: ...
 
 
 @cache

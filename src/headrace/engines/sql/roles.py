@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Protocol
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.core.match import Profile
-from headrace.engine import MAX_BATCH, Beat, Profiles, Setting, WorkerInfo, WorkerRow
-from headrace.engines.record import encode, micros, moment
+from headrace.engine import MAX_BATCH, Profiles, Setting
+from headrace.engines.record import micros, moment
+from headrace.engines.sql.files import Fetch
 
-__all__ = ["Fetch", "SqlDocuments", "SqlEntries", "SqlWorkers"]
-
-_info = msgspec.json.Decoder(WorkerInfo).decode
-_beat = msgspec.json.Decoder(Beat).decode
-
-
-class Fetch(Protocol):
-    """Runs the statement of this name, in a commit of its own; the rows that it answers."""
-
-    async def __call__(self, name: str, *args: Any) -> list[Any]: ...
+__all__ = ["SqlDocuments", "SqlEntries"]
 
 
 class SqlDocuments:
@@ -61,24 +52,3 @@ class SqlEntries:
         rows = await self._read("tail_newest" if newest else "tail", job, str(kind), *after, limit)
         found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]
         return found[::-1] if newest else found
-
-
-class SqlWorkers:
-    """Of the role ``workers``: register and list."""
-
-    def __init__(self, read: Fetch, write: Fetch) -> None:
-        self._read, self._write = read, write
-
-    async def register(self, info: WorkerInfo, now: datetime) -> None:
-        await self._write("register", info.id, encode(info), encode(Beat()), micros(now))
-
-    async def list(self) -> list[WorkerRow]:
-        rows = await self._read("workers")
-        if any(not alive and not holds for *_, alive, holds in rows):
-            await self._write("forget")
-            rows = [row for row in rows if row[4] or row[5]]
-        known = [
-            WorkerRow(_info(info), _beat(beat), beats, moment(beat_at), bool(alive), holds)
-            for info, beat, beats, beat_at, alive, holds in rows
-        ]
-        return sorted(known, key=lambda row: row.info.started_at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.engines.sql import batches
+from headrace.engines.sql import batches, workers
 from headrace.engines.sql.columns import Column, job_columns
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "WORDS"]
@@ -63,6 +63,7 @@ WORDS = {
         {"id": "unhex($1 ->> 0, '-')", "calls": f"coalesce($1 ->> {place}, '[null,null]')"}.get(name, f"$1 ->> {place}")
         for place, name in enumerate(batches.COLUMNS)
     ),
+    **workers.WORDS,
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
     "change_values": ", ".join(_value(column, place, "value") for place, column in enumerate(CHANGE)),
 }
