@@ -26,7 +26,7 @@ from headrace.engines.postgres.jobs import delete_old, delete_tied
 from headrace.engines.postgres.key_rotation import stand
 from headrace.engines.postgres.limiting import give, limited_head
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
-from headrace.engines.record import STAGES, micros
+from headrace.engines.sql.record import STAGES, micros
 from headrace.runtime.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of

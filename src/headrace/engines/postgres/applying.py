@@ -35,7 +35,7 @@ from headrace.engines.postgres.rows import (
     row_of_complete,
     row_of_report,
 )
-from headrace.engines.record import Micros, encode
+from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
 
 __all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]

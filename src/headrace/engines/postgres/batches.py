@@ -12,8 +12,8 @@ from headrace.core.defaults import Rules
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.record import micros
 from headrace.engines.sql.batches import batch_of
+from headrace.engines.sql.record import micros
 
 __all__ = ["by_id", "of_ids", "over", "page_of_all", "silent_since"]
 

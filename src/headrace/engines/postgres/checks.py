@@ -9,7 +9,7 @@ from headrace.core.query import Ledger
 from headrace.engine import Check
 from headrace.engines.postgres import migrate
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.record import micros
+from headrace.engines.sql.record import micros
 
 __all__ = ["OLDEST", "check"]
 

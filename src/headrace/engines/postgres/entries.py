@@ -11,8 +11,8 @@ from headrace.core.entry import Append, Kept
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.record import encode, micros
 from headrace.engines.refusing import refuse_entries
+from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.roles import SqlEntries
 
 __all__ = ["Entries"]

@@ -15,8 +15,8 @@ from headrace.engines.postgres.batches import by_id, over, page_of_all, silent_s
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.notes import Notes
 from headrace.engines.postgres.pool import Pool
-from headrace.engines.record import micros
 from headrace.engines.sql.batches import batch_of
+from headrace.engines.sql.record import micros
 from headrace.errors import Unavailable
 
 __all__ = ["Families"]

@@ -35,9 +35,9 @@ from headrace.engines.postgres.rows import (
     row_of_new,
     runs_of,
 )
-from headrace.engines.record import Micros, Place, encode, place_of, sort_out
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.record import Micros, Place, encode, place_of, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 

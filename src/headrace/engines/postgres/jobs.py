@@ -16,7 +16,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import micros, moment
+from headrace.engines.sql.record import micros, moment
 
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 

@@ -12,7 +12,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
 from headrace.engines.postgres.rows import RECORD_TYPE, Reader, held_key, key_lock
-from headrace.engines.record import encode, key_of
+from headrace.engines.sql.record import encode, key_of
 
 __all__ = ["lock_keys", "look"]
 

@@ -22,7 +22,7 @@ from headrace.engines.postgres.key_rotation import NOWHERE, Stands, Table, Windo
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
+from headrace.engines.sql.record import encode, micros, moment, rows_of_spent, usage_of
 
 __all__ = ["Limiting", "give", "limited_head"]
 

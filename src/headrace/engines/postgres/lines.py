@@ -16,7 +16,8 @@ from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.postgres.rows import lines_lock
-from headrace.engines.record import Place, encode, too_many
+from headrace.engines.refusing import too_many
+from headrace.engines.sql.record import Place, encode
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 

@@ -15,11 +15,11 @@ from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.status import DEFERRED, LIVE, Status
-from headrace.engines.position import position_asked, position_of
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
+from headrace.engines.sql.position import position_asked, position_of
+from headrace.engines.sql.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
 
 __all__ = ["Records"]
 

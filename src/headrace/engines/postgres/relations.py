@@ -16,9 +16,9 @@ from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
-from headrace.engines.record import Micros, encode
 from headrace.engines.sql.admission import Admission, Stand, is_related
 from headrace.engines.sql.batches import row_of_batch
+from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
 
 __all__ = ["Relatives", "hold_relatives", "not_now", "notes_of", "relate", "tally_in"]

@@ -14,9 +14,9 @@ from headrace.core.status import HELD
 from headrace.engines.postgres.columns import CHANGE, CLAIMED, NEW, RECORD, RUN, texts
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
-from headrace.engines.record import Micros, Moments, encode, key_of, labels_of, past_of, stage_of
 from headrace.engines.sql.columns import Column, Specs, fields_in, function, job_of, row, state_of, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
+from headrace.engines.sql.record import Micros, Moments, encode, key_of, labels_of, past_of, stage_of
 
 __all__ = [
     "RECORD_TYPE",

@@ -10,7 +10,7 @@ from headrace.engine import Alive, Beat, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import micros
+from headrace.engines.sql.record import micros
 from headrace.engines.sql.workers import SqlWorkers, row_of_beat
 
 __all__ = ["Workers"]

@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core.batch import Batch, Call, Tally
-from headrace.engines.record import Micros, encode, moment
+from headrace.engines.sql.record import Micros, encode, moment
 
 __all__ = ["COLUMNS", "batch_of", "row_of_batch"]
 

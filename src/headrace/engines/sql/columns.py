@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
-from headrace.engines.record import Micros, State, encode
+from headrace.engines.sql.record import Micros, State, encode
 
 __all__ = [
     "FOR_OTHERS",

@@ -11,8 +11,8 @@ import msgspec
 from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.core.match import Profile
 from headrace.engine import MAX_BATCH, Profiles, Setting
-from headrace.engines.record import micros, moment
 from headrace.engines.sql.files import Fetch
+from headrace.engines.sql.record import micros, moment
 
 __all__ = ["SqlDocuments", "SqlEntries"]
 

@@ -10,9 +10,9 @@ from uuid import UUID
 import msgspec
 
 from headrace.engine import Beat, WorkerInfo, WorkerRow
-from headrace.engines.record import micros, moment
 from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row, sets
 from headrace.engines.sql.files import Fetch
+from headrace.engines.sql.record import micros, moment
 
 __all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "row_of_beat"]
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
 from headrace.core.status import Verb
-from headrace.engines.record import Micros, encode, key_of
+from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import Reader, row_of_change, row_of_report

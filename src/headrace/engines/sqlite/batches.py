@@ -10,8 +10,8 @@ import apsw
 
 from headrace.core.batch import Batch
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import encode
 from headrace.engines.sql.batches import batch_of, row_of_batch
+from headrace.engines.sql.record import encode
 from headrace.engines.sqlite.connection import ask
 
 __all__ = ["adding", "by_id"]

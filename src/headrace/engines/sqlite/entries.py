@@ -8,8 +8,8 @@ from datetime import datetime
 import apsw
 
 from headrace.core.entry import Append, Kept
-from headrace.engines.record import micros
 from headrace.engines.refusing import refuse_entries
+from headrace.engines.sql.record import micros
 from headrace.engines.sql.roles import SqlEntries
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread

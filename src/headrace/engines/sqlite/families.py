@@ -14,8 +14,8 @@ from headrace.core.change import Note
 from headrace.core.defaults import Rules
 from headrace.core.query import Page
 from headrace.engine import MAX_BATCH, Processed
-from headrace.engines.record import encode, micros
 from headrace.engines.sql.batches import batch_of
+from headrace.engines.sql.record import encode, micros
 from headrace.engines.sqlite.batches import by_id
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread

@@ -11,8 +11,8 @@ from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.engine import InsertAnswer, Inserted
 from headrace.engine.statements import Statements
-from headrace.engines.record import Micros, encode, labels_of
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.record import Micros, encode, labels_of
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.rows import is_new, row_of_new
 from headrace.engines.sqlite.statements import storing

@@ -16,8 +16,8 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
-from headrace.engines.record import Place, encode, micros, moment, place_of, too_many
-from headrace.engines.refusing import refuse_jobs
+from headrace.engines.refusing import refuse_jobs, too_many
+from headrace.engines.sql.record import Place, encode, micros, moment, place_of
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement

@@ -17,7 +17,7 @@ from headrace.core.defaults import Rules
 from headrace.core.limits.limit import Dealt, Entry, Usage, deal, wanted
 from headrace.core.limits.rule import Bound, Group, Limits
 from headrace.engines.limits_cache import LimitsCache
-from headrace.engines.record import encode, micros, rows_of_spent, usage_of
+from headrace.engines.sql.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
 __all__ = ["PROMOTED", "Limiting", "usage"]

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import Place, encode
+from headrace.engines.sql.record import Place, encode
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 

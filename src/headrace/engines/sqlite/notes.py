@@ -13,7 +13,7 @@ from headrace.core.change import Change, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engines.record import encode
+from headrace.engines.sql.record import encode
 from headrace.engines.sqlite.applying import ChangeSet
 from headrace.engines.sqlite.batches import by_id
 from headrace.engines.sqlite.connection import ask, drive

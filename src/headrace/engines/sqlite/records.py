@@ -19,9 +19,9 @@ from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of
 from headrace.core.status import DEFERRED, HELD, LIVE, Status
-from headrace.engines.position import position_asked, position_of
-from headrace.engines.record import attempts_of, encode, labels_asked, micros, moment
 from headrace.engines.refusing import has_halves
+from headrace.engines.sql.position import position_asked, position_of
+from headrace.engines.sql.record import attempts_of, encode, labels_asked, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.limiting import usage

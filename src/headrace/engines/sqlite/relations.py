@@ -15,8 +15,8 @@ from headrace.core.decide import ENDS, tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import encode, micros
 from headrace.engines.sql.admission import Admission, Stand
+from headrace.engines.sql.record import encode, micros
 from headrace.engines.sqlite.batches import adding
 from headrace.engines.sqlite.connection import ask
 

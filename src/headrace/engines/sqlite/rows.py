@@ -9,9 +9,9 @@ import msgspec
 
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
-from headrace.engines.record import Micros, Moments, encode, key_of, past_of, stage_of
 from headrace.engines.sql.columns import Specs, function, job_of, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
+from headrace.engines.sql.record import Micros, Moments, encode, key_of, past_of, stage_of
 from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD
 
 __all__ = ["RECORD_TYPE", "Reader", "is_new", "jobs_of", "row_of_change", "row_of_new", "row_of_report"]

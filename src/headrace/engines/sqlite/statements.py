@@ -14,9 +14,9 @@ from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.engine import InsertAnswer, Refused
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import Micros, encode, key_of, labels_of, place_of, sort_out
-from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.refusing import refuse_jobs
+from headrace.engines.refusing import too_many as too_many_profiles
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, sort_out
 from headrace.engines.sqlite.connection import reading, unfolded
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.relations import Relations, follow

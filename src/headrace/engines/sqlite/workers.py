@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.defaults import Rules
 from headrace.engine import Alive, Beat, Dead
-from headrace.engines.record import encode, micros
+from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.workers import SqlWorkers, row_of_beat
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread

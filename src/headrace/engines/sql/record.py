@@ -15,8 +15,7 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, counted_by
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
-from headrace.engine import MAX_PROFILES
-from headrace.errors import ConfigError, Unstorable
+from headrace.errors import Unstorable
 
 __all__ = [
     "BY_KEY",
@@ -40,7 +39,6 @@ __all__ = [
     "sort_out",
     "stage_of",
     "stages_of",
-    "too_many",
     "usage_of",
 ]
 
@@ -228,14 +226,6 @@ def place_of(job: Job) -> Place:
     """Where the job stands."""
     spec = job.spec
     return (spec.queue, spec.task, encode(spec.requires, _sorted) if spec.requires else "{}")
-
-
-def too_many() -> ConfigError:
-    """Why a job of yet another profile is refused."""
-    return ConfigError(
-        f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store keeps apart:"
-        " require fewer different things"
-    )
 
 
 def sort_out(

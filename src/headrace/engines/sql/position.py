@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
 from headrace.core.query import as_seen
-from headrace.engines.record import micros, moment
+from headrace.engines.sql.record import micros, moment
 
 __all__ = ["position_asked", "position_of"]
 
