@@ -7,10 +7,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import Event, History, Job
+from headrace.core.job import History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
@@ -18,8 +16,9 @@ from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
+from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.position import position_asked, position_of
-from headrace.engines.sql.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
+from headrace.engines.sql.record import encode, labels_asked, micros, moment, stages_of, usage_of
 
 __all__ = ["Records"]
 
@@ -33,9 +32,6 @@ _OF_TASK = (
 _OF_QUEUE = "j.line = ANY (ARRAY(SELECT id FROM {schema}.lines WHERE queue = ?))"
 _CHUNK = 500
 
-_attempts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
-_events = msgspec.json.Decoder(tuple[Event, ...]).decode
-
 
 class Records:
     """The role ``records`` of one session."""
@@ -45,13 +41,7 @@ class Records:
 
     async def history(self, id: UUID) -> History:
         rows = await self._search.fetch(sql("history", self._schema), id)
-        if not rows:
-            return History()
-        attempts, events = rows[0]
-        return History(
-            tuple(attempt_of(number, past, folded, until) for number, folded, until, past in _attempts(attempts)),
-            _events(events),
-        )
+        return history_of(*rows[0]) if rows else History()
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         below = cursor_of(cursor)

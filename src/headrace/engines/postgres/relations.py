@@ -128,7 +128,7 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
     document = {
         "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
         "noted": [job.seq for job in stored if family.note_of_new(job)],
-        "batches": [] if batch is None else [row_of_batch(batch)],
+        "batches": [] if batch is None else [row_of_batch(batch, at)],
         "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
     }
     if any(document.values()):

@@ -25,10 +25,13 @@ __all__ = [
     "FOR_OTHERS",
     "NEW_STATE",
     "READ_STATE",
+    "REPORTED",
     "Column",
     "Specs",
     "arguments",
     "fields_in",
+    "fields_of",
+    "fields_to",
     "function",
     "is_new",
     "job_columns",
@@ -163,18 +166,29 @@ def tuple_type(columns: Iterable[Column]) -> Any:
     return tuple[tuple(_TYPES.get(column.type.lower(), int | None) for column in columns)]  # type: ignore[misc]
 
 
-_MOMENTS = {name for name, hint in get_type_hints(Job).items() if hint in (datetime, datetime | None)}
+def _moments_in(type: Any) -> set[str]:
+    return {name for name, hint in get_type_hints(type).items() if hint in (datetime, datetime | None)}
 
-READ_STATE = ", ".join(
-    f"{name}=at[state.{name}]" if name in _MOMENTS else f"{name}=state.{name}" for name in State.__struct_fields__
-)
+
+def fields_to(kept: type[msgspec.Struct], source: str, type: Any) -> str:
+    """The expression for the fields of ``kept``, which keeps moments as numbers, taken from a ``source`` of a type."""
+    moments = _moments_in(type)
+    return row(f"at[{source}.{name}]" if name in moments else f"{source}.{name}" for name in kept.__struct_fields__)
+
+
+def fields_of(kept: type[msgspec.Struct], source: str, type: Any) -> str:
+    """The arguments for a type that are made of the fields of a ``source``, which is a ``kept``."""
+    moments = _moments_in(type)
+    return ", ".join(
+        f"{name}=at[{source}.{name}]" if name in moments else f"{name}={source}.{name}"
+        for name in kept.__struct_fields__
+    )
+
+
+READ_STATE = fields_of(State, "state", Job)
 """The arguments for ``Job`` that are made of its state."""
 
-state_of: Callable[[Job, Micros], str] = function(
-    "state_of",
-    "job, at",
-    [f"encode({row(f'at[job.{name}]' if name in _MOMENTS else f'job.{name}' for name in State.__struct_fields__)})"],
-)
+state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", [f"encode({fields_to(State, 'job', Job)})"])
 """What no statement looks at, as it is kept."""
 
 NAMES["state_of"] = state_of
@@ -220,6 +234,10 @@ _JOB = (
     Column("result", "text", changed="job.result_text", read="result_text=result"),
     document("error"),
 )
+
+
+REPORTED = ("updated_at", "progress")
+"""The columns that a report of progress writes."""
 
 
 def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:

@@ -11,7 +11,7 @@ import apsw
 from headrace.core.batch import Batch
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.batches import batch_of, row_of_batch
-from headrace.engines.sql.record import encode
+from headrace.engines.sql.record import Micros, encode
 from headrace.engines.sqlite.connection import ask
 
 __all__ = ["adding", "by_id"]
@@ -19,7 +19,7 @@ __all__ = ["adding", "by_id"]
 
 def adding(batch: Batch) -> Statements[None]:
     """Store a batch, unless it is stored already."""
-    yield Statement(ask("add_batch"), encode(row_of_batch(batch)))
+    yield Statement(ask("add_batch"), encode(row_of_batch(batch, Micros())))
 
 
 def by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batch]:

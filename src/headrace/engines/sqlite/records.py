@@ -14,14 +14,15 @@ import apsw
 import msgspec
 
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import ErrorInfo, Event, History, Job
+from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of
 from headrace.core.status import DEFERRED, HELD, LIVE, Status
 from headrace.engines.refusing import has_halves
+from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.position import position_asked, position_of
-from headrace.engines.sql.record import attempts_of, encode, labels_asked, micros, moment
+from headrace.engines.sql.record import encode, labels_asked, micros, moment
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.limiting import usage
@@ -41,7 +42,6 @@ GROUPS: tuple[frozenset[Status], ...] = (
 _NEWEST = 2**62
 
 _error = msgspec.json.Decoder(ErrorInfo).decode
-_events = msgspec.json.Decoder(tuple[Event, ...]).decode
 _counts = msgspec.json.Decoder(list[tuple[str, Status, int, int | None]]).decode
 
 
@@ -109,7 +109,7 @@ class Records:
 
     async def history(self, id: UUID) -> History:
         found = await self._reader.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)
-        return History() if found is None else History(attempts_of(found[0]), _events(found[1]))
+        return History() if found is None else history_of(*found)
 
     async def ledger(self) -> Ledger:
         return Ledger(*await self._searcher.run(lambda connection: connection.execute(ask("ledger")).get))

@@ -9,10 +9,11 @@ import msgspec
 
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
+from headrace.engines.sql.attempts import past_of
 from headrace.engines.sql.columns import Specs, function, job_of, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
-from headrace.engines.sql.record import Micros, Moments, encode, key_of, past_of, stage_of
-from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD
+from headrace.engines.sql.record import Micros, Moments, key_of, stage_of
+from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD, REPORT
 
 __all__ = ["RECORD_TYPE", "Reader", "is_new", "jobs_of", "row_of_change", "row_of_new", "row_of_report"]
 
@@ -78,8 +79,7 @@ row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
 """A change as ``apply_row.sql`` takes it."""
 
 
-def row_of_report(change: Change, at: Micros) -> tuple[Any, ...]:
-    """A progress report as ``apply.sql`` takes it."""
-    job = change.job
-    progress = None if job.progress is None else encode(job.progress)
-    return (job.seq, change.rev, progress, at[job.updated_at])
+row_of_report: Callable[[Change, Micros], tuple[Any, ...]] = function(
+    "row_of_report", "change, at", ["job = change.job", row(column.changed for column in REPORT)]
+)
+"""A report of progress as ``apply.sql`` takes it."""

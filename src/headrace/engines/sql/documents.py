@@ -1,4 +1,4 @@
-"""What roles do alike in every SQL engine: verbs that are asked for now and then, each one statement of ``sql/``."""
+"""What the role ``documents`` does alike in every SQL engine."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.entry import BEGIN, Cursor, Entry, Kind
 from headrace.core.match import Profile
-from headrace.engine import MAX_BATCH, Profiles, Setting
+from headrace.engine import Profiles, Setting
 from headrace.engines.sql.files import Fetch
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.sql.record import micros
 
-__all__ = ["SqlDocuments", "SqlEntries"]
+__all__ = ["SqlDocuments"]
 
 
 class SqlDocuments:
@@ -38,17 +37,3 @@ class SqlDocuments:
 
     async def unlease(self, name: str, holder: UUID) -> None:
         await self._write("unlease", name, holder)
-
-
-class SqlEntries:
-    """Of the role ``entries``: tail."""
-
-    def __init__(self, read: Fetch) -> None:
-        self._read = read
-
-    async def tail(
-        self, job: UUID, kind: Kind, after: Cursor = BEGIN, limit: int = MAX_BATCH, *, newest: bool = False
-    ) -> list[Entry]:
-        rows = await self._read("tail_newest" if newest else "tail", job, str(kind), *after, limit)
-        found = [Entry(kind, attempt, number, data, moment(at), name) for attempt, number, at, name, data in rows]
-        return found[::-1] if newest else found
