@@ -19,7 +19,6 @@ from headrace.core.defaults import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
-from headrace.engines.postgres.batches import of_ids, page_of_all
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.jobs import delete_old, delete_tied
@@ -214,7 +213,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "glance": {"notes_pkey", "batches_open", "batches_over"},
     "fold": {"batches_open", "batches_over", "batches_pkey"},
     "batches": {"batches_pkey", "counts_of_batch"},
-    "page of batches": {"batches_made", "counts_of_batch"},
+    "find_batches": {"batches_made", "counts_of_batch"},
     "seal": {"batches_pkey"},
     "hold_batch": {"batches_pkey"},
     "cancel_batch": {"batches_pkey"},
@@ -245,8 +244,6 @@ def statement(verb: str, schema: str) -> str:
         "limited_head": limited_head,
         "give": give,
         "stand": stand,
-        "batches": of_ids,
-        "page of batches": page_of_all,
         "delete": delete_old,
         "delete of tied": delete_tied,
     }

@@ -9,35 +9,23 @@ from uuid import UUID
 
 from headrace.core.batch import Batch
 from headrace.core.defaults import Rules
-from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.sql.batches import batch_of
 from headrace.engines.sql.record import micros
 
-__all__ = ["by_id", "of_ids", "over", "page_of_all", "silent_since"]
+__all__ = ["by_id", "over", "silent_since"]
 
 _DELTAS = 10_000
 """How many deltas one statement adds up."""
 
 
-def of_ids(schema: str) -> str:
-    """The statement that finds batches by id. $1 ids"""
-    return sql("batches", schema, which="b.id = ANY ($1::text::uuid[])")
-
-
-async def by_id(connection: Connection | Pool, schema: str, ids: Collection[UUID]) -> dict[UUID, Batch]:
+async def by_id(connection: Connection, schema: str, ids: Collection[UUID]) -> dict[UUID, Batch]:
     """The batches with these ids, as far as they are stored."""
     if not ids:
         return {}
-    rows: list[Any] = await connection.fetch(of_ids(schema), literal(list(dict.fromkeys(ids))))
+    rows: list[Any] = await connection.fetch(sql("batches", schema), list(ids))
     return {row[0]: batch_of(row) for row in rows}
-
-
-def page_of_all(schema: str) -> str:
-    """The statement that finds batches, newest first, below a moment and an id. $1, $2; $3 how many"""
-    page = "(b.created_at, b.id) < ($1, $2) ORDER BY b.created_at DESC, b.id DESC LIMIT $3"
-    return sql("batches", schema, which=page)
 
 
 def silent_since(now: datetime, rules: Rules) -> int:

@@ -1,4 +1,5 @@
-"""The SQL of the engines: a file for each statement, with words in braces for what is filled in.
+"""The SQL of the engines: a file for each statement, with words in braces for what is filled in. A word that is the
+name of a file stands for its text.
 
 Statements that the engines do alike are in ``engines/sql/sql``, written as PostgreSQL takes them; the others are in the
 package of each engine.
@@ -6,6 +7,7 @@ package of each engine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -22,9 +24,10 @@ class Fetch(Protocol):
 
 @cache
 def text(package: str, name: str) -> str:
-    """The text of a statement's file: that of the engine, or else the shared one."""
+    """The text of a statement's file, that of the engine or else the shared one, with the files that it includes."""
     own, shared = (resources.files(one).joinpath("sql", f"{name}.sql") for one in (package, __package__))
-    return (own if own.is_file() else shared).read_text(encoding="utf-8")
+    found = (own if own.is_file() else shared).read_text(encoding="utf-8")
+    return re.sub(r"\{(\w+)\.sql\}", lambda part: text(package, part[1]).strip(), found)
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

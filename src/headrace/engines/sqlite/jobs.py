@@ -17,7 +17,7 @@ from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.refusing import refuse_jobs, too_many
-from headrace.engines.sql.record import Place, encode, micros, moment, place_of
+from headrace.engines.sql.record import Place, micros, moment, place_of
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
@@ -113,20 +113,18 @@ class Jobs:
         return await self._writer.run(write)
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        args, reader = (micros(now), limit), Reader()
-        found = await self._reader.run(lambda connection: connection.execute(statement("overdue"), args).get)
+        reader, [(found,)] = Reader(), await self._reader.fetch("overdue", micros(now), limit)
         return [
             Overdue(reader.job(record), alive, unnamed, None if beat_at is None else moment(beat_at))
             for alive, unnamed, beat_at, record in _overdue(found)
         ]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
-        args = (encode([(status, micros(at)) for status, at in before.items()]), limit)
-        removed: int = await self._writer.run(lambda connection: connection.execute(statement("delete"), args).get)
+        rows = await self._writer.fetch("delete", [(status, micros(at)) for status, at in before.items()], limit)
+        removed: int = rows[0][0]
         return removed
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
-        wanted = (encode(list(dict.fromkeys(ids))),)
-        found = await self._reader.run(lambda connection: connection.execute(statement("get"), wanted).get)
+        [(found,)] = await self._reader.fetch("get", list(dict.fromkeys(ids)))
         jobs = {job.id: job for job in jobs_of(found)}
         return [jobs.get(id) for id in ids]
