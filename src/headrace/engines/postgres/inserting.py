@@ -24,19 +24,23 @@ from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.known import lock_keys, look
+from headrace.engines.postgres.drivers import Waiting, run_statements
 from headrace.engines.postgres.lines import Learned, Lines
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.relations import Relatives, hold_relatives, not_now, relate
 from headrace.engines.postgres.rows import (
+    RECORD_TYPE,
     TEXTS_OF_RUN,
+    Reader,
+    held_key,
     is_new,
+    key_lock,
     row_of_new,
     runs_of,
 )
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.record import Micros, Place, encode, place_of, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
@@ -59,6 +63,8 @@ class _Stored(msgspec.Struct):
 
 
 _stored = msgspec.json.Decoder(_Stored).decode
+_bools = msgspec.json.Decoder(list[bool]).decode
+_known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 
 
 class _Collected(Exception):
@@ -242,7 +248,7 @@ class Inserting:
         """
         if batch is not None:
             yield from relate(self._schema, (), batch)
-        keyed = yield from lock_keys(self._schema, jobs, wait=wait)
+        keyed = yield from _lock_keys(self._schema, jobs, wait=wait)
         blind = all(job.spec.dedup is None for job in jobs)
         for _ in range(_TRIES):
             relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
@@ -263,7 +269,7 @@ class Inserting:
         self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, *, tell: bool
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
-        known, here, holders = yield from look(self._schema, jobs)
+        known, here, holders = yield from _look(self._schema, jobs)
         admission = relatives.admit()
         # In order: a refused job does not take its key, so a later job with that key may be new, and others may wait
         # for that one.
@@ -326,3 +332,22 @@ def _spread(
 
 def _for_now(answer: InsertAnswer) -> bool:
     return isinstance(answer, Refused) and isinstance(answer.error, Unavailable)
+
+
+def _lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
+    """Lock the dedup keys until the transaction ends; the ids of the jobs whose keys another has locked."""
+    numbers = {job.id: key_lock(schema, job) for job in jobs if job.spec.dedup is not None}
+    order = sorted(set(numbers.values()))  # the same for everybody, so that there is no deadlock
+    if not order:
+        return set()
+    trying, document = sql("try_keys", schema), encode(order)
+    held = _bools((yield Waiting(sql("lock_keys", schema), document, trying) if wait else Statement(trying, document)))
+    free = {number for number, ours in zip(order, held, strict=True) if ours}
+    return {id for id, number in numbers.items() if number not in free}
+
+
+def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
+    """Look which of these jobs are stored already."""
+    keys = [key for job in jobs if (key := held_key(job)) is not None]
+    document = encode({"ids": [job.id for job in jobs], "keys": keys})
+    return Reader().stored(_known((yield Statement(sql("known", schema), document))))

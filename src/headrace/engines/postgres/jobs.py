@@ -50,7 +50,7 @@ class Jobs:
         reader = Reader()
         rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
         return [
-            Overdue(reader.job(row, 3), alive, unnamed, None if beat_at is None else moment(beat_at))
+            Overdue(reader.job(row[3:]), alive, unnamed, None if beat_at is None else moment(beat_at))
             for row in rows
             for alive, unnamed, beat_at in (row[:3],)
         ]

@@ -14,9 +14,8 @@ from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.position import position_asked, position_of
 from headrace.engines.sql.record import labels_asked, micros, stages_of
-from headrace.engines.sql.records import NEWEST, SqlRecords, page_of
+from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
 
 __all__ = ["Records"]
 

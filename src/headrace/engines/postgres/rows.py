@@ -15,9 +15,10 @@ from headrace.engines.postgres.columns import CHANGE, CLAIMED, COMPLETE, NEW, RE
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
 from headrace.engines.sql.attempts import past_of
-from headrace.engines.sql.columns import Column, Specs, fields_in, function, job_of, row, tuple_type
+from headrace.engines.sql.columns import Column, fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
-from headrace.engines.sql.record import Micros, Moments, encode, key_of, labels_of, stage_of
+from headrace.engines.sql.reader import RecordReader
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, stage_of
 
 __all__ = [
     "RECORD_TYPE",
@@ -50,7 +51,7 @@ _LONG = 500
 _STATE = "state = read_state(state) if state is not None else "
 _job: Callable[..., Job] = function(
     "job",
-    f"at, specs, {', '.join(column.name for column in RECORD)}",
+    f"at, specs, {names(RECORD)}",
     [
         "held = STATUS[status] in HELD",
         # The state is not stored for a job that its first and only attempt completed.
@@ -69,7 +70,7 @@ def _as_given(columns: Iterable[Column]) -> str:
 _LATER = ("state", "progress", "result", "error")
 _claimed: Callable[..., Job] = function(
     "claimed",
-    f"at, specs, given, {', '.join(column.name for column in CLAIMED)}",
+    f"at, specs, given, {names(CLAIMED)}",
     [
         # Most jobs are as they were submitted, with none of these set.
         f"if {' is '.join(_LATER)} is None: return {_as_given(one for one in RECORD if one.name not in _LATER)}",
@@ -81,20 +82,11 @@ _claimed: Callable[..., Job] = function(
 )
 
 
-class Reader:
-    """Makes jobs from records, and reuses the parts that records of one answer share."""
+class Reader(RecordReader):
+    """Makes jobs from records, or from rows that a claim answered."""
 
     def __init__(self) -> None:
-        self._at, self._specs = Moments(), Specs()
-
-    def jobs(self, rows: Iterable[Sequence[Any]]) -> list[Job]:
-        """The jobs in these records."""
-        at, specs = self._at, self._specs
-        return [_job(at, specs, *row) for row in rows]
-
-    def job(self, row: Sequence[Any], skip: int = 0) -> Job:
-        """The job in a record that begins after ``skip`` columns."""
-        return _job(self._at, self._specs, *(row[skip:] if skip else row))
+        super().__init__(_job)
 
     def claimed(self, row: Sequence[Any], given: Grant) -> Job:
         """The job in a row that a claim answered."""

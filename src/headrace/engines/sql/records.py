@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
@@ -13,7 +14,7 @@ from headrace.core.status import LIVE, Status
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import encode, micros, moment, usage_of
 
-__all__ = ["NEWEST", "SqlRecords", "page_of"]
+__all__ = ["NEWEST", "SqlRecords", "page_of", "position_asked", "position_of"]
 
 NEWEST = 2**62
 """Behind every order number."""
@@ -47,3 +48,27 @@ def page_of(found: Sequence[Job], limit: int, now: datetime, cursor: str | None)
     if len(found) <= limit:
         return Page(items)
     return Page(items, str(items[-1].seq) if items else cursor)
+
+
+Asked = tuple[str, int, int, int, int, int, list[str], int]
+"""Queue; rank, arrival and order number of the job; the moment; how many to look at; statuses, and from when on."""
+
+
+def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
+    """The parameters of the statement."""
+    arrived_at = micros(as_seen(job, now).arrived_at)
+    since = micros(now - timedelta(seconds=window))
+    statuses = [status.value for status in BY_WORK]
+    return job.queue, -job.priority, arrived_at, job.seq, micros(now), most, statuses, since
+
+
+def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first_claimed_at: int | None) -> Position:
+    """The position in the answer of the statement."""
+    return Position(
+        ahead=ahead,
+        keyed=keyed,
+        more=bool(more),
+        ended=ended,
+        since=moment(since),
+        first_claimed_at=None if first_claimed_at is None else moment(first_claimed_at),
+    )

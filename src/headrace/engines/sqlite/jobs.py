@@ -24,7 +24,7 @@ from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.inserting import Collected, Insertion
 from headrace.engines.sqlite.lines import intern
-from headrace.engines.sqlite.rows import RECORD_TYPE, Reader, jobs_of
+from headrace.engines.sqlite.rows import RECORD_TYPE, jobs_of, reader
 
 __all__ = ["Jobs"]
 
@@ -113,9 +113,9 @@ class Jobs:
         return await self._writer.run(write)
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        reader, [(found,)] = Reader(), await self._reader.fetch("overdue", micros(now), limit)
+        records, [(found,)] = reader(), await self._reader.fetch("overdue", micros(now), limit)
         return [
-            Overdue(reader.job(record), alive, unnamed, None if beat_at is None else moment(beat_at))
+            Overdue(records.job(record), alive, unnamed, None if beat_at is None else moment(beat_at))
             for alive, unnamed, beat_at, record in _overdue(found)
         ]
 

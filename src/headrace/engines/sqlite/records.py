@@ -18,9 +18,8 @@ from headrace.core.query import Filter, Page, cursor_of
 from headrace.core.status import DEFERRED, HELD, Status
 from headrace.engines.refusing import has_halves
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.position import position_asked, position_of
 from headrace.engines.sql.record import encode, labels_asked, micros
-from headrace.engines.sql.records import NEWEST, SqlRecords, page_of
+from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
