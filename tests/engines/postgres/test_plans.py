@@ -23,7 +23,7 @@ from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.jobs import delete_old, delete_tied
 from headrace.engines.postgres.key_rotation import stand
-from headrace.engines.postgres.limiting import give, limited_head
+from headrace.engines.postgres.limiting import give
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
 from headrace.engines.sql.record import STAGES, micros
 from headrace.runtime.host import Host
@@ -241,7 +241,6 @@ def statement(verb: str, schema: str) -> str:
     made: dict[str, Callable[[str], str]] = {
         "claim of one line": one_line,
         "claim of many lines": many_lines,
-        "limited_head": limited_head,
         "give": give,
         "stand": stand,
         "delete": delete_old,

@@ -11,10 +11,11 @@ from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Ledger, Page, as_seen
 from headrace.core.status import LIVE, Status
+from headrace.engine import Check
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import encode, micros, moment, usage_of
 
-__all__ = ["NEWEST", "SqlRecords", "page_of", "position_asked", "position_of"]
+__all__ = ["NEWEST", "SqlRecords", "ledger_check", "page_of", "position_asked", "position_of"]
 
 NEWEST = 2**62
 """Behind every order number."""
@@ -72,3 +73,10 @@ def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first
         since=moment(since),
         first_claimed_at=None if first_claimed_at is None else moment(first_claimed_at),
     )
+
+
+def ledger_check(ledger: Ledger) -> Check:
+    """Whether all jobs that were ever submitted are accounted for."""
+    if ledger.unaccounted:
+        return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
+    return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

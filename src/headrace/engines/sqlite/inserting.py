@@ -19,19 +19,16 @@ from headrace.engine import InsertAnswer, Inserted, Refused
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_jobs, too_many
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.relations import Relations
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new
 
-__all__ = ["Collected", "Insertion", "inserting", "writing"]
+__all__ = ["Insertion", "inserting", "writing"]
 
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
-
-
-class Collected(Exception):
-    """Lines were collected since this session learned their numbers."""
 
 
 class Insertion:
