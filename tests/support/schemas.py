@@ -9,6 +9,7 @@ the others, or a database of its own (``shared().create_database()``).
 from __future__ import annotations
 
 import asyncio
+import atexit
 import functools
 import secrets
 from hashlib import sha256
@@ -87,5 +88,6 @@ def _control() -> psycopg.Connection[tuple[Any, ...]]:
 
     apart(lambda: asyncio.run(migrated()))
     connection = psycopg.connect(shared().url(), autocommit=True, application_name=OURS)
+    atexit.register(connection.close)
     connection.execute(Path(__file__).with_name("renew.sql").read_bytes())
     return connection
