@@ -68,6 +68,8 @@ def test_the_schema_of_a_place_stays_its_own_until_it_is_given_back(used: Path, 
     before = _contents(schema_of(used))
     postgres_engine(Rules(), Host(), used)
     postgres_engine(Rules(), Host(), tmp_path / "new")
+    schemas.give_back(used)
+    postgres_engine(Rules(), Host(), used)  # before anybody else
     assert _contents(schema_of(used)) == before
     assert not _there(schema_of(tmp_path / "new"))
 

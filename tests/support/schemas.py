@@ -60,13 +60,17 @@ def give_back(place: Path) -> None:
 def _lend(place: Path) -> str:
     """The name of the schema of this place. If one was to be had, it is there, and empty; if not, it is not there."""
     name = schema_of(place)
-    if name in _lent:
-        return name
+    if name in _kept:  # the place is asked for again, and still has what it had
+        _kept.remove(name)
+    elif name not in _lent:
+        for _ in range(len(_kept)):
+            used = _kept.pop(0)
+            done = _renew(used, name)
+            if done:
+                break
+            if done is None:
+                _kept.append(used)
     _lent[name] = place
-    if _kept:
-        used = _kept.pop(0)
-        if _renew(used, name) is None:
-            _kept.append(used)
     return name
 
 
