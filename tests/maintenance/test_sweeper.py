@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import datetime, timedelta
 
 import pytest
@@ -424,3 +425,19 @@ def test_looks_come_often_enough_and_not_in_step() -> None:
         found = asyncio.run(pauses(rules))
         assert longest * 0.7 < min(found) < max(found) <= longest
         assert len(set(found)) > 1
+
+
+async def test_a_suspended_machine_buries_nobody() -> None:
+    """Both clocks jump, for those who watch and those who are watched, and whoever wakes first."""
+    async with world() as w:
+        s, players = sweeper(w), [await w.worker() for _ in range(3)]
+        dice = random.Random(12)
+        await watch(w, s, 20, *players)
+        for _ in range(50):
+            w.clock.advance(dice.choice([5, 29, 31, 60, 3600, 86400]))
+            awake = dice.uniform(0.0, 4.0)  # until the workers have beaten again
+            await watch(w, s, awake, step=0.5)
+            for player in players:
+                assert isinstance(await player.beat(), Alive)
+            await watch(w, s, dice.uniform(0.0, 20.0), *players, step=1.0)
+        assert await w.alive() == {player.id for player in players}
