@@ -173,11 +173,10 @@ class App(Hooked, Scheduling, Limited):
         session = self.session
         self.load()
 
-        def duties(id: UUID) -> Sequence[Service]:
-            means = session.engine, session.lanes, session.host
-            return services(*means, id, follow=not burst, ended=worker.predecessor)
+        def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
+            return services(session.engine, session.lanes, session.host, id, follow=not burst, ended=ended)
 
-        worker = Worker(
+        return Worker(
             session.engine,
             self.handlers,
             host=session.host,
@@ -188,7 +187,6 @@ class App(Hooked, Scheduling, Limited):
             resources=self.resources,
             **options,
         )
-        return worker
 
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.

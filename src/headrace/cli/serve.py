@@ -33,6 +33,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
     """Run a worker until it is done, told to stop, or its supervisor is gone."""
     from headrace.wiring import redact
     from headrace.worker.tuning import tune_process
+    from headrace.worker.worker import succeed
 
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
@@ -45,7 +46,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
             grace=options.grace,
         )
         if place.id is not None:
-            worker.succeed(place.id, place.after)
+            succeed(worker, place.id, place.after)
 
         def stop() -> None:
             busy = worker.stats.busy

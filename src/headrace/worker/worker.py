@@ -28,7 +28,7 @@ from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
 
-__all__ = ["Worker", "WorkerStats"]
+__all__ = ["Worker", "WorkerStats", "succeed"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -50,13 +50,13 @@ class Worker(Service):
         burst: bool = False,
         grace: float = 15.0,
         offers: Mapping[str, Any] | None = None,
-        services: Callable[[UUID], Sequence[Service]] = lambda worker: (),
+        services: Callable[[UUID, UUID | None], Sequence[Service]] = lambda worker, predecessor: (),
         announce: Callable[[], Coroutine[Any, Any, None]] | None = None,
         version: str = "",
         resources: Sequence[Resource[Any]] = (),
     ) -> None:
-        """``services`` run beside it (maintenance); ``announce`` is awaited before the first claim; ``resources`` are
-        open for as long as it lives."""
+        """``services`` run beside it (maintenance), made of its id and of the worker whose place it takes; ``announce``
+        is awaited before the first claim; ``resources`` are open for as long as it lives."""
         super().__init__()
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
@@ -74,8 +74,7 @@ class Worker(Service):
         self._heartbeat: Heartbeat | None = None
         self._fetchers, self._idle = list[Fetcher](), set[Fetcher]()
         self._services: Sequence[Service] = ()
-        self.predecessor: UUID | None = None
-        """A worker whose place this one takes, because its process is known to have ended."""
+        self._predecessor: UUID | None = None
 
     # -- from outside
 
@@ -108,10 +107,6 @@ class Worker(Service):
             self._hurry.set()
             self._slots.freed.set()
         self.stopping.set()
-
-    def succeed(self, id: UUID, predecessor: UUID | None) -> None:
-        """Take this id, and the place of another worker, which has died; to be called before the start."""
-        self.id, self.predecessor = id, predecessor
 
     async def start(self) -> None:
         """Start; a worker that has stopped may start again, under a new id."""
@@ -173,7 +168,7 @@ class Worker(Service):
         for collector in self._slots.collectors:
             self._fetchers.append(Fetcher(self, collector, collector.names, shunned))
             collector.wake = self._fetchers[-1].wake
-        self._services = self._make_services(self.id)
+        self._services = self._make_services(self.id, self._predecessor)
         services = [*self._services, *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
@@ -412,3 +407,8 @@ def _why_ended(parts: Iterable[asyncio.Future[None]]) -> BaseException:
                 _log.error("the worker claims no more and stops: %s", error)
             return error
     return RuntimeError("a part of the worker ended by itself")
+
+
+def succeed(worker: Worker, id: UUID, predecessor: UUID | None) -> None:
+    """Let a worker that has not started take this id, and the place of another, whose process has ended."""
+    worker.id, worker._predecessor = id, predecessor

@@ -39,8 +39,8 @@ class Pair:
         self.url = url
         self.connections: list[Connection] = []
         host = Host(self.clock)
-        self.holder = Presence(self._connect, host, beat=10.0, lease=30.0)
-        self.looker = Presence(self._connect, host, beat=10.0, lease=30.0)
+        self.holder = Presence(self._connect, host, 30.0)
+        self.looker = Presence(self._connect, host, 30.0)
 
     async def _connect(self) -> Connection:
         self.connections.append(await asyncpg.connect(self.url))
@@ -129,14 +129,14 @@ async def test_the_next_connection_need_not_wait_until_the_server_has_missed_the
         pair, worker = Pair(proxy.url), uuid4()
         first = await pair.held(worker)
         proxy.silence()  # the server knows nothing of it, and keeps the session
-        pair.clock.advance(10)
+        pair.clock.advance(30)
         pair.connections[0].terminate()
         await until(lambda: _is_held(pair, worker))
         assert (await pair.held(worker)).proof != first.proof
         pair.close()
 
 
-async def test_a_connection_on_which_nothing_arrives_is_found_out_within_a_beat(
+async def test_a_connection_on_which_nothing_arrives_is_found_out_within_a_lease(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("headrace.engines.postgres.presence._ANSWER", 0.5)
@@ -145,7 +145,7 @@ async def test_a_connection_on_which_nothing_arrives_is_found_out_within_a_beat(
         first = await pair.held(worker)
         proxy.silence()
         assert await pair.held(worker) == first  # not asked yet
-        pair.clock.advance(10)
+        pair.clock.advance(30)
         await until(lambda: _is_held(pair, worker))
         assert (await pair.held(worker)).proof != first.proof
         pair.close()
@@ -161,7 +161,7 @@ async def test_the_server_waits_two_leases_for_a_machine_that_is_cut_off(pair: P
 async def test_two_who_look_at_once_do_not_harm(pair: Pair) -> None:
     worker = uuid4()
     here = row(worker, (await pair.held(worker)).proof)
-    others = [Presence(pair._connect, Host(), beat=10.0, lease=30.0) for _ in range(4)]
+    others = [Presence(pair._connect, Host(), 30.0) for _ in range(4)]
     for _ in range(20):
         answers = await asyncio.gather(*(one.gone([here]) for one in others))
         assert [one.workers for one in answers] == [frozenset()] * 4
@@ -170,6 +170,15 @@ async def test_two_who_look_at_once_do_not_harm(pair: Pair) -> None:
     await until(lambda: pair.gone(here))
     for one in others:
         one.close()
+
+
+async def test_two_workers_of_one_session_look_one_after_the_other(pair: Pair) -> None:
+    worker = uuid4()
+    here = row(worker, (await pair.held(worker)).proof)
+    first = await pair.looker.gone([here])
+    answers = await asyncio.gather(*(pair.looker.gone([here]) for _ in range(5)))
+    assert {one.by for one in answers} == {first.by}
+    assert len(pair.connections) == 2
 
 
 async def test_behind_a_pooler_without_a_direct_way_nothing_is_held(tmp_path: Path) -> None:

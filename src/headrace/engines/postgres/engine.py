@@ -86,7 +86,7 @@ class PostgresEngine:
         self.records = Records(hot, search, name)
         self.entries = Entries(hot, name)
         self.families = Families(hot, name, rules, notes)
-        self._presence = Presence(connect, host, beat=rules.beat, lease=rules.lease)
+        self._presence = Presence(connect, host, rules.lease)
         self.workers = Workers(hot, cold, name, rules, self._presence)
         self.documents = Documents(hot, cold, name)
         self.transactions = Transactions(lent, name, inserting, applying)

@@ -48,9 +48,9 @@ class _Held(NamedTuple):
 class Presence:
     """The lock that one session holds, and a look at those of others."""
 
-    def __init__(self, connect: Connect | None, host: Host, *, beat: float, lease: float) -> None:
+    def __init__(self, connect: Connect | None, host: Host, lease: float) -> None:
         """``connect``: makes a connection that leads directly to the server; None: there is no way to."""
-        self._connect, self._host, self._beat, self._lease = connect, host, beat, lease
+        self._connect, self._host, self._lease = connect, host, lease
         self._held: _Held | None = None
         self._taking: tuple[UUID, asyncio.Task[None]] | None = None
         self._patience = _FIRST_PATIENCE
@@ -58,6 +58,7 @@ class Presence:
         self._prober: Connection | None = None
         self._server = ""
         self._by = 0
+        self._looking = asyncio.Lock()
 
     async def attend(self, worker: UUID) -> Attended | None:
         """Hold the lock of this worker, and no other; None: not now, or not at all."""
@@ -76,24 +77,26 @@ class Presence:
 
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
         """Those of these workers whose locks are free, of the ones that have theirs in this run of this server."""
-        try:
-            connection = await self._probing()
-            if connection is None:
+        async with self._looking:  # several workers may share this session
+            try:
+                connection = await self._probing()
+                if connection is None:
+                    return Gone(by=self._by)
+                ids = [row.info.id for row in rows if row.proof is not None and row.proof.startswith(self._server)]
+                if not ids:
+                    return Gone(by=self._by)
+                keys = [_key(id) for id in ids]
+                found = await connection.fetch(sql("gone", ""), ids, keys, timeout=_ANSWER)
+            except _FAILURES as error:
+                # Others are judged by looks meanwhile; a session that is out of reach fails there.
+                _log.debug("nobody's lock can be looked at: %s", error)
+                self._stop_probing()
                 return Gone(by=self._by)
-            ids = [row.info.id for row in rows if row.proof is not None and row.proof.startswith(self._server)]
-            if not ids:
-                return Gone(by=self._by)
-            keys = [_key(id) for id in ids]
-            found = await connection.fetch(sql("gone", ""), ids, keys, timeout=_ANSWER)
-        except _FAILURES as error:
-            # Others are judged by looks meanwhile; a session that is out of reach fails there.
-            _log.debug("nobody's lock can be looked at: %s", error)
-            self._stop_probing()
-            return Gone(by=self._by)
-        return Gone(frozenset(id for (id,) in found), self._by)
+            return Gone(frozenset(id for (id,) in found), self._by)
 
     def close(self) -> None:
         """Let go."""
+        self._looking = asyncio.Lock()  # of the next loop
         self._stop_taking()
         self._stop_probing()
         held, self._held = self._held, None
@@ -101,7 +104,10 @@ class Presence:
             held.connection.terminate()
 
     async def _holds(self, held: _Held) -> bool:
-        """Whether the connection is still there; asks once a beat, since not every end is heard of."""
+        """Whether the connection is still there; asks once a lease, since not every end is heard of.
+
+        The server keeps the lock for two leases after it has last heard of the connection.
+        """
         if held.connection.is_closed():
             return False
         if self._host.clock.monotonic() < self._check_at:
@@ -112,7 +118,7 @@ class Presence:
             _log.debug("the connection that shows that the worker lives is lost: %s", error)
             held.connection.terminate()
             return False
-        self._check_at = self._host.clock.monotonic() + self._beat
+        self._check_at = self._host.clock.monotonic() + self._lease
         return True
 
     async def _take(self, worker: UUID, connect: Connect) -> None:
@@ -141,7 +147,7 @@ class Presence:
             return
         before = self._held
         self._held = _Held(worker, connection, Attended(f"{row['server']} {row['pid']}"))
-        self._check_at = self._host.clock.monotonic() + self._beat
+        self._check_at = self._host.clock.monotonic() + self._lease
         if before is not None:  # only now: between two connections there is no moment without a lock
             before.connection.terminate()
 
