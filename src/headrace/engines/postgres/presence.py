@@ -1,8 +1,8 @@
 """What the server holds for a worker: an advisory lock of a session of its own, let go of when that session ends.
 
-The session leads directly to the server: a pooler would keep it open after its client's death. The worker's lock is
-shared, so that after a broken connection the next one need not wait until the server has noticed; whoever looks tries
-to take it alone.
+The session leads directly to the server: a pooler would keep it open after its client's death. Each connection takes a
+lock of its own, under a random number, so that after a broken connection the next one need not wait until the server
+has noticed. Whoever looks tries to share it, so that many who look at once do not meet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from uuid import UUID
 import asyncpg
 
 from headrace.engine import Attended, Gone, WorkerRow
-from headrace.engines.postgres.connection import Connection, lock_number, sql
+from headrace.engines.postgres.connection import Connection, sql
 from headrace.errors import EngineError
 from headrace.runtime.host import Host
 
@@ -82,11 +82,10 @@ class Presence:
                 connection = await self._probing()
                 if connection is None:
                     return Gone(by=self._by)
-                ids = [row.info.id for row in rows if row.proof is not None and row.proof.startswith(self._server)]
-                if not ids:
+                held = {row.info.id: number for row in rows if (number := self._number_of(row.proof)) is not None}
+                if not held:
                     return Gone(by=self._by)
-                keys = [_key(id) for id in ids]
-                found = await connection.fetch(sql("gone", ""), ids, keys, timeout=_ANSWER)
+                found = await connection.fetch(sql("gone", ""), list(held), list(held.values()), timeout=_ANSWER)
             except _FAILURES as error:
                 # Others are judged by looks meanwhile; a session that is out of reach fails there.
                 _log.debug("nobody's lock can be looked at: %s", error)
@@ -138,7 +137,8 @@ class Presence:
                 ") AS v (name, value) ON v.name = s.name",
                 timeout=_ANSWER,
             )
-            (row,) = await connection.fetch(sql("attend", ""), _key(worker), timeout=_ANSWER)
+            number = self._host.dice.token()
+            (row,) = await connection.fetch(sql("attend", ""), number, timeout=_ANSWER)
         except BaseException as error:
             connection.terminate()
             if not isinstance(error, _FAILURES):
@@ -146,7 +146,7 @@ class Presence:
             _log.debug("the server holds nothing for the worker: %s", error)
             return
         before = self._held
-        self._held = _Held(worker, connection, Attended(f"{row['server']} {row['pid']}"))
+        self._held = _Held(worker, connection, Attended(f"{row['server']} {row['pid']} {number}"))
         self._check_at = self._host.clock.monotonic() + self._lease
         if before is not None:  # only now: between two connections there is no moment without a lock
             before.connection.terminate()
@@ -172,6 +172,9 @@ class Presence:
             self._prober = None
         self._by += 1
 
-
-def _key(worker: UUID) -> int:
-    return lock_number("worker", str(worker))
+    def _number_of(self, proof: str | None) -> int | None:
+        """The number of the lock; None: it is not one of this run of this server."""
+        if proof is None or not proof.startswith(self._server):
+            return None
+        last = proof.rpartition(" ")[2]
+        return int(last) if last.isdecimal() else None
