@@ -150,6 +150,7 @@ class Fetcher(Service):
         pause, worker = 0.05, self._taker.id
         while True:
             try:
+                await self._host.make_sure(self._engine)
                 answer = await self._engine.jobs.claim(worker, ask, request, self._host.clock.now())
             except StoreLost:
                 raise

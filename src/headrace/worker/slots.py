@@ -139,10 +139,9 @@ class Slots:
 
     def _busy_since(self) -> float | None:
         """How long the running handlers have been running, on average."""
-        now = self.host.clock.now()
+        now = self.host.clock.monotonic()
         newest = islice(reversed(self.runs.items()), LOOKED_AT)
-        began = [owned.started_at for owned, run in newest if not run.yielded]
-        spans = [(now - moment).total_seconds() for moment in began if moment is not None]
+        spans = [now - run.began for owned, run in newest if owned.started_at is not None and not run.yielded]
         return sum(spans) / len(spans) if spans else None
 
     # -- through
@@ -276,7 +275,7 @@ class Slots:
                 self._release_all(collector.waiting)
         if oldest is not None and self._busy >= self.concurrency:
             waited = (now - (oldest.job.assigned_at or now)).total_seconds()
-            if waited > BUFFERED_TOO_LONG:  # the handlers have become slow: let other workers have these jobs
+            if not 0 <= waited <= BUFFERED_TOO_LONG:  # the handlers have become slow: let other workers have these jobs
                 self._release_all(self.buffer)
         self.dispatch()
 

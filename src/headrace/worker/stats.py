@@ -48,7 +48,7 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
             silence=silence,
         )
 
-    def to_beat(self, held: Iterable[UUID], blocked: bool) -> Beat:
+    def to_beat(self, held: Iterable[UUID], blocked: bool, *, clock_apart: float = 0.0) -> Beat:
         """The part of the worker's state that its beats send to the store."""
         return Beat(
             held=tuple(held),
@@ -57,4 +57,5 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
             buffered=self.buffered,
             stuck_threads=self.stuck_threads,
             done=self.done + self.failed,
+            clock_apart=clock_apart,
         )

@@ -26,6 +26,7 @@ from headrace.worker.owned_job import OwnedJob
 from headrace.worker.parts import why_ended
 from headrace.worker.register import register
 from headrace.worker.resources import Resource, Resources
+from headrace.worker.run import Run
 from headrace.worker.signals import Foreground
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
@@ -307,11 +308,13 @@ class Worker(Foreground):
 
     def beat(self, blocked: bool) -> Beat:
         """The beat that the worker sends to the store."""
-        return self.stats.to_beat([owned.job.id for owned in list(self._slots.owned.values())], blocked)
+        apart = 0.0 if (clock := self.host.store_clock) is None else clock.apart
+        held = [owned.job.id for owned in list(self._slots.owned.values())]
+        return self.stats.to_beat(held, blocked, clock_apart=round(apart, 3))
 
-    def executing(self) -> Iterable[OwnedJob]:
-        """The jobs whose handlers were called, except those that a transaction of their handler has."""
-        return [owned for owned in list(self._slots.runs) if not owned.in_transaction]
+    def executing(self) -> Iterable[Run]:
+        """The runs whose handlers were called, except those whose job a transaction of their handler has."""
+        return [run for owned, run in list(self._slots.runs.items()) if not owned.in_transaction]
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Take all jobs out of the buffer; the caller gives them back."""

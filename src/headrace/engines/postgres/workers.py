@@ -10,7 +10,7 @@ from headrace.engine import Alive, Beat, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import encode, micros
+from headrace.engines.record import encode, micros, moment
 from headrace.engines.sql.roles import SqlWorkers
 
 __all__ = ["Workers"]
@@ -28,7 +28,7 @@ class Workers(SqlWorkers):
         args = (worker, encode(beat), micros(now), old, list(beat.held))
         # If the connection is dead, the beat must fail early enough to be sent on another one in time.
         patience = min(self._rules.silence, 30.0)
-        beats, profiles_rev, settings_rev, cancels, forgotten = (
+        beats, profiles_rev, settings_rev, cancels, forgotten, there = (
             await self._hot.fetch(sql("beat", self._schema), *args, patience=patience)
         )[0]
         if beats is None:
@@ -39,7 +39,7 @@ class Workers(SqlWorkers):
             # The worker may have handed back or finished some of them since.
             unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
             unknown.sort(key=lambda job: job.seq)
-        return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev)
+        return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev, moment(there))
 
     async def bury(self, worker: UUID, beats: int) -> bool:
         return bool(await self._cold.fetch(sql("bury", self._schema), worker, beats))

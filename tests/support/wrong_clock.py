@@ -1,0 +1,40 @@
+"""Clocks of machines that are wrong, are set while somebody looks at them, or sleep."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class WrongClock:
+    """A machine's clock whose wall is wrong by ``off`` seconds; it runs in real time otherwise.
+
+    ``sleep`` is what a suspended machine does: its wall clock and its uptime go on, its monotonic clock does not.
+    """
+
+    def __init__(self, off: float = 0.0) -> None:
+        self.off, self.slept = off, 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) + timedelta(seconds=self.off + self.slept)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def uptime(self) -> float:
+        return time.monotonic() + self.slept
+
+    def set(self, seconds: float) -> None:
+        """Set the wall clock forward or (negative) back."""
+        self.off += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Let the machine sleep, in no time."""
+        self.slept += seconds
+
+
+class PlainClock:
+    """The same clock on a machine that has no clock but the one on its wall to show that it slept."""
+
+    def __init__(self, wrong: WrongClock) -> None:
+        self.now, self.monotonic = wrong.now, wrong.monotonic
