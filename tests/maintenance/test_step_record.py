@@ -162,10 +162,8 @@ async def test_sweepers_that_saw_the_same_step_put_it_on_record_once(caplog: pyt
                 assert not record.is_behind
                 s.local.advance(5)
         assert await s.on_record() == [HOUR]
-        assert [one.getMessage() for one in caplog.records] == [
-            "the store's time went forward by 60 min: its clock was set, or the machine slept; attempts that began "
-            "before are judged without that"
-        ]
+        (told,) = caplog.records
+        assert told.getMessage().startswith("the store's time went forward by 60 min")
 
 
 async def test_a_record_that_cannot_be_read_is_written_anew() -> None:

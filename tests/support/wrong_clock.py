@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+import struct
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 
 class WrongClock:
@@ -11,6 +14,9 @@ class WrongClock:
 
     ``sleep`` is what a suspended machine does: its wall clock and its uptime go on, its monotonic clock does not.
     """
+
+    off: float
+    slept: float
 
     def __init__(self, off: float = 0.0) -> None:
         self.off, self.slept = off, 0.0
@@ -38,3 +44,32 @@ class PlainClock:
 
     def __init__(self, wrong: WrongClock) -> None:
         self.now, self.monotonic = wrong.now, wrong.monotonic
+
+
+_TWO = struct.Struct("dd")
+
+
+class SharedClock(WrongClock):
+    """The clock of a machine with several processes: what it is wrong by, and how long it slept, are in a file."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            path.write_bytes(_TWO.pack(0.0, 0.0))
+        with path.open("r+b") as file:
+            self._file = mmap.mmap(file.fileno(), _TWO.size)
+
+    @property
+    def off(self) -> float:
+        return float(_TWO.unpack_from(self._file)[0])
+
+    @off.setter
+    def off(self, seconds: float) -> None:
+        _TWO.pack_into(self._file, 0, seconds, self.slept)
+
+    @property
+    def slept(self) -> float:
+        return float(_TWO.unpack_from(self._file)[1])
+
+    @slept.setter
+    def slept(self, seconds: float) -> None:
+        _TWO.pack_into(self._file, 0, self.off, seconds)
