@@ -91,11 +91,11 @@ async def test_a_step_of_the_servers_clock_charges_nobody(by: float, tmp_path: P
     server = shared()
     database = server.create_database()
     # A function of that name in front of the one that reads the clock: a server whose clock can be set.
+    reads = "SELECT pg_catalog.clock_timestamp() + off * interval '1 s' FROM fake.clock"
     for statement in (
         "CREATE SCHEMA fake",
         "CREATE TABLE fake.clock AS SELECT 0.0::float8 AS off",
-        "CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS"
-        " 'SELECT pg_catalog.clock_timestamp() + off * interval ''1 s'' FROM fake.clock'",
+        f"CREATE FUNCTION fake.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS $body$ {reads} $body$",
         f'ALTER DATABASE "{database}" SET search_path = fake, pg_catalog, public',
     ):
         server.execute(statement, database)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from uuid import UUID
 
@@ -127,13 +127,12 @@ async def check_load(load: Load) -> float:
 
 
 async def check_fires(seconds: float, killed: UUID) -> tuple[int, float]:
-    """One job for each second, none early or late; how many, and how late the latest was."""
+    """Jobs for all the time, none early or late; how many, and how late the latest was."""
     page = await app.jobs(schedule=fires.name, limit=1000)
     jobs, latest = [job for job in page.items if job.status not in LIVE], 0.0
     due = sorted(job.fire_at.timestamp() for job in jobs if job.fire_at is not None)
-    gaps = {round(later - earlier) for earlier, later in zip(due, due[1:], strict=False)}
     assert len(due) >= seconds
-    assert gaps <= {1, *range(2, math.ceil(BUSY))}, gaps  # a fire whose job before it is live is left out
+    assert max(later - earlier for earlier, later in pairwise(due)) <= BUSY
     for job in jobs:
         if job.status is not Status.COMPLETED:
             lost = [attempt.worker for attempt in (await app.history(job.id)).attempts]

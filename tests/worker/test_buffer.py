@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,25 +13,25 @@ from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Claimed, WorkerInfo
-from headrace.worker.pace import AHEAD_MOST, Pace
+from headrace.worker.buffer import AHEAD_MOST, Pace
 from headrace.worker.slots import Slots
 from tests.support.shop import Shop
 from tests.support.until import until
 
 
 class Clock:
-    """Stands still until it is set; what never steps goes on."""
+    """Stands still until it is moved."""
 
     def __init__(self) -> None:
-        self.time = datetime.now(UTC)
+        self.time = self._begun = datetime.now(UTC)
 
     def now(self) -> datetime:
         """As it was set."""
         return self.time
 
     def monotonic(self) -> float:
-        """The machine's own."""
-        return time.monotonic()
+        """Seconds by which it was moved."""
+        return (self.time - self._begun).total_seconds()
 
 
 class Bench:
