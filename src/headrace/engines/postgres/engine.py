@@ -23,7 +23,7 @@ from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.records import Records
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
-from headrace.engines.record import moment
+from headrace.engines.sql.record import moment
 from headrace.errors import ConfigError
 from headrace.runtime.host import Host
 
