@@ -71,9 +71,9 @@ def holders(schema: str) -> dict[str, UUID]:
 
 async def submit(load: Load) -> None:
     """A round of every kind."""
-    now = app.host.clock.now()
-    load.delayed.append((await begins.options(delay=2).submit(), time.time() + 2))
-    load.delayed.append((await begins.options(not_before=now + timedelta(seconds=1)).submit(), time.time() + 1))
+    true, now = time.time(), app.host.clock.now()
+    load.delayed.append((await begins.options(delay=2).submit(), true + 2))
+    load.delayed.append((await begins.options(not_before=now + timedelta(seconds=1)).submit(), true + 1))
     load.expiring.append(await begins.options(not_after=now + timedelta(minutes=10)).submit())
     load.long.append(await lasts.options(timeout=12).submit(2.0))
     load.long.append(await blocks.options(timeout=12).submit(1.0))
@@ -82,9 +82,9 @@ async def submit(load: Load) -> None:
 async def submit_doomed(load: Load) -> None:
     """What takes too long, and what nobody runs before its last moment."""
     load.over.append(await lasts.options(timeout=1).submit(600.0))
-    last = app.host.clock.now() + timedelta(seconds=2)
+    true, last = time.time() + 2, app.host.clock.now() + timedelta(seconds=2)
     nobody = begins.options(not_after=last, requires={"machine": "none"})
-    load.unserved.append((await nobody.submit(), time.time() + 2))
+    load.unserved.append((await nobody.submit(), true))
 
 
 async def until_over(ids: list[UUID]) -> dict[UUID, Job]:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self, cast
 
+import pytest
+
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Engine
@@ -123,6 +125,33 @@ async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Sh
         assert worker is not None
         await until(lambda: worker.stats.stale == 1)  # what the handler came to in the end has no say any more
     assert (await shop.get(id)).status is Status.FAILED
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+async def test_a_clock_that_is_set_while_the_loop_is_blocked_ends_no_attempt(shop: Shop, by: float) -> None:
+    gate, clock = threading.Event(), WrongClock()
+    shop.host.clock = StoreClock(clock)
+
+    async def blocks() -> None:
+        gate.wait(30)
+
+    shop.task(blocks)
+    async with Elsewhere(shop) as elsewhere:
+        id = await shop.submit("blocks", timeout=60.0, retry=Retry(0))
+        await shop.reaches(id, Status.RUNNING)  # this the heartbeat has written, for a loop that cannot
+        clock.set(by)
+        worker = elsewhere.worker
+        assert worker is not None
+        (before,) = await shop.engine.workers.list()
+
+        async def beaten() -> bool:
+            (row,) = await shop.engine.workers.list()
+            return row.beats >= before.beats + 3  # and each comes with several looks at what runs
+
+        await until(beaten)
+        gate.set()
+        assert (await shop.ended(id)).status is Status.COMPLETED
+    assert await shop.outcomes(id) == ["completed"]
 
 
 async def test_the_time_of_a_blocked_worker_runs_out_also_when_its_start_was_left_out(shop: Shop) -> None:
