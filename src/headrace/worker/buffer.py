@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Container, Sequence
 from uuid import UUID
 
 from headrace.core.claim import Order
+from headrace.worker.lead import Permits
 from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["Buffer"]
@@ -52,6 +54,18 @@ class Buffer:
     def remove_of(self, tasks: Container[str]) -> list[OwnedJob]:
         """Take the jobs of these tasks out."""
         return self._take_out(lambda owned: owned.job.spec.task in tasks)
+
+    def remove_late(self, monotonic: float) -> list[tuple[Permits, OwnedJob]]:
+        """Take out those that should have begun by now."""
+        late = self._take_out(lambda owned: owned.permits is not None and owned.permits.by < monotonic)
+        return [(owned.permits, owned) for owned in late if owned.permits is not None]
+
+    @property
+    def begin_by(self) -> float:
+        """When the first of them must have begun (monotonic)."""
+        with self._lock:
+            owned_jobs = list(self._line)
+        return min((owned.permits.by for owned in owned_jobs if owned.permits is not None), default=math.inf)
 
     def _take_out(self, chosen: Callable[[OwnedJob], bool]) -> list[OwnedJob]:
         with self._lock:

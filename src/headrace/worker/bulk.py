@@ -156,6 +156,9 @@ class Call:
 
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
+        seats = [seat for seat in seats if self._in_time(seat)]
+        if not seats:
+            return
         first, items = seats[0].ctx, [seat.item for seat in seats]
         ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.own_slot))
         entered = ctx.entered()
@@ -174,6 +177,15 @@ class Call:
         for seat, outcome in zip(seats, outcomes, strict=True):
             if not seat.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
                 seat.outcome.set_result(outcome)
+
+    def _in_time(self, seat: _Seat) -> bool:
+        """Whether the job may still begin; one that a rate counts and that is too late leaves the call."""
+        run = cast("Run", seat.ctx.caller)
+        left = run.begins_within()
+        if left is None or left >= 0:
+            return True
+        run.stop("shutdown")
+        return False
 
     def abandon(self) -> None:
         """Cancel the call, because the worker stops."""

@@ -23,6 +23,7 @@ from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed
 from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
+from headrace.runtime.clock import SystemClock
 from headrace.worker.context import Caller, Context, Stopping
 from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.logs import caught_logs
@@ -57,6 +58,8 @@ class Request(msgspec.Struct, tag="request"):
     job: Job
     attempt: int
     started_at: datetime
+    begin_by: float | None = None
+    """By when its handler is called (monotonic), or not at all."""
 
 
 class Stop(msgspec.Struct, tag="stop"):
@@ -142,7 +145,9 @@ def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[_Mes
                     # Made here, so that a stop right behind it finds what to stop.
                     line = _Line(send)
                     slot = _Slot(line.send)
-                    ctx = Context(request.job, request.attempt, request.started_at, _Piped(line.send, slot))
+                    ctx = Context(
+                        request.job, request.attempt, request.started_at, _Piped(line.send, slot, request.begin_by)
+                    )
                     requests.put((request, ctx, slot, line))
                 case Stop(why):
                     if ctx is not None:
@@ -176,12 +181,15 @@ class _Line:
 class _Piped(Caller):
     """Heard by the parent."""
 
-    def __init__(self, send: Callable[[_Message], None], slot: _Slot) -> None:
-        self._send, self._slot = send, slot
+    def __init__(self, send: Callable[[_Message], None], slot: _Slot, begin_by: float | None) -> None:
+        self._send, self._slot, self._begin_by = send, slot, begin_by
         self._acted = False
 
     def slot(self) -> _Slot:
         return self._slot
+
+    def begins_within(self) -> float | None:
+        return None if self._begin_by is None else self._begin_by - SystemClock().monotonic()
 
     def acted(self) -> None:
         if not self._acted:  # the start is recorded once

@@ -89,6 +89,9 @@ def _around(middleware: Callable[..., Awaitable[Any]], ctx: Context, call_next: 
 
 def _plain(handler: Handler, ctx: Context, job: Job) -> tuple[Any, BaseException | None]:
     """Call a plain function on this very thread. An error is returned: not every kind can pass between threads."""
+    left = ctx.caller.begins_within()
+    if left is not None and left < 0:
+        return None, Stopped("shutdown")
     entered = ctx.entered()
     try:
         kwargs = handler.decode(job.payload_text)

@@ -21,6 +21,9 @@ __all__ = ["ending_of", "perform", "raised"]
 
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
     """Run a plain handler on this very thread."""
+    left = ctx.caller.begins_within()
+    if left is not None and left < 0:
+        return Released()
     entered = ctx.entered()
     try:
         kwargs = handler.decode(job.payload_text)

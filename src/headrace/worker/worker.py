@@ -21,6 +21,7 @@ from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 from headrace.worker.fetcher import Fetcher, JobTaker
 from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.lead import Lead, Permits
 from headrace.worker.logs import caught_logs
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.parts import why_ended
@@ -278,10 +279,15 @@ class Worker(Foreground):
         """How many jobs to ask for, and how many of them could be started at once."""
         return self._slots.room()
 
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+    @property
+    def lead(self) -> Lead:
+        """How long after the claim a job that spends a permit of a rate may begin."""
+        return self._slots.lead
+
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int], permits: Permits | None = None) -> None:
         """Pass the claimed jobs to the slots."""
         self.taken()
-        self._slots.take(jobs, queue_priorities)
+        self._slots.take(jobs, queue_priorities, permits)
 
     def taken(self) -> None:
         """Have those that found nothing look again before a burst ends: what was claimed may submit more."""
