@@ -25,12 +25,15 @@ from headrace.runtime.clock import SystemClock
 from headrace.testing import FakeClock
 from headrace.worker.lead import FEW, KEPT, LATELY, LEAST, Lead, Permits
 from headrace.worker.middleware import CallNext
+from headrace.worker.worker import Worker
 from tests.support.faults import Instead
 from tests.support.process_tasks import square
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.starts import most_in_windows, most_over_bucket
 
 ONCE = Retry(0)
+LATE = 8.0
+"""Seconds that are more than any lead here."""
 
 
 class Moved(SystemClock):
@@ -63,6 +66,13 @@ async def pace(shop: Shop, key: str, name: str = "api", rate: Rate | None = None
     rate = rate or Rate(1000, per=86400, kind="sliding")
     await shop.engine.documents.put_setting(f"rate:{name}", msgspec.json.encode(rate).decode(), 0)
     await shop.engine.documents.put_setting(key, f'{{"rates":["{name}"]}}', 0)
+
+
+def patient(worker: Worker, clock: Moved) -> Worker:
+    """Let its leads be two seconds and more, so that nobody is late who is not made late."""
+    for lead in (worker.lead, *(collector.lead for collector in worker._slots.collectors)):
+        lead.learn(1.0 + lead.wait, clock.monotonic())
+    return worker
 
 
 async def spent(shop: Shop) -> int:
@@ -160,20 +170,21 @@ async def test_a_job_that_did_not_begin_in_time_is_given_back_and_its_permit_is_
         began.append(n)
 
     def late() -> None:
-        clock.ahead += 2.0
+        clock.ahead += LATE
 
     shop.task(paced)
     await pace(shop, "limit:paced")
     ids = [await shop.submit("paced", payload={"n": n}) for n in range(3)]
+    before = [(await shop.get(id)).arrived_at for id in ids]
     claims = Claims(shop, late)
-    async with shop.worker(engine=claims.engine, concurrency=2):
+    async with patient(shop.worker(engine=claims.engine, concurrency=1), clock):
         jobs = await shop.all_ended(ids)
-    assert began == [0, 1, 2], "each once, and those that were given back have kept their places"
+    assert sorted(began) == [0, 1, 2], "each once"
+    assert [job.arrived_at for job in jobs] == before, "the one that was given back has kept its place"
     assert [(job.attempt, job.charged) for job in jobs] == [(1, 1)] * 3
     assert [await shop.outcomes(id) for id in ids] == [["completed"]] * 3
-    assert await spent(shop) == 5
-    assert claims.asks[0].lead == LEAST
-    assert claims.asks[1].lead >= 4.0, "the next has time enough"
+    assert await spent(shop) == 4
+    assert (claims.asks[0].lead, claims.asks[1].lead >= 2 * LATE) == (2.0, True), "the next has time enough"
 
 
 async def test_what_is_given_again_counts_from_the_first_request(shop: Shop, clock: Moved) -> None:
@@ -184,16 +195,14 @@ async def test_what_is_given_again_counts_from_the_first_request(shop: Shop, clo
         began.append(1)
 
     def lost() -> None:
-        clock.ahead += 6.0
+        clock.ahead += LATE
         raise Unavailable("the reply was lost", outcome="unknown")
 
     shop.task(paced)
     await pace(shop, "limit:paced")
     id = await shop.submit("paced")
     claims = Claims(shop, lost)
-    worker = shop.worker(engine=claims.engine)
-    worker.lead.learn(1.0, clock.monotonic())  # so long that from the repeat on it would be in time
-    async with worker:
+    async with patient(shop.worker(engine=claims.engine), clock):  # from the repeat on it would be in time
         await shop.ended(id)
     assert claims.requests[0] == claims.requests[1] != claims.requests[2]
     assert (began, await spent(shop)) == ([1], 2)
@@ -209,7 +218,7 @@ async def test_what_was_certainly_not_given_before_counts_from_the_request_that_
         nonlocal tries
         tries += 1
         if tries == 1:
-            clock.ahead += 6.0
+            clock.ahead += LATE
             raise Unavailable("not reached")
         return await real.claim(worker, ask, request, now)
 
@@ -218,9 +227,8 @@ async def test_what_was_certainly_not_given_before_counts_from_the_request_that_
     shop.task(paced)
     await pace(shop, "limit:paced")
     id = await shop.submit("paced")
-    worker = shop.worker(engine=Instead(shop.engine, jobs=Instead(real, claim=claim)))  # type: ignore[arg-type]
-    worker.lead.learn(1.0, clock.monotonic())
-    async with worker:
+    engine: Any = Instead(shop.engine, jobs=Instead(real, claim=claim))
+    async with patient(shop.worker(engine=engine), clock):
         await shop.ended(id)
     assert await spent(shop) == 1
 
@@ -238,24 +246,26 @@ async def test_a_start_that_has_to_be_stored_first_counts_too(shop: Shop, clock:
         applied += 1
         answer = await real.apply(*args)
         if applied == 1:
-            clock.ahead += 2.0
+            clock.ahead += LATE
         return answer
 
     shop.task(paced)
     await pace(shop, "limit:paced")
     id = await shop.submit("paced", retry=ONCE)
-    async with shop.worker(engine=Instead(shop.engine, jobs=Instead(real, apply=apply))):  # type: ignore[arg-type]
+    engine: Any = Instead(shop.engine, jobs=Instead(real, apply=apply))
+    async with patient(shop.worker(engine=engine), clock):
         job = await shop.ended(id)
-    assert (began, job.charged, await spent(shop)) == ([1], 1, 2)
+    # A claim that was under way when the time passed may have been given the job again, and come too late as well.
+    assert (began, job.charged, await spent(shop) >= 2) == ([1], 1, True)
     assert await shop.outcomes(id) == ["released", "completed"]
 
 
 class SlowThreads(Moved):
-    """The way to the first thread of a handler takes two seconds."""
+    """The way to the first thread of a handler takes long."""
 
     def monotonic(self) -> float:
         if self.ahead == 0.0 and threading.current_thread().name.startswith("headrace-handler"):
-            self.ahead = 2.0
+            self.ahead = LATE
         return super().monotonic()
 
 
@@ -273,12 +283,62 @@ async def test_a_plain_function_begins_on_its_thread(shop: Shop, clock: Moved, w
 
     shop.task(paced)
     if wrapped:
-        shop.handlers["paced"].middleware = (around,)
+        shop.handlers["paced"].surround((around,))
     await pace(shop, "limit:paced")
     id = await shop.submit("paced")
-    async with shop.worker():
+    async with patient(shop.worker(), clock):
         job = await shop.ended(id)
-    assert (began, job.charged, await spent(shop)) == ([1], 1, 2)
+    assert (began, job.charged, await spent(shop) >= 2) == ([1], 1, True)
+
+
+async def test_middleware_that_takes_its_time_makes_its_handler_late(shop: Shop, clock: Moved) -> None:
+    began, entered = list[int](), 0
+
+    async def paced() -> None:
+        began.append(1)
+
+    async def around(ctx: object, call_next: CallNext) -> Any:
+        nonlocal entered
+        entered += 1
+        if entered == 1:
+            clock.ahead += LATE
+        return await call_next()
+
+    shop.task(paced)
+    shop.handlers["paced"].surround((around,))
+    await pace(shop, "limit:paced")
+    id = await shop.submit("paced")
+    async with patient(shop.worker(), clock):
+        job = await shop.ended(id)
+    assert (began, job.charged, await spent(shop) >= 2) == ([1], 1, True)
+
+
+@pytest.mark.parametrize("mode", ["async", "thread"])
+async def test_one_permit_is_enough_for_middleware_that_calls_again(shop: Shop, clock: Moved, mode: str) -> None:
+    began: list[int] = []
+
+    def plain() -> None:
+        began.append(1)
+        if len(began) == 1:
+            raise ValueError("once more")
+
+    async def paced() -> None:
+        plain()
+
+    async def around(ctx: object, call_next: CallNext) -> Any:
+        try:
+            return await call_next()
+        except ValueError:
+            clock.ahead += LATE
+            return await call_next()
+
+    shop.task(paced if mode == "async" else plain, name="paced")
+    shop.handlers["paced"].surround((around,))
+    await pace(shop, "limit:paced")
+    id = await shop.submit("paced")
+    async with patient(shop.worker(), clock):
+        await shop.ended(id)
+    assert (began, await shop.outcomes(id), await spent(shop)) == ([1, 1], ["completed"], 1)
 
 
 async def test_a_process_handler_begins_in_its_child(shop: Shop, clock: Moved, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +359,7 @@ async def test_a_process_handler_begins_in_its_child(shop: Shop, clock: Moved, m
     shop.handlers[square.name] = square.handler
     await pace(shop, "limit:square")
     worker = shop.worker()
-    worker.lead.learn(5.0, clock.monotonic())  # time enough for a child to be made
+    worker.lead.learn(10.0, clock.monotonic())  # time enough for a child to be made
     id = await shop.submit("square", payload={"n": 7})
     async with worker:
         job = await shop.ended(id)
@@ -339,17 +399,18 @@ async def test_who_is_late_for_a_bulk_call_is_left_out_of_it(shop: Shop, clock: 
         applied += 1
         answer = await real.apply(*args)
         if applied == 1:
-            clock.ahead += 5.0
+            clock.ahead += LATE
         return answer
 
     shop.handlers["index"] = make_handler(index, name="index", bulk=(2, 0.5))
     await pace(shop, "queue:slow")
     paced = await shop.submit("index", queue="slow", payload={"items": 1})
     other = await shop.submit("index", payload={"items": 2}, retry=ONCE)
-    async with shop.worker(engine=Instead(shop.engine, jobs=Instead(real, apply=apply))):  # type: ignore[arg-type]
+    engine: Any = Instead(shop.engine, jobs=Instead(real, apply=apply))
+    async with patient(shop.worker(engine=engine), clock):
         await shop.all_ended([paced, other])
     assert calls == [[2], [1]]
-    assert ((await shop.get(paced)).charged, await spent(shop)) == (1, 2)
+    assert ((await shop.get(paced)).charged, await spent(shop) >= 2) == (1, True)
     assert await shop.outcomes(other) == ["completed"]
 
 
@@ -367,7 +428,7 @@ async def test_what_waits_too_long_to_be_called_is_given_back(shop: Shop, clock:
     shop.task(holds)
     shop.handlers["index"] = make_handler(index, name="index", bulk=(1, 0.0))
     await pace(shop, "limit:index")
-    worker = shop.worker(concurrency=1)
+    worker = patient(shop.worker(concurrency=1), clock)
     async with worker:
         first = await shop.submit("holds")
         await asyncio.wait_for(busy.wait(), 20)
@@ -408,7 +469,7 @@ async def test_in_no_window_do_more_begin_than_allowed_however_long_claims_take(
     """Two workers with sessions of their own; the replies to their claims take now less, now more time."""
     limit, per, count = 10, 0.8, 45
     dice, began = random.Random(4), dict[str, list[float]]()
-    rates = {kind: Rate(limit, per=per, kind=kind) for kind in ("fixed", "sliding", "bucket")}  # type: ignore[arg-type]
+    rates = {kind: Rate(limit, per=per, kind=kind) for kind in ("fixed", "sliding", "bucket")}
 
     def task(name: str) -> Callable[[], Any]:
         async def call() -> None:

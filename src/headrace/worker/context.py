@@ -99,6 +99,9 @@ class Caller:
         """How many seconds are left to call the handler, below 0 none; None: it may be called whenever that is."""
         return None
 
+    def begun(self) -> None:
+        """Note that the handler was called before in this run: it may be called again whenever that is."""
+
     def entry_writer(self) -> EntryWriter | None:
         """The writer of what the run adds to its job; None: nothing is kept.
 

@@ -34,7 +34,7 @@ class Lead:
 
     def __init__(self, clock: Clock, wait: float = 0.0) -> None:
         """``wait``: how long jobs are kept waiting on purpose, by the collector of a bulk handler."""
-        self.clock, self._wait = clock, wait
+        self.clock, self.wait = clock, wait
         self._took: deque[tuple[float, float]] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
         self._seconds: float | None = None
@@ -51,13 +51,13 @@ class Lead:
                 if len(times) < FEW:
                     times = sorted(seconds for _, seconds in took[-FEW:])
                 usual = times[math.ceil(0.99 * len(times)) - 1] if times else 0.0
-                seconds = self._seconds = min(max(LEAST, 2 * usual) + self._wait, LONGEST_LEAD)
+                seconds = self._seconds = min(max(LEAST, 2 * usual) + self.wait, LONGEST_LEAD)
         return seconds
 
     def learn(self, seconds: float, at: float) -> None:
         """Learn that so many seconds after its claim a job was about to be called."""
         with self._lock:
-            self._took.append((at, max(0.0, seconds - self._wait)))
+            self._took.append((at, max(0.0, seconds - self.wait)))
             self._seconds = None
 
     def missed(self, lead: float, at: float) -> None:

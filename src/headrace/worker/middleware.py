@@ -14,7 +14,7 @@ from headrace.errors import ConfigError, HandlerFailed, Snooze, Stopped
 from headrace.handler import Handler
 from headrace.worker.children import Children
 from headrace.worker.context import Context
-from headrace.worker.perform import ending_of
+from headrace.worker.perform import ending_of, is_late
 from headrace.worker.pools import ThreadPool
 from headrace.worker.streaming import invoke
 
@@ -55,8 +55,11 @@ async def call_wrapped(
         nonlocal before
         if before is None:
             before = ctx.places()
+            if handler.mode == "async" and is_late(ctx):
+                raise Stopped("shutdown")
         else:
             ctx.rewind(before)
+            ctx.caller.begun()
         if handler.flows:
             return await invoke(handler, ctx, job)
         if handler.mode == "async":
@@ -89,8 +92,7 @@ def _around(middleware: Callable[..., Awaitable[Any]], ctx: Context, call_next: 
 
 def _plain(handler: Handler, ctx: Context, job: Job) -> tuple[Any, BaseException | None]:
     """Call a plain function on this very thread. An error is returned: not every kind can pass between threads."""
-    left = ctx.caller.begins_within()
-    if left is not None and left < 0:
+    if is_late(ctx):
         return None, Stopped("shutdown")
     entered = ctx.entered()
     try:

@@ -16,13 +16,18 @@ from headrace.handler import Handler
 from headrace.worker.context import Context
 from headrace.worker.raising import is_passing, message_of
 
-__all__ = ["ending_of", "perform", "raised"]
+__all__ = ["ending_of", "is_late", "perform", "raised"]
+
+
+def is_late(ctx: Context) -> bool:
+    """Whether a rate counts the job, and its handler may not be called any more."""
+    left = ctx.caller.begins_within()
+    return left is not None and left < 0
 
 
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
     """Run a plain handler on this very thread."""
-    left = ctx.caller.begins_within()
-    if left is not None and left < 0:
+    if is_late(ctx):
         return Released()
     entered = ctx.entered()
     try:

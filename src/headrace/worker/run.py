@@ -290,6 +290,10 @@ class Run(Caller):
         """How many seconds are left to call the handler, if a rate counts the job."""
         return None if self.owned.permits is None else self.owned.permits.left()
 
+    def begun(self) -> None:
+        """Note that the handler was called before: a permit is for the run, however often middleware calls it."""
+        self.owned.permits = None
+
     def resource(self, resource: Resource[T]) -> T:
         """The resource that the worker has open for this definition."""
         return self._slots.resources.get(resource)
