@@ -70,7 +70,7 @@ async def pace(shop: Shop, key: str, name: str = "api", rate: Rate | None = None
 
 def patient(worker: Worker, clock: Moved) -> Worker:
     """Let its leads be two seconds and more, so that nobody is late who is not made late."""
-    for lead in (worker.lead, *(collector.lead for collector in worker._slots.collectors)):
+    for lead in (worker._slots.lead, *(collector.lead for collector in worker._slots.collectors)):
         lead.learn(1.0 + lead.wait, clock.monotonic())
     return worker
 
@@ -359,7 +359,7 @@ async def test_a_process_handler_begins_in_its_child(shop: Shop, clock: Moved, m
     shop.handlers[square.name] = square.handler
     await pace(shop, "limit:square")
     worker = shop.worker()
-    worker.lead.learn(10.0, clock.monotonic())  # time enough for a child to be made
+    worker._slots.lead.learn(10.0, clock.monotonic())  # time enough for a child to be made
     id = await shop.submit("square", payload={"n": 7})
     async with worker:
         job = await shop.ended(id)
@@ -461,7 +461,7 @@ async def test_where_no_rate_counts_nothing_is_learned(shop: Shop) -> None:
     worker = shop.worker(engine=claims.engine)
     async with worker:
         await shop.all_ended(ids)
-    assert (worker.lead.seconds, len(worker.lead._took)) == (LEAST, 0)
+    assert (worker._slots.lead.seconds, len(worker._slots.lead._took)) == (LEAST, 0)
 
 
 @pytest.mark.timeout(120)
