@@ -23,7 +23,7 @@ from headrace.engine import Claimed
 from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemClock
 from headrace.testing import FakeClock
-from headrace.worker.lead import FEW, KEPT, LATELY, LEAST, Lead, Permits
+from headrace.worker.lead import FEW, FIRST, KEPT, LATELY, LEAST, Lead, Permits
 from headrace.worker.middleware import CallNext
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead
@@ -107,10 +107,10 @@ class Claims:
 def test_it_is_twice_what_99_of_100_take_and_at_least_50_ms() -> None:
     clock = FakeClock()
     lead = Lead(clock)
-    assert lead.seconds == LEAST == 0.05
+    assert lead.seconds == FIRST == 0.5
     for _ in range(10):
         lead.learn(0.001, clock.monotonic())
-    assert lead.seconds == LEAST
+    assert lead.seconds == LEAST == 0.05
     for number in range(1, KEPT + 1):
         lead.learn(number / 1000, clock.monotonic())
     assert lead.seconds == pytest.approx(2 * 0.254)  # 254 of 256
@@ -134,7 +134,7 @@ def test_what_was_long_ago_is_forgotten_if_enough_is_known_since() -> None:
 
 def test_the_wait_of_a_bulk_handler_comes_on_top() -> None:
     lead = Lead(FakeClock(), wait=2.0)
-    assert lead.seconds == 2.05
+    assert lead.seconds == 2.5
     lead.learn(0.5, 0.0)  # the call was full before the wait was over
     assert lead.seconds == 2.05
     lead.learn(2.1, 0.0)
@@ -381,7 +381,7 @@ async def test_the_lead_of_a_bulk_handler_has_room_for_its_wait(shop: Shop, cloc
     claims = Claims(shop, lambda: None)
     async with shop.worker(engine=claims.engine):
         await shop.all_ended(ids)
-    assert claims.asks[0].lead == pytest.approx(0.35)
+    assert claims.asks[0].lead == pytest.approx(0.3 + FIRST)
 
 
 async def test_who_is_late_for_a_bulk_call_is_left_out_of_it(shop: Shop, clock: Moved) -> None:
@@ -461,7 +461,7 @@ async def test_where_no_rate_counts_nothing_is_learned(shop: Shop) -> None:
     worker = shop.worker(engine=claims.engine)
     async with worker:
         await shop.all_ended(ids)
-    assert (worker._slots.lead.seconds, len(worker._slots.lead._took)) == (LEAST, 0)
+    assert (worker._slots.lead.seconds, len(worker._slots.lead._took)) == (FIRST, 0)
 
 
 @pytest.mark.timeout(120)

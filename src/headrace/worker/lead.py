@@ -18,6 +18,8 @@ _log = logging.getLogger("headrace.worker")
 
 LEAST = 0.05
 """The shortest lead, in seconds."""
+FIRST = 0.5
+"""The lead of a worker that has learned nothing yet: its first claims take longer, and there may be many permits."""
 KEPT, FEW = 256, 16
 """How many calls are remembered, and how many of them however long ago."""
 LATELY = 60.0
@@ -50,8 +52,8 @@ class Lead:
                 times = sorted(seconds for at, seconds in took if at >= since)
                 if len(times) < FEW:
                     times = sorted(seconds for _, seconds in took[-FEW:])
-                usual = times[math.ceil(0.99 * len(times)) - 1] if times else 0.0
-                seconds = self._seconds = min(max(LEAST, 2 * usual) + self.wait, LONGEST_LEAD)
+                usual = 2 * times[math.ceil(0.99 * len(times)) - 1] if times else FIRST
+                seconds = self._seconds = min(max(LEAST, usual) + self.wait, LONGEST_LEAD)
         return seconds
 
     def learn(self, seconds: float, at: float) -> None:
