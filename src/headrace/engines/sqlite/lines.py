@@ -10,27 +10,40 @@ import msgspec
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import Place, encode
+from headrace.engines.refusing import too_many
+from headrace.engines.sql.lines import Interned, KnownLines
+from headrace.engines.sql.record import Place, encode
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
+from headrace.engines.sqlite.db_thread import DbThread
 
-__all__ = ["Served", "intern", "interning"]
+__all__ = ["Lines", "Served", "interning"]
 
 
-def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, dict[Place, int | None]]:
-    """The lines of these places, made where missing, in a commit of their own (None: one profile too many).
+class Lines(KnownLines):
+    """The lines that a session knows."""
 
-    Also the count of collections for which these lines are valid.
-    """
-    connection.execute("BEGIN IMMEDIATE")
-    lines = drive(connection, interning(places))
-    collected: int = connection.execute("SELECT collected FROM books").get
-    connection.execute("COMMIT")
-    return collected, lines
+    def __init__(self, writer: DbThread) -> None:
+        super().__init__()
+        self._writer = writer
+
+    async def _intern(self, places: list[Place]) -> Interned:
+        def write(connection: apsw.Connection) -> Interned:
+            connection.execute("BEGIN IMMEDIATE")
+            lines = drive(connection, interning(places))
+            collected: int = connection.execute("SELECT collected FROM books").get
+            connection.execute("COMMIT")
+            found = {place: line for place, line in lines.items() if line is not None}
+            return found, {place: too_many() for place in lines.keys() - found.keys()}, collected
+
+        return await self._writer.run(write)
 
 
 def interning(places: Iterable[Place]) -> Statements[dict[Place, int | None]]:
-    """The lines of these places, made where missing, as statements for a transaction that is open."""
+    """The lines of these places, made where missing, as statements for a transaction that is open.
+
+    None in place of one that would need a profile too many.
+    """
     lines = dict[Place, int | None]()
     for place in places:
         lines[place] = yield from _line(place)
