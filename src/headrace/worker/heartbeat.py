@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -21,6 +21,7 @@ from headrace.core.account import account
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
+from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
@@ -47,12 +48,12 @@ class Heartbeat:
     def __init__(self, worker: Worker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
         self._rules = engine.rules
-        self._acked = (host.clock.monotonic(), host.clock.now())
+        self._acked = (host.clock.monotonic(), host.uptime())
         self._mute_from = self._look_from = 0.0
         self._stop: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._outage = False
+        self._outage = self._wrong = False
         self._beating = False
         self._next = 0.0
         """When the next beat is due (monotonic)."""
@@ -108,13 +109,13 @@ class Heartbeat:
 
     def acknowledged(self) -> None:
         """Remember that the store has just acknowledged the worker."""
-        self._acked = (self._host.clock.monotonic(), self._host.clock.now())
+        self._acked = (self._host.clock.monotonic(), self._host.uptime())
         self._mute_from = self._acked[0] + self._rules.silence
 
     @property
     def silent(self) -> bool:
         """Whether nothing new may be started, because the store has not heard of the worker for too long."""
-        # Called before every start, so the wall clock, which shows a suspended machine, is read only twice a second.
+        # Called before every start, so the clock that shows a suspended machine is read only twice a second.
         monotonic = self._host.clock.monotonic()
         if monotonic >= self._look_from:
             self._look_from = monotonic + 0.5
@@ -124,10 +125,9 @@ class Heartbeat:
 
     @property
     def silence(self) -> float:
-        """Seconds since the last acknowledged beat, by whichever clock says more: one may have slept or been set."""
-        monotonic, wall = self._acked
-        by_wall = (self._host.clock.now() - wall).total_seconds()
-        return max(self._host.clock.monotonic() - monotonic, by_wall)
+        """Seconds since the last acknowledged beat, those included that the machine slept."""
+        monotonic, uptime = self._acked
+        return max(self._host.clock.monotonic() - monotonic, self._host.uptime() - uptime)
 
     async def _main(self) -> None:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -140,7 +140,7 @@ class Heartbeat:
                     await self._hold()
                     if self._beating:
                         await self._look(self._session)
-                        if self._host.clock.monotonic() >= self._next or self._told != self._proof(self._worker.id):
+                        if self._due():
                             await self._beat(self._session)
                             self._next = self._host.clock.monotonic() + self._rules.beat
                 except StoreLost as error:
@@ -163,27 +163,49 @@ class Heartbeat:
                 if not self._opened:
                     await self._session.open()
                     self._opened = True
+                    await self._host.measure(self._session)
                 if self._attending is not None:
                     self.attended = await self._session.workers.attend(self._attending)
             except BaseException:
                 self.attended = None
                 raise
 
+    def _due(self) -> bool:
+        """Whether it is time for a beat, or the store must be asked, or told, something at once."""
+        return self._host.clock.monotonic() >= self._next or self._unsure or self._told != self._proof(self._worker.id)
+
     def _proof(self, worker: UUID) -> str | None:
         return self.attended.proof if self.attended is not None and self._attending == worker else None
 
     async def _beat(self, session: Engine) -> None:
-        worker = self._worker.id
+        worker, clock = self._worker.id, self._host.store_clock
+        asked = None if clock is None else clock.asking()
         proof = self._proof(worker)
         beat = replace(self._worker.beat(self.blocked), proof=proof)
         answer = await session.workers.beat(worker, beat, self._host.clock.now())
         if isinstance(answer, Alive):
             self._told = proof
+            if clock is not None and asked is not None and answer.now is not None:
+                clock.told(asked, answer.now)
             self.acknowledged()
+            self._compare()
         if self._outage:
             self._outage = False
             _log.warning("beats are acknowledged again")
         self._tell(worker, answer)
+
+    @property
+    def _unsure(self) -> bool:
+        """Whether the machine slept, or its clock was set, and the store's time must be measured."""
+        return (clock := self._host.store_clock) is not None and clock.is_unsure
+
+    def _compare(self) -> None:
+        """Say so, once, if this machine's clock is wrong."""
+        apart = 0.0 if (clock := self._host.store_clock) is None else clock.apart
+        if abs(apart) > CLOCK_APART and not self._wrong:
+            text = "the clock of this machine is %s; jobs go by the store's, so it costs nothing. Let it follow NTP"
+            _log.warning(text, told_apart(apart))
+        self._wrong = abs(apart) > CLOCK_APART
 
     def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
@@ -206,24 +228,30 @@ class Heartbeat:
             await self._stand_in(session)
 
     async def _stand_in(self, session: Engine) -> None:
-        now, chance = self._host.clock.now(), self._host.dice.chance()
+        now, monotonic, chance = self._host.clock.now(), self._host.clock.monotonic(), self._host.dice.chance()
         todo: list[tuple[Job, Decide]] = [
             (owned.job, lambda job: release(job, now)) for owned in self._worker.drop_buffer()
         ]
         todo += [
-            (owned.job, partial(self._overdue, started_at=owned.started_at, now=now, chance=chance))
-            for owned in self._worker.executing()
-            if owned.started_at is not None and not owned.over
+            (
+                run.owned.job,
+                partial(self._overdue, started_at=started, ran=monotonic - run.began, now=now, chance=chance),
+            )
+            for run in self._worker.executing()
+            if (started := run.owned.started_at) is not None and not run.owned.over
         ]
         tries = _TRIES
         while todo and tries:
             again = [await self._apply(session, todo[n : n + MAX_BATCH], now) for n in range(0, len(todo), MAX_BATCH)]
             todo, tries = [one for part in again for one in part], tries - 1
 
-    def _overdue(self, job: Job, started_at: datetime, now: datetime, chance: float) -> Change | None:
-        """The change that the loop would have written by now: the end if the timeout is over, otherwise the start."""
+    def _overdue(self, job: Job, started_at: datetime, ran: float, now: datetime, chance: float) -> Change | None:
+        """The change that the loop would have written by now: the end if the timeout is over, otherwise the start.
+
+        ``ran``: for how many seconds the handler has run, by monotonic time.
+        """
         timeout = job.spec.timeout
-        if timeout is not None and now >= started_at + timedelta(seconds=timeout):
+        if timeout is not None and ran >= timeout:
             return finish(job, TimedOut(), now, chance, self._rules, started_at)
         return None if job.status is Status.RUNNING else start(job, started_at, self._rules)
 
