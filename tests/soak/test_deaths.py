@@ -172,7 +172,6 @@ async def test_a_schedule_goes_on_while_its_planners_are_killed(url: str, tmp_pa
                     workers.hire()
             fires = sorted(job.fire_at for job in await all_jobs(app.engine) if job.fire_at is not None)
             gaps = [(after - before).total_seconds() for before, after in itertools.pairwise(fires)]
-            print(
-                f"{planners} planners and {others} others killed in 60 s: {len(fires)} fires, the longest gap {max(gaps):.0f} s"
-            )
+            killed = f"{planners} planners and {others} others killed in 60 s"
+            print(f"{killed}: {len(fires)} fires, the longest gap {max(gaps):.0f} s")
             assert max(gaps) <= 6
