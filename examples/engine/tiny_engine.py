@@ -669,6 +669,9 @@ class TinyEngine:
     async def migrate(self, *, plan: bool = False) -> list[str]:
         return []
 
+    async def time(self) -> datetime | None:
+        return None
+
     async def check(self, now: datetime) -> list[Check]:
         return [Check("ledger", "ok" if not (await self.records.ledger()).unaccounted else "fail", "the books balance")]
 

@@ -107,8 +107,8 @@ class Profiles(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A small document under compare-and-set; its key is a name behind ``queue:``, ``limit:``, ``rate:``, ``task:`` or
-    ``schedule:``."""
+    """A small document under compare-and-set; its key is a name behind ``queue:``, ``limit:``, ``rate:``, ``task:``,
+    ``schedule:`` or ``clock:``."""
 
     key: str
     value: str

@@ -84,7 +84,8 @@ class Buffer:
         """For how many seconds the job that was claimed first has been here; 0 if there is none."""
         with self._lock:
             jobs = [owned.job for owned in self._line]
-        return (now - min((job.assigned_at or job.updated_at for job in jobs), default=now)).total_seconds()
+        # A clock that was set back must not keep them here until it has caught up.
+        return abs((now - min((job.assigned_at or job.updated_at for job in jobs), default=now)).total_seconds())
 
 
 class Pace:

@@ -123,9 +123,11 @@ class Fetcher(Service):
 
     async def _ask(self, ask: Ask, request: int) -> tuple[Claimed, Permits | None] | None:
         pause, worker, clock, dealt = 0.05, self._worker.id, self._host.clock, None
+        since, now = clock.monotonic(), clock.now()
         while True:
-            since, now = clock.monotonic(), clock.now()
             try:
+                await self._host.make_sure(self._engine)
+                since, now = clock.monotonic(), clock.now()
                 answer = await self._engine.jobs.claim(worker, ask, request, now)
             except StoreLost:
                 raise

@@ -147,10 +147,9 @@ class Slots:
 
     def _busy_since(self) -> float | None:
         """How long the running handlers have been running, on average."""
-        now = self.host.clock.now()
+        now = self.host.clock.monotonic()
         newest = islice(reversed(self.runs.items()), LOOKED_AT)
-        began = [owned.started_at for owned, run in newest if not run.yielded]
-        spans = [(now - moment).total_seconds() for moment in began if moment is not None]
+        spans = [now - run.began for owned, run in newest if owned.started_at is not None and not run.yielded]
         return sum(spans) / len(spans) if spans else None
 
     # -- through
