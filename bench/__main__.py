@@ -25,6 +25,7 @@ from bench.limits import limits, limits_lines
 from bench.machine import describe
 from bench.plan import ENGINES, LABELS, MEASURES, RIVALS, SIDES, STATES, EngineName, Plan, SideName
 from bench.programs import Missing, program
+from bench.recovery import recovery, recovery_lines
 from bench.report import document, facts_lines, lines, page
 from bench.stores import Databases, Files, Stores, postgres
 
@@ -65,6 +66,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "limits": {},
         "figures": {"autovacuum": "off"},
         "idle": PRELOAD,
+        "recovery": {},
     }
     with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
         facts = describe(home) | stores.facts()
@@ -118,6 +120,12 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
     if mode == "limits":
         found_by = limits(plan, stores, quick=args.quick)
         return list(limits_lines(found_by)), [asdict(case) | {"samples": found} for case, found in found_by.items()]
+    if mode == "recovery":
+        turns = args.repeat or (2 if args.quick else 20)
+        ours, theirs = recovery(plan.engine, stores, plan.sides, turns=turns)
+        kept = {case.name: asdict(found) for case, found in ours.items()}
+        kept |= {side: asdict(found) for side, found in theirs.items()}
+        return list(recovery_lines(plan.engine, ours, theirs)), kept
     assert isinstance(stores, Databases)
     if mode == "churn":
         sizes = churn(stores, 100_000 if args.quick else 1_000_000)
@@ -140,7 +148,7 @@ def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str,
 
 def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
     plan = plans.quick(engine) if args.quick else plans.default(engine)
-    if engine == "sqlite" and args.mode not in (None, "flat", "limits"):
+    if engine == "sqlite" and args.mode not in (None, "flat", "limits", "recovery"):
         parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
     wanted = _names(parser, "--only", args.only, SIDES[engine])
     measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
@@ -177,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         "limits": "headrace's claims where something is limited",
         "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
         "idle": "what an idle worker asks of PostgreSQL in a minute",
+        "recovery": "how soon a job runs again whose worker was killed",
     }.items():
         modes.add_argument(f"--{name}", dest="mode", action="store_const", const=name, help=what)
     parser.add_argument("--dsn", metavar="URL", help="a PostgreSQL server to use instead of starting one")

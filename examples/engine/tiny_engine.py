@@ -28,7 +28,7 @@ from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.job import Attempt, Event, History, Job
-from headrace.core.lease import FREE, Lease, given_back, taken
+from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
 from headrace.core.limits.limit import Entry as InLine
 from headrace.core.limits.limit import Usage, deal, forgets, lapses
 from headrace.core.limits.rate import micros
@@ -40,6 +40,7 @@ from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
     Alive,
+    Attended,
     Beat,
     Bus,
     Check,
@@ -47,6 +48,7 @@ from headrace.engine import (
     Dead,
     Duplicated,
     Engine,
+    Gone,
     Hint,
     InsertAnswer,
     Inserted,
@@ -58,6 +60,7 @@ from headrace.engine import (
     Setting,
     Topic,
     Transactions,
+    Watched,
     WorkerInfo,
     WorkerRow,
 )
@@ -84,6 +87,7 @@ class Store:
         self.notes: deque[tuple[Note, UUID, int]] = deque()  # what, of which job or batch, how far it got
         self.batches: dict[UUID, Batch] = {}
         self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
+        self.watched: dict[UUID, Watched] = {}
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.leases: dict[str, Lease] = {}
@@ -95,6 +99,11 @@ class Store:
     def alive(self, worker: UUID | None) -> bool:
         """Whether the worker is known and not buried."""
         return worker in self.workers and self.workers[worker][4]
+
+    def die(self, worker: UUID) -> None:
+        """The worker is dead, and has no duties any more."""
+        self.workers[worker] = (*self.workers[worker][:4], False)
+        self.leases = {name: given_back(lease, worker) for name, lease in self.leases.items()}
 
     def held_by(self, worker: UUID) -> list[Job]:
         """The jobs of one worker, in order."""
@@ -540,6 +549,8 @@ def _concerned(store: Store, note: Note, id: UUID) -> list[UUID]:
 class Workers(Role):
     """Who is alive."""
 
+    gone_after = 0.0
+
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         with self.store() as store:
             store.workers.setdefault(info.id, (info, Beat(), 0, now, True))
@@ -558,25 +569,35 @@ class Workers(Role):
             unknown = tuple(job for job in known if job.id not in beat.held)
             return Alive(beats + 1, cancels, unknown, store.profiles_rev, store.settings_rev)
 
+    async def attend(self, worker: UUID) -> Attended | None:
+        return None  # no kernel can tell who of one process is dead: workers are judged by looks
+
+    async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
+        return Gone()
+
+    async def watched(self, worker: UUID, watched: Watched) -> None:
+        with self.store() as store:
+            if store.alive(worker) and store.workers[worker][2] == watched.beats:
+                store.watched[worker] = watched
+
     async def bury(self, worker: UUID, beats: int) -> bool:
         with self.store() as store:
-            row = store.workers.get(worker)
-            if row is None or row[2] != beats:
+            if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
-            store.workers[worker] = (*row[:4], False)
+            store.die(worker)
             return True
 
     async def retire(self, worker: UUID) -> None:
         with self.store() as store:
             if worker in store.workers:
-                store.workers[worker] = (*store.workers[worker][:4], False)
+                store.die(worker)
 
     async def list(self) -> list[WorkerRow]:
         with self.store() as store:
             holds = Counter(job.worker for job in store.jobs.values() if job.worker is not None)
             store.workers = {id: row for id, row in store.workers.items() if row[4] or holds[id]}
             rows = sorted(store.workers.values(), key=lambda row: row[0].started_at)
-            return [WorkerRow(*row, holds[row[0].id]) for row in rows]
+            return [WorkerRow(*row, holds[row[0].id], watched=store.watched.get(row[0].id)) for row in rows]
 
 
 class Documents(Role):
@@ -614,6 +635,10 @@ class Documents(Role):
     async def unlease(self, name: str, holder: UUID) -> None:
         with self.store() as store:
             store.leases[name] = given_back(store.leases.get(name, FREE), holder)
+
+    async def holder(self, name: str, now: datetime) -> UUID | None:
+        with self.store() as store:
+            return holder_of(store.leases.get(name, FREE), now)
 
 
 class TinyBus:

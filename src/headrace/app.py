@@ -34,6 +34,7 @@ from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
 from headrace.runtime.clock import Clock
+from headrace.runtime.service import Service
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.options import WorkerOptions, check_worker_options
@@ -171,12 +172,16 @@ class App(Hooked, Scheduling, Limited):
         )
         session = self.session
         self.load()
+
+        def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
+            return services(session.engine, session.lanes, session.host, id, follow=not burst, ended=ended)
+
         return Worker(
             session.engine,
             self.handlers,
             host=session.host,
             lanes=session.lanes,
-            services=lambda id: services(session.engine, session.lanes, session.host, id, follow=not burst),
+            services=duties,
             announce=self._announce_at_start,
             version=version("headrace"),
             resources=self.resources,

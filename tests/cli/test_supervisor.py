@@ -141,3 +141,31 @@ def test_children_learn_of_the_death_of_their_supervisor(tmp_path: Path) -> None
         # The child holds stdout too: reading to its end waits for the child.
         parent.stdout.read()
     assert gone.exists()
+
+
+async def test_each_child_is_named_and_told_whose_place_it_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
+    notes = "import sys, time\nopen(sys.argv[1], 'a').write(' '.join(sys.argv[2:]) + '\\n')\ntime.sleep(60)"
+    note = tmp_path / "names"
+    made = Supervisor(
+        lambda index, fd: [sys.executable, "-c", notes, str(note)],
+        1,
+        grace=5.0,
+        naming=lambda id, after: [str(id), str(after)],
+        tell=Processed(),
+    )
+    task = asyncio.create_task(made.run())
+
+    def names() -> list[list[str]]:
+        return [line.split() for line in note.read_text().splitlines()] if note.exists() else []
+
+    for count in (1, 2, 3):
+        await until(lambda count=count: len(names()) == count)  # type: ignore[misc]
+        os.kill(made.pids[0], signal.SIGKILL)
+    made.kill()
+    await asyncio.wait_for(task, 45)
+    (first, none), (second, before_second), (third, before_third), *_ = names()
+    assert (none, before_second, before_third) == ("None", first, second)
+    assert len({first, second, third}) == 3

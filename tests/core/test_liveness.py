@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.defaults import Rules
-from headrace.core.liveness import PAUSE, Seen, Watch, is_certain, is_dead, is_late
+from headrace.core.liveness import PAUSE, Seen, Watch, is_certain, is_dead, is_gone, is_late
 from headrace.core.status import Cause
 
 
@@ -80,3 +80,24 @@ def test_looks_come_often_enough_to_be_one_watch_and_to_bury_after_a_lease() -> 
     pause = PAUSE * rules.beat
     assert pause <= rules.look_gap
     assert 3 * pause <= rules.lease
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "earlier", "dead"),
+    [
+        (3, 5, 25, True),
+        (3, 5, 24.9, False),
+        (3, 4.9, 1000, False),  # half a beat, in which the living would have been heard
+        (2, 20, 1000, False),
+        (3, 29, 1, True),
+    ],
+)
+def test_what_earlier_watchers_saw_counts(looks: int, seconds: float, earlier: float, dead: bool) -> None:
+    assert is_dead(Seen(looks, seconds), Rules(), earlier) is dead
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "gone"), [(0, 0, False), (1, 0, False), (2, 2.9, False), (2, 3, True), (9, 4, True)]
+)
+def test_who_is_found_gone_twice_is_dead(looks: int, seconds: float, gone: bool) -> None:
+    assert is_gone(Seen(looks, seconds), 3.0) is gone

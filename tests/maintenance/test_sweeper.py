@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from datetime import datetime, timedelta
 
 import pytest
@@ -157,10 +158,11 @@ async def test_a_store_that_is_away_buries_nobody() -> None:
             with pytest.raises(Unavailable):
                 await s.tick()
         w.engine.away = False
-        await watch(w, s, 10)
+        await watch(w, s, 5)
         assert await w.alive() == {player.id}
-        await watch(w, s, 22.5)
-        assert await w.alive() == set()
+        await player.beat()  # as all do that waited for the store
+        await watch(w, s, 30)
+        assert await w.alive() == {player.id}
 
 
 async def test_a_stepped_wall_clock_buries_nobody() -> None:
@@ -174,12 +176,34 @@ async def test_a_stepped_wall_clock_buries_nobody() -> None:
         assert await w.alive() == {player.id}
 
 
-async def test_a_sweeper_that_slept_begins_to_count_anew() -> None:
+async def test_a_sweeper_that_slept_does_not_count_its_sleep() -> None:
     async with world() as w:
         s, player = sweeper(w), await w.worker()
-        await watch(w, s, 28)
+        await watch(w, s, 20)
         w.clock.advance(60)
-        await watch(w, s, 29)
+        await watch(w, s, 12.5)
+        assert await w.alive() == {player.id}
+        await watch(w, s, 2.5)  # 17.5 s before its sleep, and 12.5 s after it
+        assert await w.alive() == set()
+
+
+async def test_what_earlier_watchers_saw_counts() -> None:
+    async with world() as w:
+        player = await w.worker()
+        await watch(w, sweeper(w), 27.5)
+        for _ in range(3):  # whoever is new gives the worker half a beat to be heard
+            await watch(w, sweeper(w), 5)
+            assert await w.alive() == {player.id}
+        await watch(w, sweeper(w), 7.5)
+        assert await w.alive() == set()
+
+
+async def test_what_was_seen_of_an_earlier_beat_does_not_count() -> None:
+    async with world() as w:
+        player = await w.worker()
+        await watch(w, sweeper(w), 27.5)
+        await player.beat()
+        await watch(w, sweeper(w), 30)
         assert await w.alive() == {player.id}
 
 
@@ -401,3 +425,19 @@ def test_looks_come_often_enough_and_not_in_step() -> None:
         found = asyncio.run(pauses(rules))
         assert longest * 0.7 < min(found) < max(found) <= longest
         assert len(set(found)) > 1
+
+
+async def test_a_suspended_machine_buries_nobody() -> None:
+    """Both clocks jump, for those who watch and those who are watched, and whoever wakes first."""
+    async with world() as w:
+        s, players = sweeper(w), [await w.worker() for _ in range(3)]
+        dice = random.Random(12)
+        await watch(w, s, 20, *players)
+        for _ in range(50):
+            w.clock.advance(dice.choice([5, 29, 31, 60, 3600, 86400]))
+            awake = dice.uniform(0.0, 4.0)  # until the workers have beaten again
+            await watch(w, s, awake, step=0.5)
+            for player in players:
+                assert isinstance(await player.beat(), Alive)
+            await watch(w, s, dice.uniform(0.0, 20.0), *players, step=1.0)
+        assert await w.alive() == {player.id for player in players}

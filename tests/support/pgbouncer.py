@@ -51,24 +51,36 @@ class PgBouncer:
         config = self._folder / "pgbouncer.ini"
         config.write_text(CONFIG.format(target=_target(server.dsn), port=self._port, pool_mode=pool_mode))
         self._log = (self._folder / "log").open("wb")
-        command = [str(binary), str(config)]
-        self._process = daemons.launch(command, self._log, self._folder, LD_LIBRARY_PATH=libraries)
-        pidfile = self._folder / "pid"
-        pidfile.write_text(str(self._process.pid))
-        self._guard = daemons.guard(pidfile, self._folder)
+        self._command, self._libraries, self._pidfile = [str(binary), str(config)], libraries, self._folder / "pid"
+        self._process = self._launch()
+        self._guard = daemons.guard(self._pidfile, self._folder)
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        process = daemons.launch(self._command, self._log, self._folder, LD_LIBRARY_PATH=self._libraries)
+        self._pidfile.write_text(str(process.pid))
+        return process
 
     @classmethod
     def start(cls, server: Server, folder: Path, pool_mode: str = "transaction") -> PgBouncer:
         """Start one and wait until it takes connections."""
         bouncer = cls(server, folder, pool_mode)
+        bouncer._wait()
+        return bouncer
+
+    def restart(self) -> None:
+        """End it, with every connection through it, and start it again at the same address."""
+        daemons.dismiss(self._process)
+        self._process = self._launch()
+        self._wait()
+
+    def _wait(self) -> None:
         deadline = time.monotonic() + PATIENCE
-        while not bouncer._listens():
-            if bouncer._process.poll() is not None or time.monotonic() > deadline:
-                said = Path(bouncer._log.name).read_text(errors="replace")
-                bouncer.stop()
+        while not self._listens():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = Path(self._log.name).read_text(errors="replace")
+                self.stop()
                 raise RuntimeError(f"PgBouncer did not start:\n{said[-2000:]}")
             time.sleep(0.01)
-        return bouncer
 
     @property
     def dsn(self) -> str:

@@ -54,7 +54,7 @@ class Shop:
         store = engine or self.engine
         lanes = self.lanes if engine is None else Lanes(engine, self.host)
         if maintain:
-            options["services"] = lambda holder: services(store, lanes, self.host, holder)
+            options["services"] = lambda holder, ended: services(store, lanes, self.host, holder, ended=ended)
         return Worker(store, self.handlers, host=self.host, lanes=lanes, **options)
 
     def job(self, task: str, *, delay: float = 0.0, not_after: float | None = None, **spec: Any) -> Job:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
-from headrace.core.outcome import Ending, Released
+from headrace.core.outcome import Completed, Ending, Released
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
+from headrace.engines.sqlite.presence import Presence
 from headrace.worker import slots
 from headrace.worker.children import Children
 from headrace.worker.context import Context
@@ -209,3 +211,31 @@ def test_a_child_told_to_stop_right_behind_its_job_hears_it(tmp_path: Path) -> N
     thread.join(30)
     children.close()
     assert endings == [Released()]
+
+
+def test_a_child_holds_what_is_held_for_its_worker_and_nothing_it_starts_does(tmp_path: Path) -> None:
+    children, presence = Children(), Presence(tmp_path / "jobs.db")
+    held = presence.attend(uuid4())
+    assert held is not None
+    children.attended = lambda: held
+    pid = _square(children)["pid"]
+    lock = os.fstat(held.descriptor or 0).st_ino
+    found = [link for link in Path(f"/proc/{pid}/fd").iterdir() if os.stat(link).st_ino == lock]
+    assert len(found) == 1
+    flags = (Path(f"/proc/{pid}/fdinfo") / found[0].name).read_text().split("flags:")[1].split()[0]
+    assert int(flags, 8) & os.O_CLOEXEC
+    assert _square(children)["pid"] == pid  # used again
+    again = presence.attend(uuid4())  # under a new id the worker has a new lock
+    held = again
+    assert _square(children)["pid"] != pid
+    children.close()
+    presence.let_go()
+
+
+def _square(children: Children) -> dict[str, int]:
+    spec = Spec(task="square", created_at=NOW)
+    job = submit(uuid4(), spec, '{"n": 3}', NOW)
+    ending = children.run(square.handler, Context(job, 1, NOW), job)
+    assert isinstance(ending, Completed)
+    result: dict[str, int] = json.loads(ending.result_text)
+    return result

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Self, cast
+from uuid import UUID
 
 import pytest
 
+from headrace.core.defaults import Rules
 from headrace.core.retry import Retry
 from headrace.core.status import Status
-from headrace.engine import Engine
+from headrace.engine import Attended, Engine
 from headrace.errors import Unavailable
 from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
@@ -233,3 +235,78 @@ async def test_a_clock_that_was_set_keeps_no_worker_waiting(shop: Shop) -> None:
     for seconds in (3600.0, -3600.0):
         clock = WrongClock()
         assert silent_then(shop, StoreClock(clock), partial(clock.set, seconds)) == [False, False, False]
+
+
+class Provable:
+    """A store that holds something for workers; what it holds is lost, or cannot be held, as the test says."""
+
+    def __init__(self, engine: Engine, owner: Provable | None = None) -> None:
+        self._engine, self._owner = engine, owner or self
+        self.proof: str | None = "first"
+        self.attended: list[UUID] = []
+        self.workers = Instead(engine.workers, attend=self._attend)
+
+    def another_session(self) -> Any:
+        """The heartbeat's own session."""
+        return Provable(self._engine.another_session(), self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def _attend(self, worker: UUID) -> Attended | None:
+        known = [row.info.id for row in await self._engine.workers.list()]
+        if worker not in self._owner.attended:
+            assert worker not in known  # before it registers
+            self._owner.attended.append(worker)
+        return None if self._owner.proof is None else Attended(self._owner.proof)
+
+
+async def test_what_is_held_for_a_worker_is_told_at_once_and_so_is_its_loss(shop: Shop) -> None:
+    shop.task(idle)
+    store = Provable(shop.engine)
+    rules = Rules(beat=400.0, lease=1200.0)  # no beat is due by itself; there is a look every second
+
+    store.__dict__["rules"] = rules
+    worker = shop.worker(engine=cast(Engine, store))
+
+    async def told() -> tuple[str | None, int]:
+        (row,) = await shop.engine.workers.list()
+        return row.proof, row.beats
+
+    async with worker:
+        await until(lambda: worker.stats.state == "running")
+        assert await told() == ("first", 0)
+        for number, proof in enumerate(("second", None, "third"), start=1):
+            store.proof = proof
+            await until(lambda proof=proof, number=number: _comes_to(told, (proof, number)), within=30)  # type: ignore[misc]
+    assert store.attended == [worker.id]
+    await worker.lanes.close()
+
+
+async def test_a_worker_that_goes_on_under_a_new_id_holds_for_that_one_before_it_registers(shop: Shop) -> None:
+    shop.task(idle)
+    store = Provable(shop.engine)
+    worker = shop.worker(engine=cast(Engine, store))
+    async with worker:
+        await until(lambda: worker.stats.state == "running")
+        first = worker.id
+        (row,) = [row for row in await shop.engine.workers.list() if row.alive]
+        await until(lambda: _buried(shop, first))
+        await until(lambda: worker.id != first)
+        second = worker.id
+        await until(lambda: store.attended == [first, second])
+        (row,) = [row for row in await shop.engine.workers.list() if row.alive]
+        assert (row.info.id, row.proof) == (second, "first")
+    await worker.lanes.close()
+
+
+async def _buried(shop: Shop, worker: UUID) -> bool:
+    rows = [row for row in await shop.engine.workers.list() if row.info.id == worker and row.alive]
+    return not rows or await shop.engine.workers.bury(worker, rows[0].beats)
+
+
+async def _comes_to(ask: Callable[[], Awaitable[object]], expected: object) -> bool:
+    return await ask() == expected
+
+
+async def idle() -> None: ...

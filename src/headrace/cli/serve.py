@@ -23,16 +23,17 @@ from headrace.errors import StoreLost
 
 if TYPE_CHECKING:
     from headrace.app import App
-    from headrace.cli.worker import Options
+    from headrace.cli.worker import Options, Place
     from headrace.worker.worker import Worker
 
 __all__ = ["serve", "vitals"]
 
 
-async def serve(app: App, options: Options, state: State, parent_fd: int | None) -> int:
+async def serve(app: App, options: Options, state: State, place: Place) -> int:
     """Run a worker until it is done, told to stop, or its supervisor is gone."""
     from headrace.wiring import redact
     from headrace.worker.tuning import tune_process
+    from headrace.worker.worker import succeed
 
     tell = _Teller(state)
     async with AsyncExitStack() as stack:
@@ -44,6 +45,8 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             burst=options.burst,
             grace=options.grace,
         )
+        if place.id is not None:
+            succeed(worker, place.id, place.after)
 
         def stop() -> None:
             busy = worker.stats.busy
@@ -52,8 +55,8 @@ async def serve(app: App, options: Options, state: State, parent_fd: int | None)
             worker.request_stop()
 
         signals = stack.enter_context(on_signals(stop, worker.request_stop))
-        if parent_fd is not None:
-            _on_orphaned(parent_fd, worker)
+        if place.parent_fd is not None:
+            _on_orphaned(place.parent_fd, worker)
         if options.health:
             try:
                 server = await serve_health(options.health, lambda: vitals(worker))

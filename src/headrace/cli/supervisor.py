@@ -12,15 +12,18 @@ import signal
 import time
 from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from uuid import UUID
 
 from headrace.cli.failures import DONE, FAILED, USAGE
 from headrace.cli.output import say
+from headrace.runtime.clock import SystemDice
 
 __all__ = ["Supervisor"]
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 30.0
-STEADY = 10.0
+STEADY = 5.0
 """A child that lived this long starts over with the shortest delay."""
 
 SLACK = 10.0
@@ -31,7 +34,11 @@ HURRY = 3.0
 
 
 class Supervisor:
-    """Runs ``count`` children; ``command`` makes the argument list of one from its index and its end of the pipe."""
+    """Runs ``count`` children; ``command`` makes the argument list of one from its index and its end of the pipe.
+
+    ``naming`` makes more arguments, from the id of the worker in this child, and that of the worker in whose place it
+    is started: the supervisor knows that this one's process has ended, and the new worker need not find out.
+    """
 
     def __init__(
         self,
@@ -40,9 +47,12 @@ class Supervisor:
         *,
         grace: float,
         burst: bool = False,
+        naming: Callable[[UUID, UUID | None], Sequence[str]] = lambda id, after: (),
         tell: Callable[[str], None] = say,
     ) -> None:
-        self._command, self._count = command, count
+        self._command, self._count, self._naming = command, count, naming
+        self._dice = SystemDice()
+        self._named: dict[int, UUID] = {}
         self._grace, self._burst, self._tell = grace, burst, tell
         self._children: dict[int, Process] = {}
         self._renewed: set[int] = set()
@@ -137,9 +147,12 @@ class Supervisor:
     async def _live(self, index: int) -> tuple[int, int]:
         """One child from birth to death."""
         reading, _ = self._pipe
+        before, id = self._named.get(index), self._dice.new_id(datetime.now(UTC))
+        self._named[index] = id
+        command = [*self._command(index, reading), *self._naming(id, before)]
         # A process group of its own: Ctrl-C in the terminal is for the supervisor, which passes it on once.
         child = await asyncio.create_subprocess_exec(
-            *self._command(index, reading), pass_fds=(reading,), process_group=0, stdin=asyncio.subprocess.DEVNULL
+            *command, pass_fds=(reading,), process_group=0, stdin=asyncio.subprocess.DEVNULL
         )
         self._children[index] = child
         if self._stopping.is_set():

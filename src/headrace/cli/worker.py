@@ -8,6 +8,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import click
 
@@ -47,6 +48,18 @@ class Options:
         return words
 
 
+@dataclass(frozen=True)
+class Place:
+    """What a supervisor gives to its child."""
+
+    parent_fd: int | None = None
+    """The reading end of a pipe that ends when the supervisor does."""
+    id: UUID | None = None
+    """The id of the worker."""
+    after: UUID | None = None
+    """The worker that had this place before; its process has ended."""
+
+
 @click.command()
 @click.argument("where", required=False, metavar="[MODULE[:APP]]")
 @click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
@@ -71,6 +84,8 @@ class Options:
 )
 @click.option("--verbose", "-v", is_flag=True, help="Say when each job starts and ends, and not only what fails.")
 @click.option("--parent-fd", type=int, hidden=True)
+@click.option("--id", "id", type=click.UUID, hidden=True)
+@click.option("--after", type=click.UUID, hidden=True)
 @common
 def worker(
     state: State,
@@ -79,6 +94,8 @@ def worker(
     processes: int,
     reload: bool,
     parent_fd: int | None,
+    id: UUID | None,
+    after: UUID | None,
     concurrency: int,
     burst: bool,
     imports: tuple[str, ...],
@@ -104,10 +121,10 @@ def worker(
     )
     if processes > 1 or reload:
         return asyncio.run(_supervise(state, options, processes, reload))
-    return _serve(state, options, parent_fd)
+    return _serve(state, options, Place(parent_fd, id, after))
 
 
-def _serve(state: State, options: Options, parent_fd: int | None) -> int:
+def _serve(state: State, options: Options, place: Place) -> int:
     from headrace.cli.find import import_module
     from headrace.cli.serve import serve
     from headrace.cli.signals import are_ours
@@ -121,7 +138,7 @@ def _serve(state: State, options: Options, parent_fd: int | None) -> int:
         for module in (*found.settings.imports, *options.imports):
             import_module(module)
         _check_tasks(found)
-        return run_owned(serve(found, options, state, parent_fd), loop_factory=fast_loop(), goes_on=are_ours)
+        return run_owned(serve(found, options, state, place), loop_factory=fast_loop(), goes_on=are_ours)
 
 
 def _check_tasks(app: App) -> None:
@@ -144,7 +161,10 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
         fd = ["--parent-fd", str(parent_fd)]
         return [sys.executable, "-m", "headrace", "worker", *options.flags(index), *shared, *fd]
 
-    supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst)
+    def naming(id: UUID, after: UUID | None) -> list[str]:
+        return ["--id", str(id), *(["--after", str(after)] if after else [])]
+
+    supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst, naming=naming)
 
     def stop() -> None:
         say(f"stopping {processes} worker processes, at most {options.grace:g} s; once more to stop at once")

@@ -188,6 +188,17 @@ class Documents(Part):
         assert third is not None
         assert third > second
 
+    async def test_who_has_a_duty_is_told(self, lab: Lab) -> None:
+        one, documents = lab.new_id(), lab.engine.documents
+        assert await documents.holder("sweep", lab.now) is None
+        await documents.lease("sweep", one, 10, lab.now)
+        assert await documents.holder("sweep", lab.now) == one
+        assert await documents.holder("plan", lab.now) is None
+        assert await documents.holder("sweep", lab.at(9.9)) == one
+        assert await documents.holder("sweep", lab.at(10)) is None
+        await documents.unlease("sweep", one)
+        assert await documents.holder("sweep", lab.now) is None
+
     async def test_a_lease_that_ends_later_than_it_can_have_been_taken_for_is_void(self, lab: Lab) -> None:
         one, two, three = lab.new_id(), lab.new_id(), lab.new_id()
         first = await lab.engine.documents.lease("sweep", one, 10, lab.at(3600))  # by a clock that is an hour ahead

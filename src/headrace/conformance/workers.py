@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from uuid import UUID
+
+from msgspec.structs import replace
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
 from headrace.core import lifecycle
 from headrace.core.status import Cause
-from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
+from headrace.engine import Alive, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
 
 __all__ = ["Workers"]
 
@@ -18,6 +21,15 @@ async def beat(lab: Lab, worker: object, **fields: object) -> Alive:
     answer = await lab.engine.workers.beat(worker, Beat(**fields), lab.now)  # type: ignore[arg-type]
     assert isinstance(answer, Alive)
     return answer
+
+
+async def _comes_to(lab: Lab, row: WorkerRow, expected: frozenset[UUID]) -> None:
+    """Wait until so many are gone: a server may take a moment to notice that a session has ended."""
+    for _ in range(200):
+        if (await lab.engine.workers.gone([row])).workers == expected:
+            return
+        await asyncio.sleep(0.05)
+    raise AssertionError((await lab.engine.workers.gone([row])).workers)
 
 
 class Workers(Part):
@@ -178,6 +190,89 @@ class Workers(Part):
         assert not await lab.engine.workers.bury(lab.new_id(), 0)
         await lab.engine.workers.retire(lab.new_id())
         assert await lab.engine.workers.list() == []
+
+    async def test_the_dead_are_buried_once(self, lab: Lab) -> None:
+        worker, retired = await lab.worker(), await lab.worker()
+        await lab.running(worker, "one")
+        await lab.running(retired, "two")
+        answers = await asyncio.gather(*(lab.engine.workers.bury(worker, 0) for _ in range(3)))
+        assert sorted(answers) == [False, False, True]
+        await lab.engine.workers.retire(retired)
+        assert not await lab.engine.workers.bury(retired, 0)
+
+    async def test_the_duties_of_the_dead_are_free(self, lab: Lab) -> None:
+        dead, retired, other = await lab.worker(), await lab.worker(), await lab.worker()
+        documents = lab.engine.documents
+        for holder, name in ((dead, "a"), (dead, "b"), (retired, "c"), (other, "d")):
+            assert await documents.lease(name, holder, 100, lab.now) is not None
+        assert not await lab.engine.workers.bury(dead, 1)
+        assert [await documents.holder(name, lab.now) for name in "abcd"] == [dead, dead, retired, other]
+        await lab.engine.workers.bury(dead, 0)
+        await lab.engine.workers.retire(retired)
+        assert [await documents.holder(name, lab.now) for name in "abcd"] == [None, None, None, other]
+        token = await documents.lease("a", other, 100, lab.now)
+        assert token is not None
+        assert token > 1  # a fence against what the dead may still write
+
+    # -- what is held for a worker
+
+    async def test_what_is_held_for_a_worker_is_let_go_of_with_its_session(self, lab: Lab) -> None:
+        workers, session, worker = lab.engine.workers, lab.engine.another_session(), lab.new_id()
+        await session.open()
+        attended = await session.workers.attend(worker)
+        assert await session.workers.attend(worker) == attended
+        info = WorkerInfo(id=worker, host="lab", pid=1, started_at=lab.now, concurrency=8)
+        proof = None if attended is None else attended.proof
+        await workers.register(replace(info, proof=proof), lab.now)
+        [row] = await workers.list()
+        assert row.proof == proof
+        assert (await workers.gone([row])).workers == frozenset()
+        await session.close()
+        expected = frozenset() if attended is None else frozenset({worker})
+        for _ in range(2):
+            await _comes_to(lab, row, expected)
+
+    async def test_a_session_holds_for_one_worker(self, lab: Lab) -> None:
+        session, one, two = lab.engine.another_session(), lab.new_id(), lab.new_id()
+        await session.open()
+        try:
+            attended = [await session.workers.attend(worker) for worker in (one, two)]
+            for worker, held in zip((one, two), attended, strict=True):
+                info = WorkerInfo(id=worker, host="lab", pid=1, started_at=lab.now, concurrency=8)
+                proof = None if held is None else held.proof
+                await lab.engine.workers.register(replace(info, proof=proof), lab.now)
+            rows = {row.info.id: row for row in await lab.engine.workers.list()}
+            assert (await lab.engine.workers.gone([rows[two]])).workers == frozenset()
+        finally:
+            await session.close()
+
+    async def test_nobody_is_gone_without_a_proof_that_can_be_judged_here(self, lab: Lab) -> None:
+        await lab.worker()
+        await lab.worker(proof="of another engine")
+        await lab.worker(proof="")
+        found = await lab.engine.workers.gone(await lab.engine.workers.list())
+        assert found.workers == Gone().workers
+
+    async def test_the_newest_proof_counts(self, lab: Lab) -> None:
+        worker = await lab.worker(proof="first")
+        assert [row.proof for row in await lab.engine.workers.list()] == ["first"]
+        for proof in ("second", None):
+            await beat(lab, worker, proof=proof)
+            assert [row.proof for row in await lab.engine.workers.list()] == [proof]
+
+    async def test_what_watchers_saw_is_on_record(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        await beat(lab, worker)
+        for seen in (Watched(1, 2, 8.5), Watched(1, 7, 20.25)):
+            await lab.engine.workers.watched(worker, seen)
+            assert [row.watched for row in await lab.engine.workers.list()] == [seen]
+
+    async def test_what_was_seen_of_another_beat_is_not_put_on_record(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        await beat(lab, worker)
+        await lab.engine.workers.watched(worker, Watched(0, 2, 8.5))
+        await lab.engine.workers.watched(lab.new_id(), Watched(1, 2, 8.5))
+        assert [row.watched for row in await lab.engine.workers.list()] == [None]
 
     async def test_a_beat_and_a_burial_at_once(self, lab: Lab) -> None:
         for _ in range(5):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["FREE", "SLACK", "Lease", "given_back", "taken"]
+__all__ = ["FREE", "SLACK", "Lease", "given_back", "holder_of", "taken"]
 
 SLACK = timedelta(seconds=2)
 """How far the clocks of two who want a duty may be apart."""
@@ -43,3 +43,8 @@ def taken(lease: Lease, holder: UUID, seconds: float, now: datetime) -> Lease | 
 def given_back(lease: Lease, holder: UUID) -> Lease:
     """The lease once ``holder`` has given it back; that of another stays as it is."""
     return Lease(lease.token) if lease.holder == holder else lease
+
+
+def holder_of(lease: Lease, now: datetime) -> UUID | None:
+    """Who has the duty now; None: it is free."""
+    return None if lease.until is None or lease.until <= now else lease.holder

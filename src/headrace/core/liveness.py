@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 from headrace.core.defaults import Rules
 from headrace.core.status import Cause
 
-__all__ = ["PAUSE", "Seen", "Watch", "is_certain", "is_dead", "is_late"]
+__all__ = ["PAUSE", "Seen", "Watch", "is_certain", "is_dead", "is_gone", "is_late"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -36,9 +36,19 @@ class Seen(NamedTuple):
 _NEVER = Seen(0, 0.0)
 
 
-def is_dead(seen: Seen, rules: Rules) -> bool:
-    """Whether a worker is dead whose beat number was seen unchanged for so long: a whole lease, in three looks."""
-    return seen.looks >= _LOOKS and seen.seconds >= rules.lease
+def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0) -> bool:
+    """Whether a worker is dead whose beat number was seen unchanged for so long: a whole lease, in three looks.
+
+    ``earlier``: seconds that others saw the same number. They count, but whoever buries has seen it for half a beat as
+    well: a store that comes back after an outage hears the living within that time.
+    """
+    own = seen.looks >= _LOOKS and seen.seconds >= min(rules.beat / 2, rules.lease)
+    return own and seen.seconds + earlier >= rules.lease
+
+
+def is_gone(seen: Seen, after: float) -> bool:
+    """Whether a worker is dead for whom nothing was held for so long: found twice, ``after`` seconds apart."""
+    return seen.looks > 1 and seen.seconds >= after
 
 
 def is_late(seen: Seen, rules: Rules) -> bool:

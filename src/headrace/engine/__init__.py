@@ -63,12 +63,13 @@ from headrace.engine.records import Records
 from headrace.engine.session import Engine
 from headrace.engine.statements import Enlisted, Statement, Statements
 from headrace.engine.transactions import Transactions
-from headrace.engine.workers import Alive, Beat, Dead, WorkerInfo, WorkerRow, Workers
+from headrace.engine.workers import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow, Workers
 
 __all__ = [
     "MAX_BATCH",
     "MAX_PROFILES",
     "Alive",
+    "Attended",
     "Beat",
     "Bus",
     "Check",
@@ -80,6 +81,7 @@ __all__ = [
     "Enlisted",
     "Entries",
     "Families",
+    "Gone",
     "Hint",
     "InsertAnswer",
     "Inserted",
@@ -95,6 +97,7 @@ __all__ = [
     "Statements",
     "Topic",
     "Transactions",
+    "Watched",
     "WorkerInfo",
     "WorkerRow",
     "Workers",

@@ -8,7 +8,10 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Bus", "Hint", "LocalBus", "Topic"]
+__all__ = ["WORKER", "Bus", "Hint", "LocalBus", "Topic"]
+
+WORKER = "worker:"
+"""In a hint about settings: what a name begins with that is the id of a worker, which has registered."""
 
 
 class Topic(StrEnum):
@@ -27,7 +30,7 @@ class Topic(StrEnum):
     ENTRIES = "entries"
     """Runs added entries to their jobs; names are job ids."""
     SETTINGS = "settings"
-    """Settings changed; names are their keys."""
+    """Settings changed; names are their keys. Also: a duty changed hands, or a worker came."""
 
 
 class Hint(msgspec.Struct, frozen=True):

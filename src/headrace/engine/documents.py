@@ -43,3 +43,7 @@ class Documents(Protocol):
     async def unlease(self, name: str, holder: UUID) -> None:
         """Give a duty back, as ``core.lease.given_back`` says."""
         ...
+
+    async def holder(self, name: str, now: datetime) -> UUID | None:
+        """Who has a duty now; None: nobody."""
+        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -14,7 +15,7 @@ from headrace.core.job import Job
 from headrace.core.record import Record
 from headrace.core.silent_workers import silent_since
 
-__all__ = ["Alive", "Beat", "Dead", "WorkerInfo", "WorkerRow", "Workers"]
+__all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
 
 
 class Alive(msgspec.Struct, frozen=True):
@@ -49,6 +50,8 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     version: str = ""
     lease: float | None = None
     """Seconds of silence after which it counts as silent; None: as long as whoever asks takes for a lease."""
+    proof: str | None = None
+    """What ``attend`` said before it registered."""
 
 
 class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
@@ -65,6 +68,34 @@ class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Attempts finished since the start."""
     clock_apart: float = 0.0
     """Seconds that the clock of its machine is ahead of the store's; nothing but a warning comes of it."""
+    proof: str | None = None
+    """What ``attend`` last said."""
+
+
+class Attended(msgspec.Struct, frozen=True):
+    """Something that is held for a worker, and let go of by the kernel or the server when its process ends."""
+
+    proof: str
+    """How others find what is held; only engines read it."""
+    descriptor: int | None = None
+    """A file descriptor; while a child process has it as well, the worker does not count as gone."""
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """Which workers let go of what was held for them."""
+
+    workers: frozenset[UUID] = frozenset()
+    by: int = 0
+    """Grows when the session that found it was broken; what was found before says nothing about what is found now."""
+
+
+class Watched(msgspec.Struct, frozen=True):
+    """For how long the same beat of a worker was seen, by all who watched it."""
+
+    beats: int
+    looks: int
+    seconds: float
+    """The sum of the spans during which somebody watched without a gap."""
 
 
 class WorkerRow(msgspec.Struct, Record, frozen=True):
@@ -81,6 +112,13 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
     """How many jobs the store gives to it."""
     silent_since: datetime | None = None
     """Its last beat, where workers are shown and that is longer ago than its lease."""
+    watched: Watched | None = None
+    """What watchers put on record; it counts if it is about the present beat."""
+
+    @property
+    def proof(self) -> str | None:
+        """What the worker last said of how its death can be proved; None: it is judged by looks alone."""
+        return self.beat.proof if self.beats else self.info.proof
 
     def as_heard(self, now: datetime, rules: Rules) -> WorkerRow:
         """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
@@ -102,6 +140,9 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
 class Workers(Protocol):
     """Keeps a row for each worker. A beat writes that row, and no job that it names."""
 
+    gone_after: float
+    """Seconds between two findings of ``gone`` that it takes to call a worker dead."""
+
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         """Make the worker known and alive, with beat number 0; one that is known stays as it is, dead or alive."""
         ...
@@ -116,8 +157,28 @@ class Workers(Protocol):
         """
         ...
 
+    async def attend(self, worker: UUID) -> Attended | None:
+        """Hold something for this worker that is let go of when this process ends, however it ends; None: cannot.
+
+        It is called before the worker registers and then about once a second, and it takes a moment at most: what was
+        lost meanwhile is held anew, perhaps with another proof. What the session held for another worker it lets go.
+        Closing the session lets go as well.
+        """
+        ...
+
+    async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
+        """Those of these workers for whom nothing is held any more, as far as their proofs can be judged from here.
+
+        A worker without a proof, or whose proof is of another machine or another run of the server, is not named.
+        """
+        ...
+
+    async def watched(self, worker: UUID, watched: Watched) -> None:
+        """Put on record for how long the worker's beat was seen, if it is still that beat and the worker is alive."""
+        ...
+
     async def bury(self, worker: UUID, beats: int) -> bool:
-        """Declare the worker dead if its beat number is still this one; whether it was.
+        """Declare the living worker dead if its beat number is still this one; whether it was. Its duties are free.
 
         From then on no claim of this worker is given anything: see ``Jobs.claim``. Its jobs stay its own until the
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job
@@ -126,7 +187,7 @@ class Workers(Protocol):
         ...
 
     async def retire(self, worker: UUID) -> None:
-        """Let a worker go that left in good order: dead at once, and forgotten as soon as no job names it."""
+        """Let a worker go that left in good order: dead at once, its duties free, forgotten when no job names it."""
         ...
 
     async def list(self) -> list[WorkerRow]:

@@ -25,14 +25,14 @@ def services(
     retention: Retention | None = None,
     *,
     follow: bool = True,
+    ended: UUID | None = None,
 ) -> list[Service]:
     """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules.
 
     Without ``follow`` a continuous task is left to the planner between two runs, as a worker needs that wants to end.
+    ``ended``: a worker whose process is known to have ended.
     """
-    return [
-        Sweeper(engine, lanes, host, holder),
-        Pruner(engine, lanes, host, holder, retention),
-        Planner(engine, lanes, host, holder, retention),
-        *([Follower(engine, lanes, host)] if follow else []),
-    ]
+    sweeper = Sweeper(engine, lanes, host, holder, ended=ended)
+    others = [Pruner(engine, lanes, host, holder, retention), Planner(engine, lanes, host, holder, retention)]
+    sweeper.siblings = others
+    return [sweeper, *others, *([Follower(engine, lanes, host)] if follow else [])]

@@ -9,6 +9,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from headrace.engine import Engine
+from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
@@ -29,6 +30,8 @@ class Elector:
     def __init__(self, engine: Engine, host: Host, holder: UUID, duty: str, seconds: float) -> None:
         self.engine, self.host, self.holder, self.duty, self.seconds = engine, host, holder, duty, seconds
         self.token: int | None = None
+        self.asked_at = float("-inf")
+        """When the store was last asked (monotonic)."""
         self._ask_at = float("-inf")
 
     async def leads(self) -> bool:
@@ -44,11 +47,23 @@ class Elector:
         token = await self.engine.documents.lease(self.duty, self.holder, self.seconds, self.host.clock.now())
         if token != self.token:
             _log.debug("%s: %s", self.duty, "taken over" if token is not None else "left to another")
+            if token is not None:
+                self._announce()
         self.token = token
+        self.asked_at = asked
         # Those who stand by ask out of step with one another.
         spread = 1.0 if token is not None else 0.75 + self.host.dice.chance() / 4
         self._ask_at = asked + self.seconds * _RENEW * spread
         return token is not None
+
+    def hurry(self) -> None:
+        """Ask the store at the next occasion: the duty may be free."""
+        self._ask_at = float("-inf")
+
+    def renamed(self, holder: UUID) -> None:
+        """Go on for another holder; what the one before had is not ours any more."""
+        self.holder, self.token = holder, None
+        self.hurry()
 
     @property
     def asks_in(self) -> float:
@@ -62,8 +77,13 @@ class Elector:
             return
         try:
             await self.engine.documents.unlease(self.duty, self.holder)
+            self._announce()
         except EngineError as error:
             _log.debug("%s was not given back: %s", self.duty, error)
+
+    def _announce(self) -> None:
+        """Tell the others that the duty changed hands, or is free."""
+        self.engine.bus.send(Hint(Topic.SETTINGS, (self.duty,)))
 
 
 class Duty(Service):
@@ -101,6 +121,24 @@ class Duty(Service):
         self._due = float("-inf")
         self.wake.set()
 
+    def hurry(self) -> None:
+        """The duty may be free: ask for it at once."""
+        self.elector.hurry()
+        self.wake.set()
+
+    def renamed(self, worker: UUID) -> None:
+        """Go on for the worker's new id."""
+        self.elector.renamed(worker)
+        self.wake.set()
+
+    async def stand_by(self) -> float:
+        """What is to be done while another has the duty; the seconds until it is worth asking again."""
+        return self.elector.asks_in
+
+    async def between(self) -> float:
+        """What is to be done between two ticks while the duty is ours; the seconds until the next time."""
+        return float("inf")
+
     async def stop(self) -> None:
         """End after the round under way, and give the duty back."""
         self.stopping.set()
@@ -109,12 +147,19 @@ class Duty(Service):
 
     async def main(self) -> None:
         """Tick until stopped."""
+        unlisten = self.engine.bus.listen(frozenset({Topic.SETTINGS}), self.heard)
         try:
             while not self.stopping.is_set():
                 self.wake.clear()
                 await self.host.wait(self.wake, await self.round())
         finally:
+            unlisten()
             await self.elector.resign()
+
+    def heard(self, hint: Hint) -> None:
+        """React to a hint: the duty changed hands, or is free."""
+        if self.elector.token is None and (not hint.names or self.elector.duty in hint.names):
+            self.hurry()
 
     async def round(self) -> float:
         """One tick, if the duty is ours and it is time; the seconds to wait before the next round."""
@@ -122,13 +167,14 @@ class Duty(Service):
         try:
             if not await self.elector.leads():
                 self._due = float("-inf")
-                return self._recovered(self.elector.asks_in)
+                return self._recovered(await self.stand_by())
             if clock.monotonic() >= self._due:
                 self._due = float("inf")
                 await self.tick()
                 # A nudge during the tick asks for another one.
                 self._due = min(self._due, clock.monotonic() + self.pause())
-            return self._recovered(max(0.0, min(self._due - clock.monotonic(), self.elector.asks_in)))
+            pause = await self.between()
+            return self._recovered(max(0.0, min(self._due - clock.monotonic(), self.elector.asks_in, pause)))
         except StoreLost:
             raise  # it does not come back: the worker ends by it
         except (Unavailable, Overloaded) as error:

@@ -1,4 +1,4 @@
-"""The sweeper: buries workers that fell silent, takes their jobs back, ends what is overdue, queues what is due."""
+"""The sweeper: buries workers that died, takes their jobs back, ends what is overdue, queues what is due."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from headrace.core.account import account, name_of
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.clock_steps import Step
 from headrace.core.defaults import Rules
-from headrace.core.explain.explanation import many
 from headrace.core.job import Job
-from headrace.core.liveness import PAUSE, Watch, is_certain, is_dead, is_late
+from headrace.core.liveness import PAUSE, Watch, is_certain, is_late
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
-from headrace.engine.bus import Hint, Topic
+from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import Unstorable
+from headrace.maintenance.deathwatch import Deathwatch
 from headrace.maintenance.elector import Duty
 from headrace.maintenance.step_record import StepRecord
 from headrace.runtime.host import Host
@@ -29,6 +29,7 @@ __all__ = ["Sweeper"]
 _log = logging.getLogger("headrace.sweeper")
 
 _TRIES = 10
+_MOMENT = 0.05
 
 
 class Sweeper(Duty):
@@ -37,10 +38,26 @@ class Sweeper(Duty):
     name = "sweeper"
     share = 0.75  # whoever takes over must watch for a whole lease before it may bury the one before it
 
-    def __init__(self, engine: Engine, lanes: Lanes, host: Host, holder: UUID, *, limit: int = MAX_BATCH) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        lanes: Lanes,
+        host: Host,
+        holder: UUID,
+        *,
+        ended: UUID | None = None,
+        limit: int = MAX_BATCH,
+    ) -> None:
+        """``ended``: a worker whose process is known to have ended."""
         super().__init__(engine, lanes, host, holder)
         self._limit = limit
-        self._beats: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
+        self.siblings: Sequence[Duty] = ()
+        """The other duties of the same worker: they ask for what the dead had."""
+        self._watch = Deathwatch(engine, host)
+        self._watch.ended = ended
+        self._leader: UUID | None = None
+        """Who had the duty when it was last asked for in vain."""
+        self._asked_at = float("inf")
         self._late: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
         self._steps = StepRecord(engine, host)
         self._again_at = float("-inf")
@@ -85,29 +102,48 @@ class Sweeper(Duty):
         return total
 
     async def look(self) -> int:
-        """Look at the workers and bury those whose beat has stood still for a lease; how many."""
-        clock = self.host.clock
-        before = clock.monotonic()
-        rows = await self.engine.workers.list()
-        living = {(row.info.id, row.beats): row for row in rows if row.alive}
-        self._beats.look(living, before, clock.monotonic())
-        buried = 0
-        for (worker, beats), row in living.items():
-            seen = self._beats.of((worker, beats))
-            if not is_dead(seen, self.rules):
-                continue
-            if await self.engine.workers.bury(worker, beats):
-                buried += 1
-                _log.warning(
-                    "worker %s (%s, pid %d) is dead: silent for %.0f s, holding %s",
-                    worker,
-                    row.info.host,
-                    row.info.pid,
-                    # Longer than it was watched, if it died while nobody was there to watch.
-                    max(seen.seconds, (clock.now() - row.beat_at).total_seconds()),
-                    many(row.holds, "job"),
-                )
-        return buried
+        """Look at the workers and bury the dead; how many."""
+        buried = await self._watch.look() + await self._watch.find(self._watch.others(self.elector.holder))
+        return self._buried(buried)
+
+    async def between(self) -> float:
+        """Probe all workers; the seconds until the next probe."""
+        watch, own = self._watch, self.elector.holder
+        if watch.stale or watch.next_in(watch.others(own), looking=True) <= 0:
+            buried = await watch.look() if watch.stale or watch.overdue else 0
+            if self._buried(buried + await watch.find(watch.others(own))):
+                await self.sweep()
+        return watch.next_in(watch.others(own), looking=True)
+
+    async def stand_by(self) -> float:
+        """Probe whoever has the duty; the seconds until the next probe."""
+        watch, elector = self._watch, self.elector
+        if watch.stale or self._leader is None or self._asked_at != elector.asked_at:
+            watch.stale, self._asked_at = False, elector.asked_at
+            self._leader = await self.engine.documents.holder(elector.duty, self.host.clock.now())
+            await watch.meet()
+        leader = [] if self._leader is None else [self._leader]
+        if self._buried(await watch.find(leader)):
+            await self.sweep()
+        elif not leader:
+            elector.hurry()  # it has just become free
+            return _MOMENT
+        return min(elector.asks_in, watch.next_in(leader))
+
+    def heard(self, hint: Hint) -> None:
+        """React to a hint: a worker came, or the duty changed hands."""
+        super().heard(hint)
+        if not hint.names or any(name.startswith(WORKER) for name in hint.names):
+            self._watch.stale = True
+            self.wake.set()
+
+    def _buried(self, count: int) -> int:
+        """Ask for the duties of those that were buried: whoever buries is the first to know that they are free."""
+        if count:
+            self._leader = None
+            for duty in (self, *self.siblings):
+                duty.hurry()
+        return count
 
     async def sweep(self) -> int:
         """Decide about every overdue job, and write the changes; how many."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Self
+from uuid import UUID
 
 from headrace.errors import StoreLost
 
@@ -63,6 +64,9 @@ class Service(ABC):
             asked.cancel()
             doing.cancel()
             await asyncio.gather(asked, doing, return_exceptions=True)
+
+    def renamed(self, worker: UUID) -> None:  # noqa: B027 - most services do not name the worker
+        """Take note that the worker beside which it runs goes on under a new id."""
 
     async def end(self) -> None:
         """Stop. A service that has broken down says so in the log, and keeps no other from being stopped."""

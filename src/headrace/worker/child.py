@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
+from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from headrace.worker.resources import Resource
 __all__ = [
     "Act",
     "Back",
+    "Descriptor",
     "End",
     "Go",
     "Log",
@@ -111,8 +113,24 @@ to_child = msgspec.json.Decoder(Request | Stop | Go)
 to_parent = msgspec.json.Decoder(Act | Report | Log | Yield | Back | End)
 
 
-def serve(pipe: Connection) -> None:
-    """Serve jobs until the parent is gone."""
+class Descriptor:
+    """A file descriptor that goes along to a child process; there, it is the number that the file has."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _arrived, (reduction.DupFd(self._number),)
+
+
+def _arrived(sent: Any) -> int:
+    number: int = sent.detach()
+    os.set_inheritable(number, False)  # what a handler starts must not hold it
+    return number
+
+
+def serve(pipe: Connection, held: object = None) -> None:
+    """Serve jobs until the parent is gone; ``held``: a descriptor that stays open as long as this process lives."""
     # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
     # ignored, which programs started by a handler would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -7,13 +7,29 @@ import contextlib
 import multiprocessing
 import signal
 import threading
+from collections.abc import Callable
 
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
+from headrace.engine import Attended
 from headrace.handler import Handler
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.waiting import Slot
-from headrace.worker.child import Act, Back, End, Go, Log, Report, Request, Stop, Yield, encode, serve, to_parent
+from headrace.worker.child import (
+    Act,
+    Back,
+    Descriptor,
+    End,
+    Go,
+    Log,
+    Report,
+    Request,
+    Stop,
+    Yield,
+    encode,
+    serve,
+    to_parent,
+)
 from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
@@ -22,14 +38,17 @@ __all__ = ["Children"]
 class _Child:
     """The parent's end of one child."""
 
-    def __init__(self) -> None:
+    def __init__(self, attended: Attended | None = None) -> None:
+        """``attended``: what is held for the worker, to be held by the child as well."""
+        self.attended = attended
         self.killed = False
         """Whether the child was killed; its process may take a moment to end."""
         self._sending = threading.Lock()
         # Spawned, not forked: a fork would inherit threads' locks and open connections.
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=serve, args=(theirs,), daemon=True, name="headrace-child")
+        kept = None if attended is None or attended.descriptor is None else Descriptor(attended.descriptor)
+        self.process = spawn.Process(target=serve, args=(theirs, kept), daemon=True, name="headrace-child")
         self.process.start()
         theirs.close()
 
@@ -115,6 +134,8 @@ class Children:
         self._busy: dict[Context, _Post] = {}
         self._lock = threading.Lock()
         self._closed = False
+        self.attended: Callable[[], Attended | None] = lambda: None
+        """What is held for the worker now: while a child runs on, the job that it has must not be given away."""
 
     def run(self, handler: Handler, ctx: Context, job: Job) -> Ending:
         """Run a job in a child and wait for its end; called on a thread."""
@@ -151,12 +172,13 @@ class Children:
         while True:
             with self._lock:
                 child = self._idle.pop() if self._idle else None
+            attended = self.attended()
             if child is None:
                 # Once, and before multiprocessing waits for its children, which wait for their pipes.
                 atexit.unregister(self.close)
                 atexit.register(self.close)
-                return _Child()
-            if child.process.is_alive():
+                return _Child(attended)
+            if child.process.is_alive() and child.attended == attended:
                 return child
             child.close()
 

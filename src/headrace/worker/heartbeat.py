@@ -24,7 +24,7 @@ from headrace.core.lifecycle import finish, release, start
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Alive, Dead, Engine
+from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.runtime.host import Host
 
@@ -36,6 +36,7 @@ __all__ = ["Heartbeat"]
 _log = logging.getLogger("headrace.heartbeat")
 
 LOOK_EVERY = 1.0
+_PATIENCE = 5.0
 _TRIES = 5
 
 Decide = Callable[[Job], Change | None]
@@ -53,15 +54,50 @@ class Heartbeat:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._outage = self._wrong = False
+        self._beating = False
+        self._next = 0.0
+        """When the next beat is due (monotonic)."""
+        self._here: asyncio.AbstractEventLoop | None = None
+        self._session, self._opened, self._holding = engine.another_session(), False, asyncio.Lock()
+        self._attending: UUID | None = None
+        self._told: str | None = None
+        """The proof that the store knows."""
+        self.attended: Attended | None = None
+        """What is held for the worker, if anything is."""
         self.blocked = False
         """Whether the worker's loop stood still at the last look."""
         self.lost: StoreLost | None = None
         """Why there is no store left to beat in; its worker ends by it."""
 
+    async def attend(self, worker: UUID) -> str | None:
+        """Hold what shows that this worker lives, from now on and in place of another's; the proof, for registering.
+
+        To be called before the worker registers: of a worker that is known, whoever finds nothing held may bury it.
+        """
+        self._attending = worker
+        self._run()
+        await asyncio.to_thread(self._ready.wait, _PATIENCE)
+        if self._here is None:
+            return None
+        held = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._hold(), self._here))
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await held
+        except (EngineError, TimeoutError) as error:  # a beat will tell the proof as soon as there is one
+            _log.debug("nothing is held for worker %s yet: %s", worker, error)
+        self._told = self._proof(worker)
+        return self._told
+
     def start(self) -> None:
         """Start beating; the caller has just registered the worker, which counts as the first beat."""
         self.acknowledged()
-        self._thread = self._host.thread("headrace-heartbeat", self._main)
+        self._next = self._host.clock.monotonic() + self._rules.beat * (0.5 + self._host.dice.chance() / 2)
+        self._beating = True
+        self._run()
+
+    def _run(self) -> None:
+        if self._thread is None:
+            self._thread = self._host.thread("headrace-heartbeat", self._main)
 
     async def stop(self) -> None:
         """Stop, and wait until the session is closed."""
@@ -96,38 +132,59 @@ class Heartbeat:
     async def _main(self) -> None:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopping.set)
+        self._here = loop
         self._ready.set()
-        session = self._engine.another_session()
-        opened = False
-        next_beat = self._host.clock.monotonic() + self._rules.beat * (0.5 + self._host.dice.chance() / 2)
         try:
             while not await self._host.wait(stopping, min(LOOK_EVERY, self._rules.beat / 4)):
                 try:
-                    if not opened:
-                        await session.open()
-                        opened = True
-                        await self._host.measure(session)
-                    await self._look(session)
-                    if self._host.clock.monotonic() >= next_beat or self._unsure:
-                        await self._beat(session)
-                        next_beat = self._host.clock.monotonic() + self._rules.beat
+                    await self._hold()
+                    if self._beating:
+                        await self._look(self._session)
+                        if self._due():
+                            await self._beat(self._session)
+                            self._next = self._host.clock.monotonic() + self._rules.beat
                 except StoreLost as error:
                     self.lost = error
                 except EngineError as error:
-                    if not self._outage:
+                    if self._beating and not self._outage:
+                        self._outage = True
                         _log.warning("no beat could be sent, trying on: %s", error)
-                    self._outage = True
                 except Exception:
                     _log.exception("the heartbeat stumbled; it goes on")
         finally:
-            if opened:
-                await session.close()
+            self._here = None
+            if self._opened:
+                await self._session.close()
+
+    async def _hold(self) -> None:
+        """Hold what shows that the worker lives; what was lost, for whatever reason, is held anew."""
+        async with self._holding:  # the worker's loop asks for it, too
+            try:
+                if not self._opened:
+                    await self._session.open()
+                    self._opened = True
+                    await self._host.measure(self._session)
+                if self._attending is not None:
+                    self.attended = await self._session.workers.attend(self._attending)
+            except BaseException:
+                self.attended = None
+                raise
+
+    def _due(self) -> bool:
+        """Whether it is time for a beat, or the store must be asked, or told, something at once."""
+        return self._host.clock.monotonic() >= self._next or self._unsure or self._told != self._proof(self._worker.id)
+
+    def _proof(self, worker: UUID) -> str | None:
+        return self.attended.proof if self.attended is not None and self._attending == worker else None
 
     async def _beat(self, session: Engine) -> None:
         worker, clock = self._worker.id, self._host.store_clock
         asked = None if clock is None else clock.asking()
-        answer = await session.workers.beat(worker, self._worker.beat(self.blocked), self._host.clock.now())
+        proof = self._proof(worker)
+        beat = replace(self._worker.beat(self.blocked), proof=proof)
+        answer = await session.workers.beat(worker, beat, self._host.clock.now())
         if isinstance(answer, Alive):
+            self._told = proof
             if clock is not None and asked is not None and answer.now is not None:
                 clock.told(asked, answer.now)
             self.acknowledged()

@@ -13,7 +13,7 @@ from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
-from headrace.engine.bus import Hint, Topic
+from headrace.engine.bus import WORKER, Hint, Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.runtime.host import Host
@@ -29,7 +29,7 @@ from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
 
-__all__ = ["Worker", "WorkerStats"]
+__all__ = ["Worker", "WorkerStats", "succeed"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -51,13 +51,13 @@ class Worker(Service):
         burst: bool = False,
         grace: float = 15.0,
         offers: Mapping[str, Any] | None = None,
-        services: Callable[[UUID], Sequence[Service]] = lambda worker: (),
+        services: Callable[[UUID, UUID | None], Sequence[Service]] = lambda worker, predecessor: (),
         announce: Callable[[], Coroutine[Any, Any, None]] | None = None,
         version: str = "",
         resources: Sequence[Resource[Any]] = (),
     ) -> None:
-        """``services`` run beside it (maintenance); ``announce`` is awaited before the first claim; ``resources`` are
-        open for as long as it lives."""
+        """``services`` run beside it (maintenance), made of its id and of the worker whose place it takes; ``announce``
+        is awaited before the first claim; ``resources`` are open for as long as it lives."""
         super().__init__()
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
@@ -74,6 +74,8 @@ class Worker(Service):
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
         self._fetchers, self._idle = list[Fetcher](), set[Fetcher]()
+        self._services: Sequence[Service] = ()
+        self._predecessor: UUID | None = None
 
     # -- from outside
 
@@ -143,7 +145,13 @@ class Worker(Service):
         try:
             if self._resources and not await self.unless_stopped(self._resources.open()):
                 return
-            await self._register(self.id)
+            self._heartbeat = heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
+            self._slots.children.attended = lambda: heartbeat.attended
+            try:
+                await self._register(self.id)
+            except BaseException:
+                await heartbeat.stop()
+                raise
             try:
                 with caught_logs():
                     if self._announce is None or await self.unless_stopped(self._announce()):
@@ -154,14 +162,15 @@ class Worker(Service):
             await self._resources.close()
 
     async def _serve(self) -> None:
-        self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
+        assert self._heartbeat is not None
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
         shunned = self._slots.yielded.shunned
         self._fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
         for collector in self._slots.collectors:
             self._fetchers.append(Fetcher(self, collector, collector.names, shunned))
             collector.wake = self._fetchers[-1].wake
-        services = [*self._make_services(self.id), *self._fetchers]
+        self._services = self._make_services(self.id, self._predecessor)
+        services = [*self._services, *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
         lost = asyncio.get_running_loop().create_future()
@@ -200,6 +209,8 @@ class Worker(Service):
 
         :raises EngineError: asked to stop meanwhile, or the store does not come back
         """
+        assert self._heartbeat is not None
+        proof = await self._heartbeat.attend(id)
         info = WorkerInfo(
             id=id,
             host=self.host.name,
@@ -211,11 +222,14 @@ class Worker(Service):
             offers=self.offers,
             version=self._version,
             lease=self.engine.rules.lease,
+            proof=proof,
         )
         pause = 0.1
         while True:
             try:
-                return await self.engine.workers.register(info, self.host.clock.now())
+                await self.engine.workers.register(info, self.host.clock.now())
+                self.engine.bus.send(Hint(Topic.SETTINGS, (f"{WORKER}{id}",)))
+                return
             except StoreLost:
                 raise
             except EngineError as error:
@@ -276,6 +290,8 @@ class Worker(Service):
             id = self._new_id()
             await self._register(id)
             self.id = id  # only now: who is not registered yet is as good as dead, too
+            for service in self._services:
+                service.renamed(id)
             if self._heartbeat is not None:
                 self._heartbeat.acknowledged()
 
@@ -393,3 +409,8 @@ def _why_ended(parts: Iterable[asyncio.Future[None]]) -> BaseException:
                 _log.error("the worker claims no more and stops: %s", error)
             return error
     return RuntimeError("a part of the worker ended by itself")
+
+
+def succeed(worker: Worker, id: UUID, predecessor: UUID | None) -> None:
+    """Let a worker that has not started take this id, and the place of another, whose process has ended."""
+    worker.id, worker._predecessor = id, predecessor

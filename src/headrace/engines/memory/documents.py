@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from headrace.core.lease import FREE, given_back, taken
+from headrace.core.lease import FREE, given_back, holder_of, taken
 from headrace.engine import Profiles, Setting
 from headrace.engines.memory.state import Session
 from headrace.engines.refusing import refuse_text
@@ -50,3 +50,7 @@ class Documents:
     async def unlease(self, name: str, holder: UUID) -> None:
         with self._state() as state:
             state.leases[name] = given_back(state.leases.get(name, FREE), holder)
+
+    async def holder(self, name: str, now: datetime) -> UUID | None:
+        with self._state() as state:
+            return holder_of(state.leases.get(name, FREE), now)

@@ -11,11 +11,11 @@ from uuid import UUID
 from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
-from headrace.core.lease import Lease
+from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
-from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, WorkerInfo
+from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
@@ -34,6 +34,7 @@ class Worker:
         self.beats = 0
         self.beat_at = now
         self.alive = True
+        self.watched: Watched | None = None
 
 
 class State:
@@ -56,6 +57,11 @@ class State:
     def is_alive(self, worker: UUID) -> bool:
         """Whether the worker is known and not buried."""
         return worker in self.workers and self.workers[worker].alive
+
+    def die(self, worker: UUID) -> None:
+        """The worker is dead, and has no duties any more."""
+        self.workers[worker].alive = False
+        self.leases = {name: given_back(lease, worker) for name, lease in self.leases.items()}
 
     @property
     def limits(self) -> Limits:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
+from headrace.engine import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
 from headrace.engines.memory.state import Session, Worker
 
 __all__ = ["Workers"]
@@ -13,6 +14,8 @@ __all__ = ["Workers"]
 
 class Workers:
     """The role ``workers`` of one session."""
+
+    gone_after = 0.0  # nobody is ever found gone: what shares this store shares its process
 
     def __init__(self, session: Session) -> None:
         self._state = session.state
@@ -39,24 +42,43 @@ class Workers:
             cancels = tuple(job.id for job in jobs if job.cancel_requested_at is not None)
             return Alive(row.beats, cancels, tuple(unknown), table.profiles_rev, state.settings_rev)
 
+    async def attend(self, worker: UUID) -> Attended | None:
+        return None
+
+    async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
+        return Gone()
+
+    async def watched(self, worker: UUID, watched: Watched) -> None:
+        with self._state() as state:
+            if state.is_alive(worker) and state.workers[worker].beats == watched.beats:
+                state.workers[worker].watched = watched
+
     async def bury(self, worker: UUID, beats: int) -> bool:
         with self._state() as state:
             row = state.workers.get(worker)
-            if row is None or row.beats != beats:
+            if row is None or not row.alive or row.beats != beats:
                 return False
-            row.alive = False
+            state.die(worker)
             return True
 
     async def retire(self, worker: UUID) -> None:
         with self._state() as state:
             if worker in state.workers:
-                state.workers[worker].alive = False
+                state.die(worker)
 
     async def list(self) -> list[WorkerRow]:
         with self._state() as state:
             held = state.table.held
             state.workers = {id: row for id, row in state.workers.items() if row.alive or id in held}
             return [
-                WorkerRow(row.info, row.beat, row.beats, row.beat_at, row.alive, len(held.get(row.info.id, ())))
+                WorkerRow(
+                    row.info,
+                    row.beat,
+                    row.beats,
+                    row.beat_at,
+                    row.alive,
+                    len(held.get(row.info.id, ())),
+                    watched=row.watched,
+                )
                 for row in sorted(state.workers.values(), key=lambda row: row.info.started_at)
             ]

@@ -20,6 +20,7 @@ from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.jobs import Jobs
 from headrace.engines.postgres.notes import Notes
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
+from headrace.engines.postgres.presence import Presence
 from headrace.engines.postgres.records import Records
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
@@ -41,7 +42,8 @@ class PostgresEngine:
     ``pool`` is the most connections a session opens for its own statements, and again for transactions of handlers; it
     opens as many as it needs at once.
     ``listen_url`` names the server directly when ``url`` leads through a pooler, and ``pgbouncer`` says that it does;
-    without it such a session hears no hints and polls. ``migrate`` lets it bring an older schema up to date by itself.
+    without it such a session hears no hints and polls, and its death is not known at once. ``migrate`` lets it bring an
+    older schema up to date by itself.
     """
 
     name = "postgresql"
@@ -73,7 +75,7 @@ class PostgresEngine:
         # what the user's role or database has.
         lent = Pool(url, size=pool, settings={}, pgbouncer=pgbouncer, long=True)
         self._hot, self._pools = hot, (hot, warm, cold, search, lent)
-        connect = None if self._listen_url is None else self._connect_listener
+        connect = None if self._listen_url is None else self._connect_directly
         self._bus = NotifyBus(schema, host, notify=self._notify, connect=connect, beat=rules.beat)
         self.bus: Bus = self._bus
         name = self._schema
@@ -86,7 +88,8 @@ class PostgresEngine:
         self.records = Records(hot, search, name)
         self.entries = Entries(hot, name)
         self.families = Families(hot, name, rules, notes)
-        self.workers = Workers(hot, cold, name, rules)
+        self._presence = Presence(connect, host, rules.lease)
+        self.workers = Workers(hot, cold, name, rules, self._presence)
         self.documents = Documents(hot, cold, name)
         self.transactions = Transactions(lent, name, inserting, applying)
         self._open = False
@@ -109,6 +112,7 @@ class PostgresEngine:
 
     async def close(self) -> None:
         self._open = False
+        self._presence.close()
         await self._bus.close()
         for pool in self._pools:
             await pool.close()
@@ -159,7 +163,7 @@ class PostgresEngine:
         finally:
             connection.terminate()
 
-    async def _connect_listener(self) -> Connection:
+    async def _connect_directly(self) -> Connection:
         assert self._listen_url is not None
         return await connect_once(self._listen_url)
 

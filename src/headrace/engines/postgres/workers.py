@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from headrace.core.defaults import Rules
-from headrace.engine import Alive, Beat, Dead
+from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerRow
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
+from headrace.engines.postgres.presence import Presence
 from headrace.engines.postgres.rows import Reader
 from headrace.engines.sql.record import micros, moment
 from headrace.engines.sql.workers import SqlWorkers, row_of_beat
@@ -19,9 +21,11 @@ __all__ = ["Workers"]
 class Workers(SqlWorkers):
     """The role ``workers`` of one session."""
 
-    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules) -> None:
+    gone_after = 3.0  # a connection that was cut is replaced within two seconds
+
+    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, presence: Presence) -> None:
         super().__init__(fetching(cold, schema), fetching(cold, schema))
-        self._hot, self._schema, self._rules = hot, schema, rules
+        self._hot, self._schema, self._rules, self._presence = hot, schema, rules, presence
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
@@ -40,3 +44,9 @@ class Workers(SqlWorkers):
             unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
             unknown.sort(key=lambda job: job.seq)
         return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev, moment(there))
+
+    async def attend(self, worker: UUID) -> Attended | None:
+        return await self._presence.attend(worker)
+
+    async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
+        return await self._presence.gone(rows)

@@ -39,3 +39,10 @@ class SqlDocuments:
 
     async def unlease(self, name: str, holder: UUID) -> None:
         await self._write("unlease", name, holder)
+
+    async def holder(self, name: str, now: datetime) -> UUID | None:
+        rows = await self._read("holder", name, micros(now))
+        if not rows:
+            return None
+        (holder,) = rows[0]
+        return holder if isinstance(holder, UUID) else UUID(bytes=holder)

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.engine import Beat, WorkerInfo, WorkerRow
+from headrace.engine import Beat, Watched, WorkerInfo, WorkerRow
 from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row, sets
 from headrace.engines.sql.files import Fetch
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.sql.record import encode, micros, moment
 
 __all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "row_of_beat"]
 
@@ -23,6 +23,7 @@ COLUMNS = (
     Column("beats", "bigint", "0", read="beats=beats"),
     Column("beat_at", "bigint", "micros(now)", "micros(now)", "beat_at=moment(beat_at)"),
     Column("alive", "boolean", "True", read="alive=bool(alive)"),
+    Column("watched", "text", read="watched=None if watched is None else read_watched(watched)"),
 )
 """What is kept of a worker. What is written may use ``now``, the ``info`` of a new worker, and the ``beat`` of one that
 is known; what is read makes a ``WorkerRow``, but for how many jobs the worker holds."""
@@ -46,6 +47,7 @@ _NAMES: dict[str, Any] = {
     "moment": moment,
     "read_info": msgspec.json.Decoder(WorkerInfo).decode,
     "read_beat": msgspec.json.Decoder(Beat).decode,
+    "read_watched": msgspec.json.Decoder(Watched).decode,
 }
 
 _row_of_new: Callable[[WorkerInfo, datetime], tuple[Any, ...]] = function(
@@ -62,13 +64,16 @@ _worker: Callable[..., WorkerRow] = function(
 
 
 class SqlWorkers:
-    """Of the role ``workers``: register, bury, retire and list."""
+    """Of the role ``workers``: register, watched, bury, retire and list."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         await self._write("register", *_row_of_new(info, now))
+
+    async def watched(self, worker: UUID, watched: Watched) -> None:
+        await self._write("watched", worker, watched.beats, encode(watched))
 
     async def bury(self, worker: UUID, beats: int) -> bool:
         return bool(await self._write("bury", worker, beats))

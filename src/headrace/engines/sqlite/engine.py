@@ -28,6 +28,7 @@ from headrace.engines.sqlite.documents import Documents
 from headrace.engines.sqlite.entries import Entries
 from headrace.engines.sqlite.families import Families
 from headrace.engines.sqlite.jobs import Jobs
+from headrace.engines.sqlite.presence import Presence
 from headrace.engines.sqlite.records import Records
 from headrace.engines.sqlite.transactions import Transactions
 from headrace.engines.sqlite.workers import Workers
@@ -70,7 +71,8 @@ class SqliteEngine:
         self.records = Records(self._reader, self._searcher)
         self.entries = Entries(self._writer, self._reader)
         self.families = Families(self._writer, self._reader, rules)
-        self.workers = Workers(self._writer, self._reader, rules)
+        self._presence = Presence(self._path)
+        self.workers = Workers(self._writer, self._reader, rules, self._presence)
         self.documents = Documents(self._writer, self._reader)
         self.transactions = Transactions(self._path, synchronous, host, self.bus)
 
@@ -99,6 +101,7 @@ class SqliteEngine:
         self._open = False
         self._bus.close()
         await self._end_threads()
+        self._presence.let_go()
 
     async def _end_threads(self) -> None:
         self._holders.discard(self)

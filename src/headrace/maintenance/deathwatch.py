@@ -1,0 +1,179 @@
+"""Watches workers, and buries those that died: at once where the kernel or the server proves it, else by looks."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from uuid import UUID
+
+from headrace.core.explain.explanation import many
+from headrace.core.liveness import Seen, Watch, is_dead, is_gone
+from headrace.engine import Engine, Watched, WorkerRow
+from headrace.runtime.host import Host
+
+__all__ = ["Deathwatch"]
+
+_log = logging.getLogger("headrace.sweeper")
+
+PROBE = 1.0
+"""Seconds between two probes."""
+_HURRY = 0.1
+"""Seconds between two probes of one whose process is known to have ended."""
+_OVERDUE = 1.5
+"""Beats after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
+_SLACK = 0.02
+
+_Key = tuple[UUID, int]
+
+
+class Deathwatch:
+    """What one sweeper knows of the workers of a store."""
+
+    def __init__(self, engine: Engine, host: Host) -> None:
+        self._engine, self._host, self._rules = engine, host, engine.rules
+        self._living: dict[UUID, WorkerRow] = {}
+        self._beats: Watch[_Key] = Watch(self._rules.look_gap)
+        self._before: dict[_Key, Seen] = {}
+        """What was on record of a beat when this watch first saw it."""
+        self._free: Watch[tuple[UUID, int, int]] = Watch(self._rules.look_gap)
+        self._found: frozenset[UUID] = frozenset()
+        """Who was gone at the last probe."""
+        self._ripe_in: float | None = None
+        """Seconds after which the first of them is dead if it is still gone then."""
+        self._probed_at = float("-inf")
+        self._hurry = _HURRY
+        self._recorded_at: dict[_Key, float] = {}
+        self.ended: UUID | None = None
+        """A worker whose process is known to have ended: its burial waits only for what it left behind."""
+        self.stale = True
+        """Whether workers came or went since the last look, as far as hints tell."""
+
+    @property
+    def probe(self) -> float:
+        """Seconds between two probes."""
+        return min(PROBE, self._rules.beat / 4)
+
+    def next_in(self, ids: Iterable[UUID], *, looking: bool = False) -> float:
+        """Seconds until these are worth another probe, or another look; for ever, if they are not."""
+        return max(0.0, self._probed_at + self._interval(ids, looking) - self._host.clock.monotonic())
+
+    def _interval(self, ids: Iterable[UUID], looking: bool) -> float:
+        if self.ended is not None:
+            return self._hurry
+        provable = any(row.proof for id in ids if (row := self._living.get(id)) is not None)
+        if not provable:
+            return self.probe if looking and self.overdue else float("inf")
+        return self.probe if self._ripe_in is None else max(_SLACK, min(self.probe, self._ripe_in + _SLACK))
+
+    def others(self, own: UUID) -> list[UUID]:
+        """All living workers but this one, as of the last look."""
+        return [id for id in self._living if id != own]
+
+    @property
+    def overdue(self) -> bool:
+        """Whether a living worker is late with its beat, by the clock; that kills nobody, but is worth a look."""
+        return any(self._is_overdue(row) for row in self._living.values())
+
+    async def look(self) -> int:
+        """Look at all workers, bury those whose beat has stood still for a lease, put the others' on record."""
+        clock, buried = self._host.clock, 0
+        before = clock.monotonic()
+        self.stale = False
+        rows = await self.meet()
+        self._beats.look(((row.info.id, row.beats) for row in rows), before, clock.monotonic())
+        self._before = {key: known for row in rows if (known := self._record_of(row, key := _key(row)))}
+        for row in rows:
+            key = _key(row)
+            own = self._beats.of(key)
+            earlier = self._before.get(key, _NEVER)
+            if is_dead(own, self._rules, earlier.seconds):
+                silent = max(own.seconds + earlier.seconds, (clock.now() - row.beat_at).total_seconds())
+                buried += await self._bury(row, f"silent for {silent:.0f} s")
+            elif self._is_overdue(row):
+                await self._record(row, Seen(own.looks + earlier.looks, own.seconds + earlier.seconds))
+        return buried
+
+    async def find(self, ids: Iterable[UUID]) -> int:
+        """Probe these workers, and bury those that were found gone twice; how many were buried."""
+        ids, buried = set(ids), 0
+        self._probed_at = self._host.clock.monotonic()
+        if self.ended is not None:
+            ids.add(self.ended)
+            self._hurry = min(self._hurry * 1.2, self.probe)  # a child of its may run on for long
+            if self.ended not in self._living:
+                await self.meet()
+            buried += await self._bury_ended()
+        rows = [row for id in ids if (row := self._living.get(id)) is not None and row.proof is not None]
+        if not rows:
+            self._found, self._ripe_in = frozenset(), None
+            return buried
+        clock, workers = self._host.clock, self._engine.workers
+        before = clock.monotonic()
+        found = await workers.gone(rows)
+        after = clock.monotonic()
+        if found.workers - self._found:
+            await self.meet()  # from here on its beat must stand still
+        self._found = found.workers
+        gone = [row for id in found.workers if (row := self._living.get(id)) is not None]
+        self._free.look(((*_key(row), found.by) for row in gone), before, after)
+        self._ripe_in = None
+        for row in gone:
+            seen = self._free.of((*_key(row), found.by))
+            if row.info.id == self.ended or is_gone(seen, workers.gone_after):
+                buried += await self._bury(row, "its process has ended")
+            else:
+                left = workers.gone_after - seen.seconds
+                self._ripe_in = left if self._ripe_in is None else min(left, self._ripe_in)
+        return buried
+
+    async def _bury_ended(self) -> int:
+        """Bury the one that is known to have ended, if nothing could be held for it; forget it when it is buried."""
+        row = None if self.ended is None else self._living.get(self.ended)
+        if row is not None and row.proof is not None:
+            return 0
+        self.ended = None
+        return 0 if row is None else await self._bury(row, "its process has ended")
+
+    async def meet(self) -> list[WorkerRow]:
+        """Ask who lives, without judging anybody."""
+        rows = [row for row in await self._engine.workers.list() if row.alive]
+        self._living = {row.info.id: row for row in rows}
+        return rows
+
+    async def _bury(self, row: WorkerRow, why: str) -> int:
+        worker = row.info.id
+        self._living.pop(worker, None)
+        self._found -= {worker}
+        if worker == self.ended:
+            self.ended = None
+        if not await self._engine.workers.bury(worker, row.beats):
+            self.stale = True
+            return 0
+        held = many(row.holds, "job")
+        _log.warning("worker %s (%s, pid %d) is dead: %s, holding %s", worker, row.info.host, row.info.pid, why, held)
+        return 1
+
+    def _record_of(self, row: WorkerRow, key: _Key) -> Seen | None:
+        """What others had seen of this beat when this watch began to see it."""
+        if self._beats.of(key).looks > 1:
+            return self._before.get(key)
+        known = row.watched
+        return None if known is None or known.beats != row.beats else Seen(known.looks, known.seconds)
+
+    async def _record(self, row: WorkerRow, seen: Seen) -> None:
+        """Put on record for how long a beat was seen, so that whoever watches next need not begin anew."""
+        now, key = self._host.clock.monotonic(), _key(row)
+        if seen.looks > 1 and now - self._recorded_at.get(key, float("-inf")) >= self._rules.beat / 5:
+            self._recorded_at = {key: at for key, at in self._recorded_at.items() if key[0] in self._living}
+            self._recorded_at[key] = now
+            await self._engine.workers.watched(row.info.id, Watched(row.beats, seen.looks, seen.seconds))
+
+    def _is_overdue(self, row: WorkerRow) -> bool:
+        return (self._host.clock.now() - row.beat_at).total_seconds() > _OVERDUE * self._rules.beat
+
+
+_NEVER = Seen(0, 0.0)
+
+
+def _key(row: WorkerRow) -> _Key:
+    return row.info.id, row.beats

@@ -1,0 +1,228 @@
+"""Who is dead by proof: found gone twice, with the same beat, by a session that was not broken in between."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from uuid import UUID
+
+import pytest
+
+from headrace.core.status import Status
+from headrace.engine import Beat, Gone, WorkerInfo, WorkerRow
+from headrace.engines.memory.workers import Workers
+from headrace.maintenance import Planner, Pruner, Sweeper, services
+from headrace.maintenance.elector import Duty
+from tests.support.world import Player, World, world
+
+
+class Provable(Workers):
+    """Workers of a memory store whose deaths can be proved: the test says who is gone."""
+
+    gone_after = 3.0
+    free: set[UUID]
+    by = 0
+    probed: list[set[UUID]]
+
+    async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
+        """Those that the test let go, of the ones that have a proof."""
+        asked = {row.info.id for row in rows if row.proof}
+        self.probed.append(asked)
+        return Gone(frozenset(asked & self.free), self.by)
+
+
+class Scene:
+    """A world whose workers can be proved dead."""
+
+    def __init__(self, w: World) -> None:
+        self.w = w
+        self.workers = Provable(w.engine._session)
+        self.workers.free, self.workers.probed = set(), []
+        w.engine.workers = self.workers
+
+    async def worker(self, *, proof: str | None = "held") -> Player:
+        """A worker for which something is held, or nothing."""
+        w = self.w
+        id = w.host.dice.new_id(w.now)
+        info = WorkerInfo(id=id, host="here", pid=1, started_at=w.now, concurrency=10, tasks=("work",), proof=proof)
+        await self.workers.register(info, w.now)
+        return Player(w, id)
+
+    def duties(self, player: Player, ended: UUID | None = None) -> tuple[Sweeper, list[Duty]]:
+        """The sweeper of a worker, and all its duties."""
+        w = self.w
+        made = services(w.engine, w.lanes, w.host, player.id, follow=False, ended=ended)
+        sweeper = made[0]
+        assert isinstance(sweeper, Sweeper)
+        return sweeper, [one for one in made if isinstance(one, Duty)]
+
+    async def run(self, seconds: float, *duties: Duty) -> None:
+        """Let each duty make its rounds for so long, each when its time has come."""
+        clock = self.w.clock
+        end = clock.monotonic() + seconds
+        due = dict.fromkeys(duties, clock.monotonic())
+        while (at := min(due.values())) < end:
+            duty = min(due, key=lambda duty: due[duty])
+            clock.advance(max(0.0, at - clock.monotonic()))
+            duty.wake.clear()
+            pause = await duty.round()
+            due[duty] = clock.monotonic() + max(pause, 0.001)
+            for one in duties:
+                if one.wake.is_set():
+                    due[one] = clock.monotonic()
+        clock.advance(max(0.0, end - clock.monotonic()))
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    async with world() as w:
+        yield Scene(w)
+
+
+async def test_who_is_found_gone_twice_is_buried_and_its_jobs_are_taken_back(caplog: pytest.LogCaptureFixture) -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker()
+        sweeper, _ = s.duties(keeper)
+        await s.w.submit()
+        job = await victim.run()
+        await s.run(3, sweeper)
+        s.workers.free.add(victim.id)
+        await s.run(2.9, sweeper)
+        assert await s.w.alive() == {keeper.id, victim.id}
+        await s.run(1.2, sweeper)
+        assert await s.w.alive() == {keeper.id}
+        assert (await s.w.job(job)).status is Status.RETRYING
+        assert "its process has ended, holding 1 job" in caplog.text
+
+
+async def test_who_is_held_for_in_between_is_not_gone() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker()
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        for _ in range(5):
+            s.workers.free.add(victim.id)
+            await s.run(2, sweeper)
+            s.workers.free.clear()
+            await s.run(2, sweeper)
+        assert await s.w.alive() == {keeper.id, victim.id}
+
+
+async def test_who_beats_in_between_is_not_gone() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker(proof=None)
+        sweeper, _ = s.duties(keeper)
+        s.workers.free.add(victim.id)
+        for _ in range(10):
+            await s.run(2, sweeper)
+            await s.workers.beat(victim.id, Beat(proof="held"), s.w.now)
+        assert await s.w.alive() == {keeper.id, victim.id}
+
+
+async def test_what_a_broken_session_found_does_not_count() -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker()
+        sweeper, _ = s.duties(keeper)
+        await s.run(1, sweeper)
+        s.workers.free.add(victim.id)
+        for _ in range(5):
+            await s.run(2, sweeper)
+            s.workers.by += 1
+        assert await s.w.alive() == {keeper.id, victim.id}
+        await s.run(4.2, sweeper)
+        assert await s.w.alive() == {keeper.id}
+
+
+async def test_nobody_buries_itself_by_proof() -> None:
+    async with scene() as s:
+        keeper, other = await s.worker(), await s.worker()
+        sweeper, _ = s.duties(keeper)
+        s.workers.free.add(keeper.id)
+        await s.run(15, sweeper)
+        assert await s.w.alive() == {keeper.id, other.id}
+        assert all(keeper.id not in probed for probed in s.workers.probed)
+
+
+async def test_a_lone_worker_probes_nobody_and_others_cost_one_probe_a_second() -> None:
+    async with scene() as s:
+        keeper = await s.worker()
+        sweeper, _ = s.duties(keeper)
+        await s.run(20, sweeper)
+        assert s.workers.probed == []
+        await s.worker()
+        await s.run(10, sweeper)  # by then the next look has found the new one
+        s.workers.probed.clear()
+        await s.run(10, sweeper)
+        assert len(s.workers.probed) in (10, 11)
+
+
+async def test_who_stands_by_probes_the_holder_alone_and_takes_all_duties_when_it_dies() -> None:
+    async with scene() as s:
+        first, second, third = await s.worker(), await s.worker(), await s.worker()
+        _, firsts = s.duties(first)
+        sweeper, seconds = s.duties(second)
+        for duty in firsts:
+            assert await duty.elector.leads()
+        await s.run(5, *seconds)
+        assert s.workers.probed
+        assert all(probed == {first.id} for probed in s.workers.probed)
+        s.workers.free.add(first.id)
+        await s.run(4.2, *seconds)
+        assert await s.w.alive() == {second.id, third.id}
+        assert sweeper.elector.token is not None
+        names = [f"duty:{kind.name}" for kind in (Sweeper, Pruner, Planner)]
+        assert {await s.w.engine.documents.holder(name, s.w.now) for name in names} == {second.id}
+
+
+async def test_what_the_sweepers_holder_had_beside_the_sweeper_is_taken_too_when_another_dies() -> None:
+    async with scene() as s:
+        keeper, planning = await s.worker(), await s.worker()
+        _, keepers = s.duties(keeper)
+        _, others = s.duties(planning)
+        assert await keepers[0].elector.leads()
+        for duty in others[1:]:
+            assert await duty.elector.leads()
+        await s.run(5, *keepers)
+        s.workers.free.add(planning.id)
+        await s.run(4.2, *keepers)
+        assert [duty.elector.token is not None for duty in keepers] == [True, True, True]
+
+
+async def test_whose_process_has_ended_is_buried_at_once() -> None:
+    async with scene() as s:
+        leader, dead, heir = await s.worker(), await s.worker(), await s.worker()
+        leading, _ = s.duties(leader)
+        assert await leading.elector.leads()
+        await s.w.submit()
+        job = await dead.run()
+        sweeper, _ = s.duties(heir, ended=dead.id)
+        await s.run(2, sweeper)
+        assert dead.id in await s.w.alive()  # a child of its still has what was held for it
+        s.workers.free.add(dead.id)
+        await s.run(1, sweeper)
+        assert await s.w.alive() == {leader.id, heir.id}
+        assert (await s.w.job(job)).status is Status.RETRYING  # though another leads
+
+
+@pytest.mark.parametrize("registered", [True, False])
+async def test_whose_process_has_ended_is_buried_without_a_proof(registered: bool) -> None:
+    async with scene() as s:
+        dead = (await s.worker(proof=None)).id if registered else s.w.holder()
+        heir = await s.worker()
+        sweeper, _ = s.duties(heir, ended=dead)
+        await s.run(0.5, sweeper)
+        assert await s.w.alive() == {heir.id}
+
+
+async def test_a_duty_goes_on_under_the_new_id_of_its_worker() -> None:
+    async with scene() as s:
+        player = await s.worker()
+        sweeper, duties = s.duties(player)
+        await s.run(1, *duties)
+        await s.workers.bury(player.id, 0)
+        again = await s.worker()
+        for duty in duties:
+            duty.renamed(again.id)
+        await s.run(1, *duties)
+        assert await s.w.engine.documents.holder("duty:sweeper", s.w.now) == again.id
+        assert sweeper.elector.token is not None
