@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from datetime import datetime
@@ -18,6 +19,7 @@ from headrace.worker.bulk import Call
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector
+from headrace.worker.lead import Lead, Permits
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
@@ -69,6 +71,10 @@ class Slots:
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
         self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
+        self.lead = Lead(host.clock)
+        """How long after its claim a job that spent a permit of a rate may begin."""
+        self._begin_by = math.inf
+        """When the first job that waits here for a slot must have begun (monotonic), or earlier."""
         self._on_settled = self._settled  # bound once, for all jobs
         self._pace = Pace(concurrency)
         self._ahead = 0
@@ -110,14 +116,14 @@ class Slots:
         # Only when the buffer is half empty: many small claims would cost more than they bring.
         return (ahead - buffered, 0) if buffered * 2 <= ahead else (0, 0)
 
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int], permits: Permits | None = None) -> None:
         """Buffer what was claimed and start what there is room for."""
-        self.buffer.add(self.own(jobs), queue_priorities)
+        self.buffer.add(self.own(jobs, permits), queue_priorities)
         self.yielded.turn_away()
         self.dispatch()
 
-    def own(self, jobs: Sequence[Job]) -> list[OwnedJob]:
-        """Make an owned job of each claimed one."""
+    def own(self, jobs: Sequence[Job], permits: Permits | None = None) -> list[OwnedJob]:
+        """Make an owned job of each claimed one; ``permits``: what those of them have spent that a rate counts."""
         claimed = []
         for job in jobs:
             number = job.id.int
@@ -125,6 +131,11 @@ class Slots:
                 self._supersede(self.owned[number])
             owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, self._on_settled)
             claimed.append(owned)
+        if permits is not None:
+            self._begin_by = min(self._begin_by, permits.by)
+            for owned in claimed:
+                if owned.job.id in permits.jobs:
+                    owned.permits = permits
         return claimed
 
     def _supersede(self, old: OwnedJob) -> None:
@@ -271,6 +282,8 @@ class Slots:
             # A clock that was set back must not put the start off until it has caught up.
             if started is not None and owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
                 owned.write_start()
+        if monotonic > self._begin_by:
+            self._release_late(monotonic)
         self.tally.look()
         self.yielded.tick()
         self.stuck.look(monotonic)
@@ -314,6 +327,14 @@ class Slots:
     def _release_all(self, line: Buffer) -> None:
         for owned in line.empty():
             owned.release()
+
+    def _release_late(self, monotonic: float) -> None:
+        """Give back what has spent a permit of a rate and waited here for longer than it may."""
+        for line in self._lines():
+            for permits, owned in line.remove_late(monotonic):
+                permits.left()  # from which the lead is learned
+                owned.release()
+        self._begin_by = min(line.begin_by for line in self._lines())
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Take out the jobs that were claimed ahead, without writing anything about them."""
