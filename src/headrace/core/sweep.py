@@ -43,9 +43,15 @@ def sweep(
     alive: bool,
     unnamed: int = 0,
     heard_at: datetime | None = None,
+    beside_suspect: bool = False,
 ) -> Change | None:
-    """The change the sweeper must write about this job, if any; ``heard_at``: the last beat of its worker."""
+    """The change the sweeper must write about this job, if any; ``heard_at``: the last beat of its worker.
+
+    ``beside_suspect``: see ``lose``.
+    """
     if job.status in TABLE[Verb.EXPIRE]:
         return expire(job, now) if expired(job, now) else None
     cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed)
-    return None if cause is None else lose(job, cause, now, chance, rules, heard_at=heard_at)
+    if cause is None:
+        return None
+    return lose(job, cause, now, chance, rules, heard_at=heard_at, beside_suspect=beside_suspect)

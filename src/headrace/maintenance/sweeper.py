@@ -146,7 +146,16 @@ class Sweeper(Duty):
         job, epoch = row.job, row.job.epoch
         for _ in range(_TRIES):
             now, chance = self.host.clock.now(), self.host.dice.chance()
-            change = sweep(job, now, chance, self.rules, alive=row.alive, unnamed=row.unnamed, heard_at=row.heard_at)
+            change = sweep(
+                job,
+                now,
+                chance,
+                self.rules,
+                alive=row.alive,
+                unnamed=row.unnamed,
+                heard_at=row.heard_at,
+                beside_suspect=row.beside_suspect,
+            )
             if change is None:
                 return False
             try:
@@ -155,7 +164,7 @@ class Sweeper(Duty):
                 _log.exception("job %s could not be swept", job.id)  # it must not keep the others waiting
                 return False
             if isinstance(verdict, Applied):
-                _say(change, verdict.job, now)
+                _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
                 return True
             if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
                 return False  # another owner: what we know of the worker says nothing about this one
@@ -163,10 +172,10 @@ class Sweeper(Duty):
         return False
 
 
-def _say(change: Change, job: Job, now: datetime) -> None:
+def _say(change: Change, job: Job, now: datetime, *, charged: bool) -> None:
     """Log what was taken from its worker: nobody else may be left to do so."""
     attempt = change.attempt
     if attempt is None:
         _log.info("%s: %s, now %s", name_of(job), change.verb, job.status)
     else:
-        _log.warning("%s", account(job, attempt.outcome, now, charged=attempt.started_at is not None))
+        _log.warning("%s", account(job, attempt.outcome, now, charged=charged, began=attempt.started_at is not None))

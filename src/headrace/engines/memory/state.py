@@ -34,6 +34,7 @@ class Worker:
         self.beats = 0
         self.beat_at = now
         self.alive = True
+        self.beside_suspect = False
 
 
 class State:

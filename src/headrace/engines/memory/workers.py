@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from headrace.core.status import Status
 from headrace.engine import Alive, Beat, Dead, WorkerInfo, WorkerRow
 from headrace.engines.memory.state import Session, Worker
 
@@ -44,6 +45,9 @@ class Workers:
             row = state.workers.get(worker)
             if row is None or row.beats != beats:
                 return False
+            if row.alive:
+                held = (state.table.records[id] for id in state.table.held.get(worker, ()))
+                row.beside_suspect = len({job.suspect > 0 for job in held if job.status is Status.RUNNING}) == 2
             row.alive = False
             return True
 

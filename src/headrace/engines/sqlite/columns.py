@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.engines.record import State
 from headrace.engines.sql import batches
 from headrace.engines.sql.columns import Column, job_columns
 
@@ -56,6 +57,7 @@ WORDS = {
     "new_values": ", ".join(_new[name] for name in _kept),
     "new_payload": _new["payload"],
     "new_spec": _new["spec"],
+    "suspect": f"(coalesce(j.state ->> {State.__struct_fields__.index('suspect')}, 0) > 0)",
     "ids": "jobs",
     "binary": "",
     "batch": ", ".join(batches.COLUMNS),

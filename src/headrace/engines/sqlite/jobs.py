@@ -28,7 +28,7 @@ from headrace.engines.sqlite.rows import RECORD_TYPE, Reader, jobs_of
 
 __all__ = ["Jobs"]
 
-_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, RECORD_TYPE]], strict=False).decode
+_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, bool, RECORD_TYPE]], strict=False).decode
 
 
 class Jobs:
@@ -116,8 +116,8 @@ class Jobs:
         args, reader = (micros(now), limit), Reader()
         found = await self._reader.run(lambda connection: connection.execute(statement("overdue"), args).get)
         return [
-            Overdue(reader.job(record), alive, unnamed, None if beat_at is None else moment(beat_at))
-            for alive, unnamed, beat_at, record in _overdue(found)
+            Overdue(reader.job(record), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
+            for alive, unnamed, beat_at, beside_suspect, record in _overdue(found)
         ]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
 
+from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import Place, encode
+from headrace.engines.record import Place, encode, place_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 
-__all__ = ["Served", "intern", "interning"]
+__all__ = ["Served", "intern", "interning", "moving"]
 
 
 def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, dict[Place, int | None]]:
@@ -37,18 +38,30 @@ def interning(places: Iterable[Place]) -> Statements[dict[Place, int | None]]:
     return lines
 
 
+def moving(changes: Sequence[Change]) -> Statements[None]:
+    """Put the jobs of these changes into their new lines, as statements for the transaction that applies them next.
+
+    The limit of profiles does not hold here: the jobs are stored already.
+    """
+    lines = dict[Place, int | None]()
+    for place in {place_of(change.job) for change in changes}:
+        lines[place] = yield from _line(place, limited=False)
+    rows = [(change.job.seq, change.rev, lines[place_of(change.job)]) for change in changes]
+    yield Statement(statement("move"), encode(rows))
+
+
 _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
 _ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
 
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 
 
-def _line(place: Place) -> Statements[int | None]:
+def _line(place: Place, *, limited: bool = True) -> Statements[int | None]:
     document = encode(place)
     found = yield Statement(statement("find_line"), document)
     profile, line = _found(found) if found else (None, None)
     if profile is None:
-        if not (yield from _room()):
+        if limited and not (yield from _room()):
             return None
         profile = int((yield Statement(statement("add_profile"), document)))
         yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")

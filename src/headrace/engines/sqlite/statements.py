@@ -18,7 +18,7 @@ from headrace.engines.record import Micros, encode, key_of, labels_of, place_of,
 from headrace.engines.record import too_many as too_many_profiles
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.connection import reading, unfolded
-from headrace.engines.sqlite.lines import interning
+from headrace.engines.sqlite.lines import interning, moving
 from headrace.engines.sqlite.relations import Relations, follow
 from headrace.engines.sqlite.rows import RECORD_TYPE, Reader, is_new, row_of_change, row_of_new
 
@@ -87,6 +87,8 @@ def applying(change: Change) -> Statements[Verdict]:
     here = encode((change.job.seq, change.rev))
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", here)
     if tied:
+        if change.moves:
+            yield from moving([change])
         yield from _write(change)
         yield from follow([change])
         if change.inserts:

@@ -51,8 +51,7 @@ class Workers(SqlWorkers):
         return Alive(beats, _ids(cancels), tuple(jobs_of(unknown)), profiles_rev, settings_rev)
 
     async def bury(self, worker: UUID, beats: int) -> bool:
-        statement = "UPDATE workers SET alive = 0 WHERE id = ? AND beats = ? RETURNING 1"
-        found = await self._writer.run(lambda connection: connection.execute(statement, (worker.bytes, beats)).get)
+        found = await self._writer.run(lambda connection: connection.execute(ask("bury"), (worker.bytes, beats)).get)
         return found is not None
 
     async def retire(self, worker: UUID) -> None:

@@ -1,0 +1,8 @@
+-- Declare a worker dead if its beat number is still this one; the first time, with whether suspects and others ran on it.
+-- ?1 worker, ?2 beats
+UPDATE workers SET
+  beside_suspect = iif(alive, coalesce((
+    SELECT min{suspect} = 0 AND max{suspect} = 1 FROM jobs j
+    WHERE j.worker = ?1 AND j.stage = 3 AND j.status = 'running'), 0), beside_suspect),
+  alive = 0
+WHERE id = ?1 AND beats = ?2 RETURNING 1
