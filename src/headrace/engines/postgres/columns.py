@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.engines.record import State
 from headrace.engines.sql import batches
 from headrace.engines.sql.columns import FOR_OTHERS, Column, job_columns
 
@@ -92,6 +93,7 @@ WORDS = {
     "run_names": _names(RUN),
     "run_columns": _names(RUN, "jobs"),
     "run_arrays": _arrays(RUN, 7),
+    "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
     "binary": ' COLLATE "C"',
     "batch": ", ".join(batches.COLUMNS),

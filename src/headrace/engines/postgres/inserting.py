@@ -89,7 +89,8 @@ class Inserting:
 
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
-        self._lines = Lines(self._cold, self._schema, self._host)
+        self.lines = Lines(self._cold, self._schema, self._host)
+        """The lines that this session knows."""
         self._hurry_until = -math.inf
 
     async def insert(
@@ -100,14 +101,14 @@ class Inserting:
         whole = whole or batch is not None
         places = [place_of(job) for job in jobs]
         while True:
-            learned = await self._lines.learn(places)
+            learned = await self.lines.learn(places)
             if whole and learned.refused:
                 return [Refused(next(iter(learned.refused.values())))] * len(jobs)
             taken = _taken(jobs, places, learned)
             try:
                 stored = await self._insert(taken, learned, batch, whole) if taken or batch is not None else []
             except _Collected:
-                self._lines.forget(learned.collected)
+                self.lines.forget(learned.collected)
                 continue
             return _spread(places, learned.refused, stored)
 
@@ -115,7 +116,7 @@ class Inserting:
         """The insert of these jobs as statements for a user's connection; their lines are interned now."""
         refuse_jobs(jobs)
         places = [place_of(job) for job in jobs]
-        learned = await self._lines.learn(places)
+        learned = await self.lines.learn(places)
         taken = _taken(jobs, places, learned)
 
         def run() -> Statements[list[InsertAnswer]]:
@@ -123,7 +124,7 @@ class Inserting:
                 stored = (yield from self._statements(taken, learned, wait=True, tell=True)) if taken else []
             except _Collected:
                 # New lines must be committed before a transaction that may be rolled back refers to them.
-                self._lines.forget(learned.collected)
+                self.lines.forget(learned.collected)
                 raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
             return _spread(places, learned.refused, stored)
 
@@ -196,7 +197,7 @@ class Inserting:
             literal(ids),
             literal_of_texts(payloads),
             learned.collected,
-            self._lines.lock,
+            self.lines.lock,
         )
         rest = columns(runs, TEXTS_OF_RUN)
         try:
@@ -285,7 +286,7 @@ class Inserting:
         rows = [row_of_new(job, learned.lines[place_of(job)], at) for job in jobs]
         document = {
             "collected": learned.collected,
-            "lock": self._lines.lock,
+            "lock": self.lines.lock,
             "rows": rows,
             "hints": self._bus.written(Hint(Topic.READY, tuple({job.spec.queue for job in jobs}))) if tell else [],
         }

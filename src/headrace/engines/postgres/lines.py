@@ -61,12 +61,15 @@ class Lines:
         """The line of a place that was learned."""
         return self._lines[place]
 
-    async def learn(self, places: Iterable[Place]) -> Learned:
-        """The lines of these places; those that this session does not remember are interned."""
+    async def learn(self, places: Iterable[Place], *, limited: bool = True) -> Learned:
+        """The lines of these places; those that this session does not remember are interned.
+
+        ``limited``: those that would need one profile too many are refused.
+        """
         wanted, refused = set(places), dict[Place, HeadraceError]()
         while missing := {place for place in wanted if place not in self._lines and place not in refused}:
             async with self._pool.transaction() as connection:
-                found, none, collected = await self._intern(connection, sorted(missing))
+                found, none, collected = await self._intern(connection, sorted(missing), limited=limited)
             if collected != self.collected:
                 self._lines.clear()
                 refused.clear()
@@ -77,11 +80,11 @@ class Lines:
         return Learned({place: self._lines[place] for place in wanted - refused.keys()}, self.collected, refused)
 
     async def _intern(
-        self, connection: Connection, places: Sequence[Place]
+        self, connection: Connection, places: Sequence[Place], *, limited: bool
     ) -> tuple[dict[Place, int], dict[Place, HeadraceError], int]:
         digests = {place: digest(place[1], place[2]) for place in places}
         await connection.fetch(sql("lock_books", self._schema))
-        refused = await self._without_room(connection, digests)
+        refused = await self._without_room(connection, digests) if limited else {}
         kept = [(*place, digests[place]) for place in places if place not in refused]
         await connection.execute(sql("intern", self._schema), encode(kept))
         rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))
