@@ -150,7 +150,7 @@ STEPS: Mapping[str, Sequence[tuple[str, str, str]]] = {
     "worker": [
         ("7  fetch", "ask for as much as fits", "worker/fetcher.py worker/buffer.py"),
         ("8  own", "take the job, wait for a slot", "worker/slots.py worker/owned_job.py"),
-        ("9  run", "loop, thread or child process", "worker/run.py worker/runner.py"),
+        ("9  run", "loop, thread or child process", "worker/run.py worker/perform.py"),
         ("10  finish", "decide the change, write it", "worker/owned_job.py core/lifecycle.py runtime/lanes.py"),
         ("13  follow", "release, cancel, count others", "runtime/notes.py core/family.py core/batch.py"),
     ],

@@ -80,7 +80,7 @@ INNER: dict[str, frozenset[str]] = {
     "StreamTask": frozenset({"results_for"}),
     "Tally": frozenset({"plus"}),
     "Tasks": frozenset({"add", "bind", "host_or_none"}),
-    "Worker": frozenset({"beat", "drop_buffer", "executing", "host", "idle", "main", "room", "take", "told"}),
+    "Worker": frozenset({"beat", "died", "drop_buffer", "executing", "host", "idle", "main", "taken", "told"}),
 }
 """Members that one part of headrace has for another."""
 

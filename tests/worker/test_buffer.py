@@ -14,7 +14,7 @@ from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Claimed, WorkerInfo
-from headrace.worker.pace import AHEAD_MOST, Pace
+from headrace.worker.buffer import AHEAD_MOST, Pace
 from headrace.worker.slots import Slots
 from tests.support.shop import Shop
 from tests.support.until import until

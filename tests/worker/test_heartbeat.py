@@ -171,7 +171,7 @@ async def test_a_worker_that_is_not_heard_starts_nothing_new(shop: Shop) -> None
     worker = shop.worker(engine=cast(Engine, deaf))
     async with worker:
         await until(lambda: worker.stats.silence > shop.engine.rules.silence)
-        await until(lambda: worker.room() == (0, 0))
+        await until(lambda: worker._slots.room() == (0, 0))
         assert not worker._may_start()
         id = await shop.submit("noop")
         assert not (await shop.get(id)).held

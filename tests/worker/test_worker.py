@@ -695,7 +695,7 @@ async def test_a_worker_buried_twice_at_once_is_reborn_once(shop: Shop) -> None:
         await until(lambda: worker.stats.state == "running")
         before = worker.id
         await shop.bury(before)
-        await asyncio.gather(*(worker._died(before) for _ in range(3)))
+        await asyncio.gather(*(worker.died(before) for _ in range(3)))
         assert [one.info.id for one in await shop.engine.workers.list() if one.alive] == [worker.id]
         assert worker.id != before
 

@@ -25,9 +25,9 @@ from headrace.worker.callbacks import tell
 from headrace.worker.context import Caller, Context
 from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.logs import caught_logs
+from headrace.worker.perform import call
 from headrace.worker.pools import ThreadPool
 from headrace.worker.resources import Resource, Resources
-from headrace.worker.runner import call
 
 __all__ = ["Inline"]
 

@@ -1,17 +1,23 @@
-"""Jobs claimed ahead of a free slot, in claim order."""
+"""Jobs claimed ahead of a free slot: in which order they start, and how many are worth claiming."""
 
 from __future__ import annotations
 
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable, Container, Sequence
-from uuid import UUID
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
-from headrace.core.claim import Order
+from headrace.core.claim import Order, order
+from headrace.core.job import Job
 from headrace.worker.owned_job import OwnedJob
 
-__all__ = ["Buffer"]
+__all__ = ["LOOKED_AT", "Buffer", "Pace"]
+
+AHEAD_SECONDS = 0.25
+AHEAD_MOST = 2000
+LOOKED_AT = 1000
+"""How many runs, the newest, are looked at to learn how long they take: of thousands most have yielded their slots."""
 
 
 class Buffer:
@@ -24,11 +30,15 @@ class Buffer:
     def __len__(self) -> int:
         return len(self._line)
 
-    def add(self, claimed: Sequence[OwnedJob], order: Callable[[OwnedJob], Order]) -> None:
+    def add(self, claimed: Sequence[OwnedJob], queue_priorities: Mapping[str, int]) -> None:
         """Add the jobs of one claim, in their order; those that are more urgent go before those buffered already."""
+
+        def rank(owned: OwnedJob) -> Order:
+            return order(owned.job, queue_priorities.get(owned.job.spec.queue, 0))
+
         with self._lock:
-            if claimed and self._line and order(claimed[0]) < order(self._line[-1]):
-                self._line = deque(heapq.merge(self._line, claimed, key=order))
+            if claimed and self._line and rank(claimed[0]) < rank(self._line[-1]):
+                self._line = deque(heapq.merge(self._line, claimed, key=rank))
             else:
                 self._line.extend(claimed)
 
@@ -45,23 +55,39 @@ class Buffer:
         with self._lock:
             return list(iter(self.pop, None))
 
-    def remove(self, id: UUID) -> list[OwnedJob]:
-        """Take one job out, if it is in the buffer."""
-        return self._take_out(lambda owned: owned.job.id == id)
-
-    def remove_of(self, tasks: Container[str]) -> list[OwnedJob]:
-        """Take the jobs of these tasks out."""
-        return self._take_out(lambda owned: owned.job.spec.task in tasks)
-
-    def _take_out(self, chosen: Callable[[OwnedJob], bool]) -> list[OwnedJob]:
+    def remove(self, chosen: Callable[[Job], bool]) -> list[OwnedJob]:
+        """Take out the jobs of which this is true."""
         with self._lock:
-            found = [owned for owned in self._line if chosen(owned)]
+            found = [owned for owned in self._line if chosen(owned.job)]
             if found:
-                self._line = deque(owned for owned in self._line if not chosen(owned))
+                self._line = deque(owned for owned in self._line if not chosen(owned.job))
         return found
 
-    def oldest(self) -> OwnedJob | None:
-        """The one that was claimed first, if any."""
+    def waited(self, now: datetime) -> float:
+        """For how many seconds the job that was claimed first has been here; 0 if there is none."""
         with self._lock:
-            owned_jobs = list(self._line)
-        return min(owned_jobs, key=lambda owned: owned.job.assigned_at or owned.job.updated_at, default=None)
+            jobs = [owned.job for owned in self._line]
+        return (now - min((job.assigned_at or job.updated_at for job in jobs), default=now)).total_seconds()
+
+
+class Pace:
+    """How fast this worker starts jobs, learned from how long the recent ones took."""
+
+    def __init__(self, concurrency: int) -> None:
+        self._concurrency = concurrency
+        self._mean: float | None = None
+
+    def ran(self, seconds: float) -> None:
+        """Learn that a job took so many seconds."""
+        self._mean = seconds if self._mean is None else self._mean + 0.1 * (seconds - self._mean)
+
+    def ahead(self, busy_since: float | None) -> int:
+        """How many jobs to claim beyond the free slots: what can be started within a quarter second.
+
+        ``busy_since``: for how long, on average, the slots have been busy now. It counts as soon as it exceeds what is
+        known, so that nothing is hoarded behind jobs that have turned slow.
+        """
+        if self._mean is None:
+            return 0
+        seconds = max(self._mean, busy_since or 0.0, 1e-6)
+        return min(int(AHEAD_SECONDS * self._concurrency / seconds), AHEAD_MOST)

@@ -7,11 +7,12 @@ import copy
 import logging
 from collections.abc import Sequence
 from datetime import datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.core.job import Progress
 from headrace.errors import HeadraceError, InvalidResult, NotSupported
-from headrace.worker.context import Caller, Completer, Context
+from headrace.worker.context import Caller, Context
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.resources import Resource
 from headrace.worker.run import STOP_PATIENCE, Run
@@ -19,6 +20,7 @@ from headrace.worker.slot_yielding import RunSlot
 
 if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
+    from headrace.worker.completing import Completing
     from headrace.worker.entry_writer import EntryWriter
     from headrace.worker.slots import Slots
 
@@ -41,6 +43,10 @@ def check_outcomes(answer: Any, n: int, name: str) -> list[Any]:
     return list(answer)
 
 
+_Outcome = tuple[Any, BaseException | None, TracebackType | None]
+"""The result of a call for one job, or its error and traceback: not every kind of error can be set on a future."""
+
+
 class _Seat:
     """The place of one job in a call: its item, its context, and the outcome that its run waits for."""
 
@@ -49,23 +55,6 @@ class _Seat:
     def __init__(self, ctx: Context, item: Any) -> None:
         self.ctx, self.item = ctx, item
         self.outcome: asyncio.Future[_Outcome] = asyncio.get_running_loop().create_future()
-
-
-class _Outcome:
-    """The outcome of a call for one job. An error is a value here: not every kind can be set on a future."""
-
-    __slots__ = ("_error", "_trace", "_value")
-
-    def __init__(self, value: Any, error: BaseException | None) -> None:
-        self._value, self._error = value, error
-        self._trace = None if error is None else error.__traceback__
-
-    def get(self) -> Any:
-        """The result, or the error raised."""
-        if self._error is None:
-            return self._value
-        # With its first traceback only: many jobs may share the error, and its traceback grows whenever it is raised.
-        raise self._error.with_traceback(self._trace)
 
 
 class Call:
@@ -117,11 +106,14 @@ class Call:
         seat = self._seats[run] = _Seat(ctx, item)
         self._call_when_all_are_here()
         try:
-            outcome = await seat.outcome
+            value, error, trace = await seat.outcome
         except asyncio.CancelledError:
             await self._stop_if_nobody_stays(ctx)
             raise
-        return outcome.get()
+        if error is not None:
+            # With its first traceback only: many jobs may share it, and its traceback grows whenever it is raised.
+            raise error.with_traceback(trace)
+        return value
 
     def _call_when_all_are_here(self) -> None:
         # Some must have their start stored first, or are held up by a middleware; some never come.
@@ -162,13 +154,15 @@ class Call:
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
             values = check_outcomes(answer, len(items), handler.name)
-            outcomes = [_Outcome(None, one) if isinstance(one, Exception) else _Outcome(one, None) for one in values]
+            outcomes: list[_Outcome] = [
+                (None, one, one.__traceback__) if isinstance(one, Exception) else (one, None, None) for one in values
+            ]
         except asyncio.CancelledError:
             for seat in seats:
                 seat.outcome.cancel()
             return
         except BaseException as error:  # a handler's SystemExit must not end the worker
-            outcomes = [_Outcome(None, error)] * len(seats)
+            outcomes = [(None, error, error.__traceback__)] * len(seats)
         finally:
             ctx.left(entered)
         for seat, outcome in zip(seats, outcomes, strict=True):
@@ -227,7 +221,7 @@ class _AllJobs(Caller):
     def entry_writer(self) -> EntryWriter | None:
         raise NotSupported("a bulk handler runs many jobs at once: durable steps and streams belong to one")
 
-    def completer(self) -> Completer:
+    def completer(self) -> Completing:
         raise NotSupported("a bulk handler runs many jobs at once: only one can be completed in a transaction")
 
     def resource(self, resource: Resource[T]) -> T:

@@ -111,24 +111,9 @@ async def _call(callback: Callback, job: Job, threads: ThreadPool) -> None:
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
         answer: Any = callback(job)
     else:
-        answer = await threads.run(lambda: _guarded(callback, job))
-        if isinstance(answer, _Raised):
-            raise answer.error
+        answer = await threads.run(lambda: callback(job))
     if inspect.isawaitable(answer):
         await answer
-
-
-class _Raised:
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-
-def _guarded(callback: Callback, job: Job) -> object:
-    # An error is handed over as a value: not every kind can be set on a future.
-    try:
-        return callback(job)
-    except BaseException as error:
-        return _Raised(error)
 
 
 def _name(callback: Callback) -> str:

@@ -106,7 +106,6 @@ class End(msgspec.Struct, tag="end"):
 encode = msgspec.json.encode
 to_child = msgspec.json.Decoder(Request | Stop | Go)
 to_parent = msgspec.json.Decoder(Act | Report | Log | Yield | Back | End)
-_Message = Act | Report | Log | Yield | Back | End
 
 
 def serve(pipe: Connection) -> None:
@@ -115,70 +114,57 @@ def serve(pipe: Connection) -> None:
     # ignored, which programs started by a handler would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
-    requests: SimpleQueue[_Work] = SimpleQueue()
-    lock = threading.Lock()
-
-    def send(message: _Message) -> None:
-        with lock:
-            pipe.send_bytes(encode(message))
-
-    threading.Thread(target=_listen, args=(pipe, requests, send), daemon=True).start()
+    requests: SimpleQueue[tuple[Request, Context, _Piped]] = SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, requests), daemon=True).start()
     with caught_logs():
         while True:
-            request, ctx, slot, line = requests.get()
+            request, ctx, caller = requests.get()
             ending = _perform(request, ctx)
-            slot.close()
-            line.end(ending)
+            caller.end(ending)
 
 
-def _listen(pipe: Connection, requests: SimpleQueue[_Work], send: Callable[[_Message], None]) -> None:
+def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Piped]]) -> None:
     """Receive messages of the parent, also while a handler runs."""
     ctx: Context | None = None
-    slot: _Slot | None = None
+    caller: _Piped | None = None
+    lock = threading.Lock()
     try:
         while True:
             match to_child.decode(pipe.recv_bytes()):
                 case Request() as request:
                     # Made here, so that a stop right behind it finds what to stop.
-                    line = _Line(send)
-                    slot = _Slot(line.send)
-                    ctx = Context(request.job, request.attempt, request.started_at, _Piped(line.send, slot))
-                    requests.put((request, ctx, slot, line))
+                    caller = _Piped(pipe, lock)
+                    ctx = Context(request.job, request.attempt, request.started_at, caller)
+                    requests.put((request, ctx, caller))
                 case Stop(why):
                     if ctx is not None:
                         ctx.stopping = why
                 case Go(number):
-                    if slot is not None:
-                        slot.go(number)
+                    if caller is not None:
+                        caller.slot().go(number)
     except (EOFError, OSError):
         os._exit(0)  # the parent is gone, and nobody owns the job that runs here
 
 
-class _Line:
-    """What a job says to the parent. After its end nothing more: what it left behind must not speak for the next."""
+class _Piped(Caller):
+    """Heard by the parent until the job ends: what the job left behind must not speak for the next."""
 
-    def __init__(self, send: Callable[[_Message], None]) -> None:
-        self._send = send
-        self._lock = threading.Lock()
-        self._over = False
+    def __init__(self, pipe: Connection, lock: threading.Lock) -> None:
+        """``lock``: held by whoever writes to the pipe."""
+        self._pipe, self._lock = pipe, lock
+        self._slot = _Slot(self._send)
+        self._acted = self._over = False
 
-    def send(self, message: _Message) -> None:
+    def _send(self, message: Act | Report | Log | Yield | Back | End) -> None:
         with self._lock:
             if not self._over:
-                self._send(message)
+                self._over = isinstance(message, End)
+                self._pipe.send_bytes(encode(message))
 
     def end(self, ending: Ending) -> None:
-        with self._lock:
-            self._over = True
-            self._send(End(ending))
-
-
-class _Piped(Caller):
-    """Heard by the parent."""
-
-    def __init__(self, send: Callable[[_Message], None], slot: _Slot) -> None:
-        self._send, self._slot = send, slot
-        self._acted = False
+        """Send how the run ended, as the last message."""
+        self._slot.close()
+        self._send(End(ending))
 
     def slot(self) -> _Slot:
         return self._slot
@@ -213,7 +199,7 @@ class _Slot:
     stopping = False
     """The worker knows, and lets a handler that is to stop go on at once."""
 
-    def __init__(self, send: Callable[[_Message], None]) -> None:
+    def __init__(self, send: Callable[[Yield | Back], None]) -> None:
         self._send = send
         self._lock = threading.Lock()
         self._waits = self._number = 0
@@ -256,9 +242,6 @@ class _Slot:
         back, self._back = self._back, None
         if back is not None and not back.cancelled():
             back.set_result(None)
-
-
-_Work = tuple[Request, Context, _Slot, _Line]
 
 
 def _perform(request: Request, ctx: Context) -> Ending:

@@ -113,7 +113,7 @@ class Children:
         self._idle: list[_Child] = []
         self._busy: dict[Context, _Post] = {}
         self._lock = threading.Lock()
-        self._closed = self._at_exit = False
+        self._closed = False
 
     def run(self, handler: Handler, ctx: Context, job: Job) -> Ending:
         """Run a job in a child and wait for its end; called on a thread."""
@@ -146,18 +146,13 @@ class Children:
             with self._lock:
                 child = self._idle.pop() if self._idle else None
             if child is None:
-                self._close_at_exit()
+                # Once, and before multiprocessing waits for its children, which wait for their pipes.
+                atexit.unregister(self.close)
+                atexit.register(self.close)
                 return _Child()
             if child.process.is_alive():
                 return child
             child.close()
-
-    def _close_at_exit(self) -> None:
-        # Before multiprocessing waits for its children, which wait for their pipes.
-        with self._lock:
-            if not self._at_exit:
-                self._at_exit = True
-                atexit.register(self.close)
 
     def _dismiss(self, child: _Child) -> None:
         if child.process.is_alive() and not child.killed and not self._closed:

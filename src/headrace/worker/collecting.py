@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
-from uuid import UUID
 
-from headrace.core.claim import order
 from headrace.core.job import Job
 from headrace.handler import Bulk, Handler
 from headrace.worker.buffer import Buffer
@@ -16,20 +15,10 @@ from headrace.worker.owned_job import OwnedJob
 
 if TYPE_CHECKING:
     from headrace.worker.slots import Slots
-    from headrace.worker.worker import Worker
 
-__all__ = ["Collector", "begin_calls"]
+__all__ = ["Collector"]
 
 WAITED_TOO_LONG = 1.0
-
-
-def begin_calls(slots: Slots) -> None:
-    """Make the calls that are ready, as long as there are slots for them."""
-    for collector in slots.collectors:
-        while collector.ready and slots.has_slot and slots.may_begin():
-            slots.called_last = True
-            collector.begin()
-        collector.call_back()
 
 
 class Collector:
@@ -39,7 +28,6 @@ class Collector:
         self.handler, self.bulk = handler, bulk
         self.waiting = Buffer()
         """The claimed jobs that are in no call yet."""
-        self.worker: Worker | None = None
         self.wake: Callable[[], None] = lambda: None
         """Has its fetcher look again."""
         self._turned_away = False
@@ -55,12 +43,6 @@ class Collector:
         return frozenset({self.handler.name, *self.handler.aliases})
 
     # -- for its fetcher
-
-    @property
-    def id(self) -> UUID:
-        """The id of the worker to claim for."""
-        assert self.worker is not None, "a collector that fetches has a worker"
-        return self.worker.id
 
     def room(self) -> tuple[int, int]:
         """How many jobs to ask for, and how many of them could be started at once."""
@@ -83,17 +65,9 @@ class Collector:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Keep the claimed jobs until there are enough for a call."""
-        if self.worker is not None:
-            self.worker.taken()
-        owned_jobs = self._slots.own(jobs)
-        self.waiting.add(owned_jobs, lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
+        self.waiting.add(self._slots.own(jobs), queue_priorities)
         self._wait()
         self._slots.dispatch()
-
-    def idle(self) -> None:
-        """Tell the worker that there was nothing to claim."""
-        if self.worker is not None:
-            self.worker.idle(self)
 
     # -- collecting
 
@@ -127,13 +101,9 @@ class Collector:
             self.calls.add(Call(self, self._slots, owned_jobs))
             self.wake()
 
-    def gives_up(self) -> bool:
+    def gives_up(self, now: datetime) -> bool:
         """Whether its jobs have waited too long for a slot, so that other workers should have them."""
-        oldest = self.waiting.oldest()
-        if oldest is None or self._slots.has_slot:
-            return False
-        since = oldest.job.assigned_at or oldest.job.updated_at
-        return (self._slots.host.clock.now() - since).total_seconds() > self.bulk.wait + WAITED_TOO_LONG
+        return not self._slots.has_slot and self.waiting.waited(now) > self.bulk.wait + WAITED_TOO_LONG
 
     def close(self) -> None:
         """Cancel the calls that have not ended."""

@@ -24,11 +24,11 @@ from headrace.errors import (
     NotSupported,
     Stale,
     Stopped,
-    SyncInAsync,
     TransitionRefused,
     Unavailable,
 )
 from headrace.worker.context import Context, Transaction
+from headrace.worker.loops import wait_on_loop
 from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["Completing"]
@@ -51,9 +51,7 @@ class Completing:
     own: it would wait for the user.
     """
 
-    def __init__(
-        self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
+    def __init__(self, owned: OwnedJob, loop: asyncio.AbstractEventLoop, flush: Callable[[], Awaitable[None]]) -> None:
         """``flush`` writes what the run added to its job."""
         self._owned, self._loop, self._flush = owned, loop, flush
         self._lanes = owned.lanes
@@ -96,8 +94,7 @@ class Completing:
     async def transaction(self, ctx: Context) -> AsyncIterator[Transaction]:
         """A transaction of the engine's own, whose last statement is the completion, if there is one."""
         self._check(ctx)
-        if self._flush is not None:  # while it is begun, some stores take no other write
-            await self._flush()
+        await self._flush()  # while it is begun, some stores take no other write
         tx = Transaction(lambda result: self._encoded(ctx, result))
         committed = False
         self._busy += 1
@@ -156,7 +153,7 @@ class Completing:
         transaction.
         """
         owned = self._owned
-        if self._flush is not None and not enlisted.exclusive:
+        if not enlisted.exclusive:
             await self._flush()  # nothing can be added to a job that is completed
         if self._settling is not None:  # of a transaction before this one
             await asyncio.shield(self._settling)
@@ -189,12 +186,7 @@ class Completing:
         raise Unavailable(f"job {job.id} changed {_TRIES} times while its completion was being written")
 
     def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-        work.close()
-        raise SyncInAsync("this thread has a running event loop: use `await ctx.complete(...)`")
+        return wait_on_loop(self._loop, work, "ctx.complete")
 
     # -- finding out what came of it
 

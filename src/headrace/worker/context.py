@@ -18,9 +18,10 @@ from headrace.worker.resources import Resource
 from headrace.worker.steps import run_step, run_step_blocking
 
 if TYPE_CHECKING:
+    from headrace.worker.completing import Completing
     from headrace.worker.entry_writer import EntryWriter
 
-__all__ = ["Caller", "Completer", "Context", "Stopping", "Transaction"]
+__all__ = ["Caller", "Context", "Stopping", "Transaction"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,22 +47,6 @@ class Transaction:
         :raises InvalidResult: the result is not what the handler promised
         """
         self.result_text = self._encode(result)
-
-
-class Completer(Protocol):
-    """Ends a run within a transaction; what a worker gives its Contexts."""
-
-    async def complete(self, ctx: Context, result: Any, connection: Any) -> None:
-        """On a connection of the handler's."""
-        ...
-
-    def complete_blocking(self, ctx: Context, result: Any, connection: Any) -> None:
-        """On a connection that belongs to this thread."""
-        ...
-
-    def transaction(self, ctx: Context) -> AbstractAsyncContextManager[Transaction]:
-        """On a connection of the engine's."""
-        ...
 
 
 class Awaited(Protocol[T]):
@@ -106,7 +91,7 @@ class Caller:
         """The slot that the run occupies, to be yielded while it waits for other jobs; None: it occupies none."""
         return None
 
-    def completer(self) -> Completer:
+    def completer(self) -> Completing:
         """What completes the job within a transaction.
 
         :raises NotSupported: nothing can do that here

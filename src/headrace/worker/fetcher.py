@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
-from uuid import UUID
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from headrace.core.claim import Ask
-from headrace.core.job import Job
 from headrace.core.limits.rule import limits_of
 from headrace.core.match import serves
-from headrace.engine import Claimed, Dead, Engine
+from headrace.engine import Claimed, Dead
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
-from headrace.runtime.host import Host
 from headrace.runtime.service import Service
 
-__all__ = ["Fetcher", "JobTaker"]
+if TYPE_CHECKING:
+    from headrace.worker.collecting import Collector
+    from headrace.worker.slots import Slots
+    from headrace.worker.worker import Worker
+
+__all__ = ["Fetcher"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -27,47 +29,16 @@ _MOMENT = 0.02
 _MOST = 1000
 
 
-class JobTaker(Protocol):
-    """Takes the claimed jobs: the worker, or the collector of a bulk handler."""
-
-    @property
-    def id(self) -> UUID:
-        """The id of the worker to claim for."""
-        ...
-
-    def room(self) -> tuple[int, int]:
-        """How many jobs to ask for, and how many of them could be started at once."""
-        ...
-
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Run the claimed jobs."""
-        ...
-
-    def idle(self) -> None:
-        """Note that there was nothing to claim."""
-        ...
-
-
 class Fetcher(Service):
-    """Claims jobs, as many as the taker has room for."""
+    """Claims jobs for the slots or for the collector of a bulk handler, as many as that has room for."""
 
     def __init__(
-        self,
-        taker: JobTaker,
-        engine: Engine,
-        host: Host,
-        *,
-        tasks: frozenset[str],
-        queues: tuple[str, ...] | None,
-        offers: Mapping[str, Any],
-        died: Callable[[UUID], Awaitable[None]],
-        shunned: Callable[[], frozenset[str]],
+        self, worker: Worker, taker: Slots | Collector, tasks: frozenset[str], shunned: Callable[[], frozenset[str]]
     ) -> None:
         """``shunned``: tasks of which nothing is to be claimed for now."""
         super().__init__()
-        self._taker, self._engine, self._host, self._died = taker, engine, host, died
-        self._tasks, self._queues, self._offers = tasks, queues, offers
-        self._shunned = shunned
+        self._worker, self._taker, self._tasks, self._shunned = worker, taker, tasks, shunned
+        self._engine, self._host, self._queues = worker.engine, worker.host, worker.queues
         self._served: frozenset[int] = frozenset()
         self._task_of: dict[int, str] = {}
         self._profiles_rev = -1
@@ -104,11 +75,12 @@ class Fetcher(Service):
                     continue
                 if claimed.jobs:
                     self._poll = POLL_FIRST
+                    self._worker.taken()
                     self._taker.take(claimed.jobs, self._priorities)
                 fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
                     if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
-                        self._taker.idle()
+                        self._worker.idle(self)
                     await self._host.wait(self._wake, self._pause(claimed))
         finally:
             unlisten()
@@ -147,7 +119,7 @@ class Fetcher(Service):
             self.request = None
 
     async def _ask(self, ask: Ask, request: int) -> Claimed | None:
-        pause, worker = 0.05, self._taker.id
+        pause, worker = 0.05, self._worker.id
         while True:
             try:
                 answer = await self._engine.jobs.claim(worker, ask, request, self._host.clock.now())
@@ -164,7 +136,7 @@ class Fetcher(Service):
                 pause = min(pause * 2, 2.0)
                 continue
             if isinstance(answer, Dead):
-                await self._died(worker)
+                await self._worker.died(worker)
                 return None
             return answer
 
@@ -194,7 +166,7 @@ class Fetcher(Service):
             _log.warning("the store cannot be asked, trying on: %s", error)
             await self._host.wait(self.stopping, 1.0)
             return False
-        self._task_of = {one.id: one.task for one in known.profiles if serves(one, self._tasks, self._offers)}
+        self._task_of = {one.id: one.task for one in known.profiles if serves(one, self._tasks, self._worker.offers)}
         self._served = frozenset(self._task_of)
         self._profiles_rev = known.rev
         return True

@@ -33,20 +33,24 @@ class _Catcher:
         self._pass_on: _CallHandlers | None = None
         """What a logger does with a record, while this stands in front of it."""
 
-    def begin(self) -> None:
+    @contextmanager
+    def catching(self) -> Iterator[None]:
+        """Catch while this lasts; after the last worker of this process everything is as it was."""
         with self._lock:
             self._workers += 1
             if self._pass_on is None:
                 self._pass_on = logging.Logger.callHandlers
                 logging.Logger.callHandlers = _seen  # type: ignore[method-assign]
 
-    def end(self) -> None:
-        with self._lock:
-            self._workers -= 1
-            # If somebody has put theirs in front meanwhile, it calls this one: stay, and pass everything on.
-            if not self._workers and logging.Logger.callHandlers is _seen and self._pass_on is not None:
-                logging.Logger.callHandlers = self._pass_on  # type: ignore[method-assign, assignment]
-                self._pass_on = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._workers -= 1
+                # If somebody has put theirs in front meanwhile, it calls this one: stay, and pass everything on.
+                if not self._workers and logging.Logger.callHandlers is _seen and self._pass_on is not None:
+                    logging.Logger.callHandlers = self._pass_on  # type: ignore[method-assign, assignment]
+                    self._pass_on = None
 
     def see(self, logger: logging.Logger, record: logging.LogRecord) -> None:
         ctx = Context.current_or_none()
@@ -62,16 +66,7 @@ def _seen(self: logging.Logger, record: logging.LogRecord) -> None:
 
 
 _catcher = _Catcher()
-
-
-@contextmanager
-def caught_logs() -> Iterator[None]:
-    """Catch while this lasts; after the last worker of this process everything is as it was."""
-    _catcher.begin()
-    try:
-        yield
-    finally:
-        _catcher.end()
+caught_logs = _catcher.catching
 
 
 def _is_ours(name: str) -> bool:

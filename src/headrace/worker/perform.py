@@ -1,10 +1,13 @@
-"""Call a handler on this thread or loop, and return how that ended."""
+"""Call a handler where it belongs (this loop, a thread, a child process), inside its middleware; how that ended."""
 
 from __future__ import annotations
 
+import asyncio
 import traceback
-from collections.abc import Awaitable
-from typing import Any
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
@@ -14,29 +17,47 @@ from headrace.core.status import Reason
 from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
 from headrace.handler import Handler
 from headrace.worker.context import Context
+from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing, message_of
+from headrace.worker.streaming import invoke
 
-__all__ = ["ending_of", "perform", "raised"]
+if TYPE_CHECKING:
+    from headrace.worker.children import Children
+
+__all__ = ["call", "call_async", "perform", "raised"]
 
 
-def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
-    """Run a plain handler on this very thread."""
+async def call(
+    handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: Children | None = None
+) -> Ending:
+    """Run the handler; how that ended.
+
+    Cancelling the calling task cancels an async handler; the cancellation passes through. Without ``children``, what
+    belongs in a child process runs in a thread.
+    """
+    if handler.middleware:
+        return await call_async(handler, ctx, job, _wrapped(handler, ctx, job, threads, children))
+    if handler.flows:
+        return await call_async(handler, ctx, job, partial(invoke, handler, ctx, job))
+    if handler.mode == "async":
+        return await call_async(handler, ctx, job)
+    if handler.mode == "process" and children is not None:
+        return await threads.run(lambda: children.run(handler, ctx, job))
+    return await threads.run(lambda: perform(handler, ctx, job))
+
+
+async def call_async(
+    handler: Handler, ctx: Context, job: Job, through: Callable[[], Awaitable[Any]] | None = None
+) -> Ending:
+    """Run an async handler on this loop, or ``through`` what calls it; how that ended. A cancellation passes."""
     entered = ctx.entered()
     try:
-        kwargs = handler.decode(job.payload_text)
-        value: Any = handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)
+        if through is not None:
+            value = await through()
+        else:
+            kwargs = handler.decode(job.payload_text)
+            value = await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
         return Completed(handler.encode_result(value))
-    except BaseException as error:  # a handler's SystemExit must not end the worker
-        return raised(error)
-    finally:
-        ctx.left(entered)
-
-
-async def ending_of(handler: Handler, ctx: Context, calling: Awaitable[Any]) -> Ending:
-    """Call the handler on this loop; how that ended. A cancellation passes through."""
-    entered = ctx.entered()
-    try:
-        return Completed(handler.encode_result(await calling))
     except HandlerFailed as error:
         return error.ending  # as the child said it: its own traceback, its own names
     except BaseException as error:  # a handler's SystemExit must not end the worker
@@ -45,6 +66,93 @@ async def ending_of(handler: Handler, ctx: Context, calling: Awaitable[Any]) -> 
         return raised(error)
     finally:
         ctx.left(entered)
+
+
+def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
+    """Run a plain handler on this very thread."""
+    text, error = _plain(handler, ctx, job, handler.encode_result)
+    return Completed(text) if error is None else raised(error)
+
+
+def _plain(
+    handler: Handler, ctx: Context, job: Job, encode: Callable[[Any], Any] | None = None
+) -> tuple[Any, BaseException | None]:
+    """Call a plain function on this very thread. An error is returned: not every kind can pass between threads."""
+    entered = ctx.entered()
+    try:
+        kwargs = handler.decode(job.payload_text)
+        value: Any = handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs)
+        return (value if encode is None else encode(value)), None
+    except BaseException as error:  # a handler's SystemExit must not end the worker
+        return None, error
+    finally:
+        ctx.left(entered)
+
+
+def _wrapped(
+    handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: Children | None
+) -> Callable[[], Awaitable[Any]]:
+    """What calls the handler inside its middleware.
+
+    Whatever the outermost one returns is checked like a result, whatever it raises counts as raised by the handler.
+    """
+    before: Counter[str] | None = None
+
+    async def innermost() -> Any:
+        nonlocal before
+        if before is None:
+            before = ctx.places()
+        else:
+            ctx.rewind(before)
+        if handler.flows:
+            return await invoke(handler, ctx, job)
+        if handler.mode == "async":
+            kwargs = handler.decode(job.payload_text)
+            return await (handler.fn(ctx, **kwargs) if handler.takes_context else handler.fn(**kwargs))
+        if handler.mode == "process" and children is not None:
+            run, kill = lambda: children.run(handler, ctx, job), lambda: children.kill(ctx)
+            return _value(handler, ctx, await _outlive(ctx, threads, run, kill))
+        value, error = await _outlive(ctx, threads, lambda: _plain(handler, ctx, job))
+        if error is not None:
+            raise error
+        return value
+
+    call: Callable[[], Awaitable[Any]] = innermost
+    for middleware in reversed(handler.middleware):
+        call = partial(middleware, ctx, call)
+    return call
+
+
+async def _outlive(
+    ctx: Context, threads: ThreadPool, call: Callable[[], Any], kill: Callable[[], None] = lambda: None
+) -> Any:
+    """Call on a thread. ``kill`` ends the call, if it can be ended.
+
+    A worker that stops the run cancels the middleware, but waits for the call: its result counts, and its slot is taken
+    until then.
+    """
+    calling = asyncio.ensure_future(threads.run(call))
+    try:
+        return await asyncio.shield(calling)
+    except asyncio.CancelledError:
+        if ctx.stopping is None:  # by somebody else, who does not want to wait
+            calling.cancel()
+            kill()
+            raise
+    return await calling
+
+
+def _value(handler: Handler, ctx: Context, ending: Ending) -> Any:
+    """The result or the error of a child, as if the function had been called here."""
+    match ending:
+        case Completed():
+            return handler.decode_result(ending.result_text)
+        case Snoozed():
+            raise Snooze(ending.delay)
+        case Failed():
+            raise HandlerFailed(ending, ending.error)
+        case _:
+            raise Stopped(ctx.stopping or "shutdown")
 
 
 def raised(error: BaseException) -> Ending:

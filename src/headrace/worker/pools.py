@@ -28,12 +28,16 @@ class ThreadPool:
     async def run(self, fn: Callable[[], T]) -> T:
         """Call ``fn`` on a thread. A caller that is cancelled leaves it running: nobody can stop a thread."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
+        # An error is a value to the future: not every kind can be set on one.
+        future: asyncio.Future[tuple[T, BaseException | None]] = loop.create_future()
         if not self._idle.acquire(blocking=False):
             self._threads += 1
             threading.Thread(target=self._serve, name=f"{self._name}-{self._threads}", daemon=True).start()
         self._work.put((loop, future, contextvars.copy_context(), fn))
-        return await future
+        value, error = await future
+        if error is not None:
+            raise error
+        return value
 
     def close(self) -> None:
         """Let idle threads end; busy ones end with their call."""
@@ -44,22 +48,18 @@ class ThreadPool:
         while (work := self._work.get()) is not None:
             loop, future, context, fn = work
             try:
-                value, error = context.run(fn), None
+                outcome: tuple[Any, BaseException | None] = (context.run(fn), None)
             except BaseException as raised:
-                value, error = None, raised
+                outcome = None, raised
             # Idle before the answer, so that whoever is woken by it finds this thread free.
             self._idle.release()
             try:
-                loop.call_soon_threadsafe(_settle, future, value, error)
+                loop.call_soon_threadsafe(_settle, future, outcome)
             except RuntimeError:
                 return  # the loop is closed: nobody waits any more
-            del work, future, fn, context, value, error
+            del work, future, fn, context, outcome
 
 
-def _settle(future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(value)
+def _settle(future: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
+    if not future.done():
+        future.set_result(outcome)

@@ -107,19 +107,12 @@ class Resources:
         """
         if not self._resources:
             return
-        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._close = asyncio.Event()
         # A task of their own: what is entered in one task (a task group, a time-out) must be left in the same.
-        self._keeper = asyncio.create_task(self._keep(opened), name="headrace-resources")
-        try:
-            await asyncio.shield(opened)
-        except asyncio.CancelledError:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
-            raise
-        self._are_open.set()
+        self._keeper = asyncio.create_task(self._keep(), name="headrace-resources")
+        await self.wait(self._keeper)
 
-    async def _keep(self, opened: asyncio.Future[None]) -> None:
+    async def _keep(self) -> None:
         try:
             async with AsyncExitStack() as stack:
                 for resource in self._resources:
@@ -131,28 +124,24 @@ class Resources:
                         what = f"{type(error).__name__}: {message_of(error)}"
                         raise HeadraceError(f"resource {resource.name!r} could not be opened: {what}") from error
                     self._values[resource] = value
-                opened.set_result(None)
+                self._are_open.set()
                 await self._close.wait()
-        except HeadraceError as error:
-            opened.set_exception(error)
         finally:
             self._values.clear()
-            if not opened.done():
-                opened.cancel()
 
-    async def wait(self, worker: asyncio.Task[None]) -> None:
-        """Wait until they are open; raises what kept the worker from its start. A caller that gives up stops it."""
+    async def wait(self, opening: asyncio.Task[None]) -> None:
+        """Wait until they are open; raises what kept this task from opening them. A caller that gives up cancels it."""
         opened = asyncio.create_task(self._are_open.wait())
         try:
-            await asyncio.wait({worker, opened}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({opening, opened}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            worker.cancel()
-            await asyncio.wait([worker])
+            opening.cancel()
+            await asyncio.wait([opening])
             raise
         finally:
             opened.cancel()
-        if worker.done():
-            await worker
+        if opening.done():
+            await opening
 
     async def close(self) -> None:
         """Close all of them, the last one first; what goes wrong there is logged."""
@@ -160,6 +149,8 @@ class Resources:
         self._close.set()
         if self._keeper is not None:
             await asyncio.wait([self._keeper])
+            if not self._keeper.cancelled():
+                self._keeper.exception()  # raised by ``open``, unless nobody waited for that any longer
             self._keeper = None
 
 

@@ -18,11 +18,10 @@ from headrace.worker.context import Caller, Context, Stopping
 from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.loops import on_loop
 from headrace.worker.owned_job import OwnedJob
-from headrace.worker.perform import raised
+from headrace.worker.perform import call, call_async, raised
 from headrace.worker.progress import ProgressWriter
 from headrace.worker.raising import is_passing, message_of
 from headrace.worker.resources import Resource
-from headrace.worker.runner import call, call_async
 from headrace.worker.slot_yielding import RunSlot
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ class Run(Caller):
         self._leaving: tuple[Ending, asyncio.Task[None]] | None = None
         self._entry_writer: EntryWriter | None = None
         self._progress: ProgressWriter | None = None
-        self._timers: list[asyncio.TimerHandle] | None = None
+        self._timers: tuple[asyncio.TimerHandle, ...] = ()
         self._time_up_at = float("inf")
 
     @property
@@ -147,11 +146,10 @@ class Run(Caller):
             self._break_down(error)
         finally:
             self._calling = False
-            if self._timers is not None:
-                for timer in self._timers:
-                    timer.cancel()
+            for timer in self._timers:
+                timer.cancel()
             # Otherwise every job would leave a circle of references, context and run, for the garbage collector.
-            self._ctx = self._timers = None
+            self._ctx, self._timers = None, ()
             slots.left(self)
 
     def finish(self, ending: Ending) -> None:
@@ -273,11 +271,7 @@ class Run(Caller):
         self.finish(ending)
 
     def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        timer = self._loop.call_later(seconds, act)
-        if self._timers is None:
-            self._timers = [timer]
-        else:
-            self._timers.append(timer)
+        self._timers += (self._loop.call_later(seconds, act),)
 
     # -- for its Context, on whatever thread
 
@@ -287,13 +281,11 @@ class Run(Caller):
 
     def entry_writer(self) -> EntryWriter:
         """The writer of what the run adds to its job."""
-        if (writer := self._entry_writer) is None:
-            with _making:
-                if (writer := self._entry_writer) is None:
-                    attempt = 0 if self._ctx is None else self._ctx.attempt
-                    writer = EntryWriter(self.owned.lanes, attempt, self._on_record, self._loop)
-                    self._entry_writer = writer
-        return writer
+        with _making:
+            if self._entry_writer is None:
+                attempt = 0 if self._ctx is None else self._ctx.attempt
+                self._entry_writer = EntryWriter(self.owned.lanes, attempt, self._on_record, self._loop)
+            return self._entry_writer
 
     async def _on_record(self) -> Job | None:
         return self.owned.job if await self.owned.recorded() and self.owned.job.status is _RUNNING else None
@@ -313,11 +305,10 @@ class Run(Caller):
 
     def report(self, report: Progress) -> None:
         """Write the progress of the handler."""
-        if (progress := self._progress) is None:
-            with _making:
-                if (progress := self._progress) is None:
-                    progress = self._progress = ProgressWriter(self.owned, self._loop)
-        progress.report(report)
+        with _making:
+            if self._progress is None:
+                self._progress = ProgressWriter(self.owned, self._loop)
+        self._progress.report(report)
 
     async def flush(self) -> None:
         """Wait until all progress reported so far is stored."""
@@ -352,14 +343,11 @@ class Run(Caller):
 
     def slot(self) -> RunSlot | None:
         """Its slot, which all jobs of a bulk call share; None if the handler is done."""
-        if (slot := self.own_slot) is None and self._calling:
-            with _making:
-                if (slot := self.own_slot) is None:
-                    slot = self.own_slot = self._new_slot()
-        return slot
+        with _making:
+            if self.own_slot is None and self._calling:
+                self.own_slot = self._new_slot() if self.bulk_call is None else self.bulk_call.own_slot
+            return self.own_slot
 
     def _new_slot(self) -> RunSlot:
-        if self.bulk_call is not None:
-            return self.bulk_call.own_slot
-        handler = self.owned.handler
-        return RunSlot(self._slots.yielded, self._loop, handler.mode, self.owned.job.spec.task, self._gone)
+        owned = self.owned
+        return RunSlot(self._slots.yielded, self._loop, owned.handler.mode, owned.job.spec.task, self._gone)

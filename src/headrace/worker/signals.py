@@ -6,18 +6,18 @@ import asyncio
 import logging
 import signal
 import threading
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.runtime.clock import Clock
-from headrace.runtime.host import Host
-from headrace.runtime.service import Service
 
-__all__ = ["BOTH", "ECHO", "Foreground", "Signals"]
+if TYPE_CHECKING:
+    from headrace.worker.worker import Worker
+
+__all__ = ["BOTH", "ECHO", "Signals", "answering"]
 
 _log = logging.getLogger("headrace.worker")
 
@@ -57,50 +57,28 @@ class Signals:
         """There is no step left."""
 
 
-class Foreground(Service):
-    """A service that a program may consist of: it runs until it is done, or a signal stops it."""
-
-    host: Host
-
-    @abstractmethod
-    def request_stop(self) -> None:
-        """Stop gracefully; called a second time, stop at once."""
-
-    async def run(self, *, signals: bool = True) -> None:
-        """Start, and return when it has stopped; a caller that is cancelled stops it.
-
-        The first SIGTERM or SIGINT stops it in good order, so that this returns; the second stops it at once, the third
-        does what it would have done without headrace. That is so on the main thread, for each of the two signals
-        unless the program answers or ignores it itself; ``signals=False`` leaves both alone. What was there before is
-        there again afterwards.
-        """
-        with _answering(self) if signals else _nobody():
-            async with self:
-                await self.done()
-
-
 class _Answer(Signals):
-    """What a program does at a signal: stop all the services it runs, which may be several."""
+    """What a program does at a signal: stop all the workers it runs."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(self._stop, self._stop_at_once, clock)
-        self._services: list[Foreground] = []
+        self._workers: list[Worker] = []
         self._stopping = False
         self._before: dict[signal.Signals, Any] = {}
 
     @contextmanager
-    def answering(self, service: Foreground) -> Iterator[None]:
+    def answering(self, worker: Worker) -> Iterator[None]:
         """Stop this one, too, until the block ends."""
-        self._services.append(service)
+        self._workers.append(worker)
         if self._stopping:
-            service.request_stop()
-        if len(self._services) == 1:
+            worker.request_stop()
+        if len(self._workers) == 1:
             self._before = {number: signal.signal(number, self) for number in BOTH if _is_free(number)}
         try:
             yield
         finally:
-            self._services.remove(service)
-            if not self._services:
+            self._workers.remove(worker)
+            if not self._workers:
                 self._leave()
 
     def _leave(self) -> None:
@@ -111,14 +89,14 @@ class _Answer(Signals):
     def _stop(self) -> None:
         self._stopping = True
         _log.info("%s: stopping in good order; once more to stop at once", signal.Signals(self._last[0]).name)
-        for service in list(self._services):
-            if not service.stopping.is_set():
-                service.request_stop()
+        for worker in list(self._workers):
+            if not worker.stopping.is_set():
+                worker.request_stop()
 
     def _stop_at_once(self) -> None:
         _log.info("%s again: stopping at once", signal.Signals(self._last[0]).name)
-        for service in list(self._services):
-            service.request_stop()
+        for worker in list(self._workers):
+            worker.request_stop()
 
     def third(self, number: int) -> None:
         """Do what would have been done without us."""
@@ -126,20 +104,16 @@ class _Answer(Signals):
         signal.raise_signal(number)
 
 
-def _answering(service: Foreground) -> Any:
+def answering(worker: Worker) -> AbstractContextManager[None]:
+    """Stop this worker at a signal until the block ends."""
     if threading.current_thread() is not threading.main_thread():
-        return _nobody()  # the interpreter calls handlers on the main thread, and takes them from nobody else
+        return nullcontext()  # the interpreter calls handlers on the main thread, and takes them from nobody else
     loop = asyncio.get_running_loop()
     for number in BOTH:
         here = signal.getsignal(number)
         if isinstance(here, _Answer) and here.loop is loop:  # another worker of this program was first
-            return here.answering(service)
-    return _Answer(service.host.clock).answering(service)
-
-
-@contextmanager
-def _nobody() -> Iterator[None]:
-    yield
+            return here.answering(worker)
+    return _Answer(worker.host.clock).answering(worker)
 
 
 def _is_free(number: signal.Signals) -> bool:

@@ -51,7 +51,7 @@ class YieldedSlots:
     def turn_away(self) -> None:
         """Give back the jobs of shunned tasks that were claimed ahead."""
         if shunned := self.shunned():
-            for owned in self._slots.buffer.remove_of(shunned):
+            for owned in self._slots.buffer.remove(lambda job: job.spec.task in shunned):
                 owned.release()
 
     def admit(self) -> None:

@@ -9,24 +9,21 @@ from datetime import datetime
 from itertools import islice
 from uuid import UUID
 
-from headrace.core.claim import order
 from headrace.core.job import Job
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
-from headrace.worker.buffer import Buffer
+from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
 from headrace.worker.bulk import Call
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
-from headrace.worker.collecting import Collector, begin_calls
+from headrace.worker.collecting import Collector
 from headrace.worker.owned_job import OwnedJob
-from headrace.worker.pace import LOOKED_AT, Pace
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
 from headrace.worker.slot_yielding import YieldedSlots
-from headrace.worker.stuck import Stuck
 from headrace.worker.tally import Tally
 
 __all__ = ["Slots"]
@@ -115,7 +112,7 @@ class Slots:
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Buffer what was claimed and start what there is room for."""
-        self.buffer.add(self.own(jobs), lambda owned: order(owned.job, queue_priorities.get(owned.job.spec.queue, 0)))
+        self.buffer.add(self.own(jobs), queue_priorities)
         self.yielded.turn_away()
         self.dispatch()
 
@@ -133,7 +130,7 @@ class Slots:
     def _supersede(self, old: OwnedJob) -> None:
         """Stop the old run of a job that the store took from this worker, and has now given to it again."""
         for line in self._lines():
-            line.remove(old.job.id)
+            line.remove(lambda job: job.id == old.job.id)
         if old in self.runs:
             self.runs[old].stop("lost")
 
@@ -152,14 +149,22 @@ class Slots:
         if self.yielded.line:
             self.yielded.admit()
         if self.collectors and not (self.called_last and len(self.buffer)):
-            begin_calls(self)  # else it is the others' turn
+            self._begin_calls()  # else it is the others' turn
         while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
             if not self.may_begin():
                 break
             self.called_last = False
             self._tasks.add(asyncio.create_task(self._run_jobs(), name="headrace-job", context=self.variables.copy()))
         if self.collectors:
-            begin_calls(self)
+            self._begin_calls()
+
+    def _begin_calls(self) -> None:
+        """Make the calls of bulk handlers that are ready, as long as there are slots for them."""
+        for collector in self.collectors:
+            while collector.ready and self.has_slot and self.may_begin():
+                self.called_last = True
+                collector.begin()
+            collector.call_back()
 
     def new_run(
         self, owned: OwnedJob, task: asyncio.Task[None], now: datetime, monotonic: float, call: Call | None = None
@@ -270,14 +275,11 @@ class Slots:
         self.tally.look()
         self.yielded.tick()
         self.stuck.look(monotonic)
-        oldest = self.buffer.oldest()
         for collector in self.collectors:
-            if collector.gives_up():
+            if collector.gives_up(now):
                 self._release_all(collector.waiting)
-        if oldest is not None and self._busy >= self.concurrency:
-            waited = (now - (oldest.job.assigned_at or now)).total_seconds()
-            if waited > BUFFERED_TOO_LONG:  # the handlers have become slow: let other workers have these jobs
-                self._release_all(self.buffer)
+        if self._busy >= self.concurrency and self.buffer.waited(now) > BUFFERED_TOO_LONG:
+            self._release_all(self.buffer)  # the handlers have become slow: let other workers have these jobs
         self.dispatch()
 
     # -- out
@@ -327,7 +329,7 @@ class Slots:
         if owned is not None and owned in self.runs:
             self.runs[owned].stop("cancelled")
             return
-        for owned in [owned for line in self._lines() for owned in line.remove(id)]:
+        for owned in [owned for line in self._lines() for owned in line.remove(lambda job: job.id == id)]:
             owned.release()  # decided again from the stored job, this ends it cancelled
 
     def close(self) -> None:
@@ -337,3 +339,26 @@ class Slots:
             collector.close()
         self.threads.close()
         self.children.close()
+
+
+class Stuck:
+    """The runs whose handlers go on although their attempts are over, and for how long already."""
+
+    def __init__(self, runs: Mapping[OwnedJob, Run], patience: float) -> None:
+        """``patience``: seconds a handler has to stop after its attempt is over."""
+        self._runs, self._patience = runs, patience
+        self._since: dict[Run, float] = {}
+        self._now = 0.0
+
+    def __len__(self) -> int:
+        return sum(run.stuck for run in list(self._runs.values()))
+
+    @property
+    def hopeless(self) -> int:
+        """How many handlers had time enough to stop, did not, and occupy a slot, as of the last look."""
+        return sum(self._now - since >= self._patience for run, since in self._since.items() if not run.yielded)
+
+    def look(self, monotonic: float) -> None:
+        """Look which handlers are stuck now."""
+        self._now = monotonic
+        self._since = {run: self._since.get(run, monotonic) for run in self._runs.values() if run.stuck}

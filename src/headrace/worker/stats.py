@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from uuid import UUID
-
 import msgspec
 
 from headrace.core.record import Record
-from headrace.engine import Beat
-from headrace.worker.slots import Slots
 
 __all__ = ["WorkerStats"]
 
@@ -32,29 +27,3 @@ class WorkerStats(msgspec.Struct, Record, frozen=True, kw_only=True):
     stuck_threads: int
     silence: float
     """Seconds since the store last heard of it."""
-
-    @classmethod
-    def of(cls, state: str, slots: Slots, silence: float) -> WorkerStats:
-        """The stats of a worker with these slots, as they are right now."""
-        return cls(
-            state=state,
-            busy=max(0, len(slots.runs) - slots.yielded.count),
-            buffered=slots.waiting,
-            done=slots.tally.done,
-            failed=slots.tally.failed,
-            released=slots.tally.released,
-            stale=slots.tally.stale,
-            stuck_threads=len(slots.stuck),
-            silence=silence,
-        )
-
-    def to_beat(self, held: Iterable[UUID], blocked: bool) -> Beat:
-        """The part of the worker's state that its beats send to the store."""
-        return Beat(
-            held=tuple(held),
-            state="blocked" if blocked else self.state,
-            busy=self.busy,
-            buffered=self.buffered,
-            stuck_threads=self.stuck_threads,
-            done=self.done + self.failed,
-        )

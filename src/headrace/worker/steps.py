@@ -13,9 +13,9 @@ from headrace.core.codec.codec import Codec
 from headrace.core.codec.value import decode_value, encode_value
 from headrace.core.entry import BEGIN, Kind
 from headrace.engine import MAX_BATCH
-from headrace.errors import ConfigError, SyncInAsync
+from headrace.errors import ConfigError
 from headrace.handler import return_codec
-from headrace.worker.loops import on_loop
+from headrace.worker.loops import on_loop, wait_on_loop
 
 if TYPE_CHECKING:
     from headrace.worker.context import Context
@@ -55,14 +55,8 @@ def run_step_blocking(
     writer = ctx.caller.entry_writer()
     if writer is None:
         return fn(*args, **kwargs)
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        pass
-    else:
-        raise SyncInAsync("this thread has a running event loop: use `await ctx.step(...)`")
     ctx.check()
-    text: str | None = asyncio.run_coroutine_threadsafe(_begin(writer, ctx, name), writer.loop).result()
+    text = wait_on_loop(writer.loop, _begin(writer, ctx, name), "ctx.step")
     codec = _codec(fn)
     if text is None:
         try:
@@ -70,7 +64,7 @@ def run_step_blocking(
         except BaseException:
             writer.stepped.discard(name)
             raise
-        asyncio.run_coroutine_threadsafe(_keep(writer, name, text), writer.loop).result()
+        wait_on_loop(writer.loop, _keep(writer, name, text), "ctx.step")
     return decode_value(codec, text, f"step {name!r}")
 
 

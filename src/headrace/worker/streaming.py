@@ -43,25 +43,26 @@ async def invoke(handler: Handler, ctx: Context, job: Job) -> Any:
 
 async def _consume(handler: Handler, generator: AsyncGenerator[Any, None], writer: EntryWriter) -> int:
     """Keep what it yields, as fast as the store takes it, until all of it is durable; how many there are."""
-    count, begun = 0, False
-
-    def begin() -> None:
-        nonlocal count, begun
-        begun = writer.streamed = True
-        if writer.resumes:
-            count = writer.position
-            writer.number_from(Kind.ITEM, count)
-        elif writer.position:
-            writer.begin_anew()
-
+    count = 0
     async with aclosing(generator) as items:
         async for item in items:
-            if not begun:
-                begin()
+            if not writer.streamed:
+                count = _begin(writer)
             writer.add(Kind.ITEM, handler.encode_item(item))
             count += 1
             await writer.room()
-    if not begun:
-        begin()
+    if not writer.streamed:
+        count = _begin(writer)
     await writer.flush()
     return count
+
+
+def _begin(writer: EntryWriter) -> int:
+    """Begin the stream of this attempt; how many items it goes on behind."""
+    writer.streamed = True
+    if writer.resumes:
+        writer.number_from(Kind.ITEM, writer.position)
+        return writer.position
+    if writer.position:
+        writer.begin_anew()
+    return 0

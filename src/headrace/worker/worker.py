@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
-from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
@@ -19,14 +19,12 @@ from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
-from headrace.worker.fetcher import Fetcher, JobTaker
+from headrace.worker.fetcher import Fetcher
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.logs import caught_logs
 from headrace.worker.owned_job import OwnedJob
-from headrace.worker.parts import why_ended
-from headrace.worker.register import register
 from headrace.worker.resources import Resource, Resources
-from headrace.worker.signals import Foreground
+from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
 
@@ -37,7 +35,7 @@ _log = logging.getLogger("headrace.worker")
 TICK = 0.25
 
 
-class Worker(Foreground):
+class Worker(Service):
     """Runs jobs of the given handlers; a new identity at each start."""
 
     def __init__(
@@ -66,24 +64,33 @@ class Worker(Foreground):
         self.ticked_at = host.clock.monotonic()  # when the loop last showed that it moves
         self.exhausted = False
         """Whether it stopped because handlers that cannot be stopped hold half its slots."""
-        self._queues = None if queues is None else tuple(queues)
-        self._burst, self._offers, self._version = burst, dict(offers or {}), version
+        self.queues = None if queues is None else tuple(queues)
+        self.offers, self._burst, self._version = dict(offers or {}), burst, version
         self._make_services, self._announce = services, announce
         self._resources = Resources(resources)
         self._slots = self._new_slots()
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
-        self._lost = asyncio.Event()
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
-        self._fetchers, self._idle = list[Fetcher](), set[object]()
+        self._fetchers, self._idle = list[Fetcher](), set[Fetcher]()
 
     # -- from outside
 
     @property
     def stats(self) -> WorkerStats:
         """The present state of the worker."""
-        silence = self._heartbeat.silence if self._heartbeat is not None else 0.0
-        return WorkerStats.of(self._state, self._slots, silence)
+        slots, tally = self._slots, self._slots.tally
+        return WorkerStats(
+            state=self._state,
+            busy=max(0, len(slots.runs) - slots.yielded.count),
+            buffered=slots.waiting,
+            done=tally.done,
+            failed=tally.failed,
+            released=tally.released,
+            stale=tally.stale,
+            stuck_threads=len(slots.stuck),
+            silence=self._heartbeat.silence if self._heartbeat is not None else 0.0,
+        )
 
     @property
     def healthy(self) -> bool:
@@ -107,6 +114,18 @@ class Worker(Foreground):
         await super().start()
         if self._resources and self._task is not None:
             await self._resources.wait(self._task)
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Start, and return when it has stopped; a caller that is cancelled stops it.
+
+        The first SIGTERM or SIGINT stops it in good order, so that this returns; the second stops it at once, the third
+        does what it would have done without headrace. That is so on the main thread, for each of the two signals
+        unless the program answers or ignores it itself; ``signals=False`` leaves both alone. What was there before is
+        there again afterwards.
+        """
+        with answering(self) if signals else nullcontext():
+            async with self:
+                await self.done()
 
     # -- the life of a worker
 
@@ -136,20 +155,20 @@ class Worker(Foreground):
     async def _serve(self) -> None:
         self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
-        self._fetchers, self._idle = [self._new_fetcher(self, plain)], set()
+        shunned = self._slots.yielded.shunned
+        self._fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
         for collector in self._slots.collectors:
-            collector.worker = self
-            self._fetchers.append(self._new_fetcher(collector, collector.names))
+            self._fetchers.append(Fetcher(self, collector, collector.names, shunned))
             collector.wake = self._fetchers[-1].wake
         services = [*self._make_services(self.id), *self._fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
-        self._lost.clear()
-        ticker, self._state = asyncio.create_task(self._tick(), name="headrace-tick"), "running"
+        lost = asyncio.get_running_loop().create_future()
+        ticker, self._state = asyncio.create_task(self._tick(lost), name="headrace-tick"), "running"
         try:
             for service in services:
                 await service.start()
-            await self._work(services, ticker)
+            await self._work(services, ticker, lost)
         finally:
             self._state = "draining"
             try:
@@ -162,25 +181,24 @@ class Worker(Foreground):
                     await service.end()
                 ticker.cancel()
 
-    def _new_fetcher(self, taker: JobTaker, tasks: frozenset[str]) -> Fetcher:
-        means, offers, died = (taker, self.engine, self.host), self._offers, self._died
-        shunned = self._slots.yielded.shunned
-        return Fetcher(*means, tasks=tasks, queues=self._queues, offers=offers, died=died, shunned=shunned)
-
-    async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None]) -> None:
+    async def _work(self, services: Sequence[Service], ticker: asyncio.Task[None], lost: asyncio.Future[None]) -> None:
         """Wait until asked to stop; raises if a part breaks down: a worker that only looks alive helps nobody."""
-        asked = asyncio.create_task(self.stopping.wait())
-        parts = [asyncio.create_task(self._until_lost()), *(asyncio.create_task(one.done()) for one in services)]
+        asked: asyncio.Future[Any] = asyncio.create_task(self.stopping.wait())
+        parts = [lost, *(asyncio.create_task(one.done()) for one in services)]
         try:
             await asyncio.wait({asked, ticker, *parts}, return_when=asyncio.FIRST_COMPLETED)
             if not self.stopping.is_set():
-                raise why_ended((ticker, *parts))
+                raise _why_ended((ticker, *parts))
         finally:
             for task in (asked, *parts):
                 task.cancel()
             await asyncio.gather(asked, *parts, return_exceptions=True)
 
     async def _register(self, id: UUID) -> None:
+        """Make the worker known to the store, and try again while that is away.
+
+        :raises EngineError: asked to stop meanwhile, or the store does not come back
+        """
         info = WorkerInfo(
             id=id,
             host=self.host.name,
@@ -188,11 +206,22 @@ class Worker(Foreground):
             started_at=self.host.clock.now(),
             concurrency=self.concurrency,
             tasks=tuple(sorted(self.handlers)),
-            queues=self._queues,
-            offers=self._offers,
+            queues=self.queues,
+            offers=self.offers,
             version=self._version,
+            lease=self.engine.rules.lease,
         )
-        await register(self.engine, self.host, info, self.stopping)
+        pause = 0.1
+        while True:
+            try:
+                return await self.engine.workers.register(info, self.host.clock.now())
+            except StoreLost:
+                raise
+            except EngineError as error:
+                _log.warning("the worker could not register, trying on: %s", error)
+                if await self.host.wait(self.stopping, pause):
+                    raise
+                pause = min(pause * 2, 5.0)
 
     async def _drain(self) -> None:
         """Give the buffer back, let the rest finish within the grace, then hand it back uncharged."""
@@ -233,7 +262,7 @@ class Worker(Foreground):
             _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
         self._state = "stopped"
 
-    async def _died(self, worker: UUID) -> None:
+    async def died(self, worker: UUID) -> None:
         """Go on under a new id: the store has declared this worker dead, and it owns none of its jobs any more."""
         # The fetcher and the heartbeat may both learn of it: whichever comes second waits for the new id.
         async with self._rebirth:
@@ -249,20 +278,15 @@ class Worker(Foreground):
             if self._heartbeat is not None:
                 self._heartbeat.acknowledged()
 
-    async def _until_lost(self) -> None:
-        """Wait until the heartbeat finds that the store is lost, and raise what it found."""
-        await self._lost.wait()
-        assert self._heartbeat is not None
-        assert self._heartbeat.lost is not None
-        raise self._heartbeat.lost
-
-    async def _tick(self) -> None:
+    async def _tick(self, lost: asyncio.Future[None]) -> None:
+        """Tick until cancelled; ``lost`` is given the error when the heartbeat finds that the store is lost."""
         could = True
         while True:
             self.ticked_at = self.host.clock.monotonic()
             self._slots.tick()
-            if self._heartbeat is not None and self._heartbeat.lost is not None:
-                self._lost.set()  # and tick on while running jobs are awaited: a loop without ticks counts as blocked
+            if self._heartbeat is not None and self._heartbeat.lost is not None and not lost.done():
+                # And tick on while running jobs are awaited: a loop without ticks counts as blocked.
+                lost.set_exception(self._heartbeat.lost)
             if (can := self._may_start()) and not could:  # beats reach the store again
                 self._wake()
             could = can
@@ -274,21 +298,12 @@ class Worker(Foreground):
 
     # -- for the fetcher
 
-    def room(self) -> tuple[int, int]:
-        """How many jobs to ask for, and how many of them could be started at once."""
-        return self._slots.room()
-
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
-        """Pass the claimed jobs to the slots."""
-        self.taken()
-        self._slots.take(jobs, queue_priorities)
-
     def taken(self) -> None:
         """Have those that found nothing look again before a burst ends: what was claimed may submit more."""
         self._idle.clear()
 
-    def idle(self, fetcher: object = None) -> None:
-        """Note that a collector, or the fetcher of all other handlers, found nothing to claim: so a burst ends."""
+    def idle(self, fetcher: Fetcher) -> None:
+        """Note that this fetcher found nothing to claim; when none of them does, a burst ends."""
         if self._slots.empty:
             self._idle.add(fetcher)
             # Notes that are being processed may release jobs that waited for those that have just ended.
@@ -307,7 +322,15 @@ class Worker(Foreground):
 
     def beat(self, blocked: bool) -> Beat:
         """The beat that the worker sends to the store."""
-        return self.stats.to_beat([owned.job.id for owned in list(self._slots.owned.values())], blocked)
+        stats = self.stats
+        return Beat(
+            held=tuple(owned.job.id for owned in list(self._slots.owned.values())),
+            state="blocked" if blocked else stats.state,
+            busy=stats.busy,
+            buffered=stats.buffered,
+            stuck_threads=stats.stuck_threads,
+            done=stats.done + stats.failed,
+        )
 
     def executing(self) -> Iterable[OwnedJob]:
         """The jobs whose handlers were called, except those that a transaction of their handler has."""
@@ -322,7 +345,7 @@ class Worker(Foreground):
     def told(self, worker: UUID, answer: Alive | Dead) -> None:
         """Act on the answer to a beat."""
         if isinstance(answer, Dead):
-            self._aside(self._died(worker))
+            self._aside(self.died(worker))
             return
         for id in answer.cancels:
             self._slots.cancel(id)
@@ -355,3 +378,16 @@ class Worker(Foreground):
         task = asyncio.create_task(quietly())
         self._side.add(task)
         task.add_done_callback(self._side.discard)
+
+
+def _why_ended(parts: Iterable[asyncio.Future[None]]) -> BaseException:
+    """The reason why a part ended by itself, which ends the worker.
+
+    That the store is lost is logged here, before running jobs are awaited, and once, however many parts notice it.
+    """
+    for part in parts:
+        if part.done() and not part.cancelled() and (error := part.exception()) is not None:
+            if isinstance(error, StoreLost):
+                _log.error("the worker claims no more and stops: %s", error)
+            return error
+    return RuntimeError("a part of the worker ended by itself")
