@@ -127,6 +127,12 @@ def test_who_ran_beside_a_suspect_is_spared_once() -> None:
     assert lost.attempt.outcome is Outcome.LOST
     assert lost.job.error is not None
     assert lost.job.error.message == "the worker is dead; not charged: a suspect ran beside it"
+    assert lost.job.error.details == {"charged": False}
+
+
+def test_a_job_with_a_single_attempt_is_not_called_twice() -> None:
+    lost = lose(running(retry=Retry(0)), beside=True)
+    assert (lost.job.status, lost.job.reason, lost.job.charged) == (Status.FAILED, Reason.LOST, 1)
 
 
 def test_a_suspect_is_charged() -> None:

@@ -89,7 +89,8 @@ def _lose_started(
     spared = died and is_spared(job, beside_suspect=beside_suspect)
     charged = job.charged if spared else job.charged + 1
     if spared:
-        error = replace(error, message=f"{error.message}; not charged: {_SPARED[job.suspect > 0]}")
+        message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
+        error = replace(error, message=message, details={**(error.details or {}), "charged": False})
     outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
     closes = close(job, outcome, now, error, cause)
     if charged >= policy.max_attempts or job.cancel_requested_at is not None:

@@ -52,11 +52,14 @@ def open_to(held: Collection[int], concurrency: int) -> tuple[int, frozenset[int
 def is_spared(job: Job, *, beside_suspect: bool) -> bool:
     """Whether the loss of a started job is not charged; once, until the job completes or is retried by a person.
 
+    Never that of a job with a single attempt: who allows no retry does not want it to be called twice.
+
     ``beside_suspect``: suspects and ordinary jobs ran together on the worker that died. Then an ordinary job is spared,
     because a suspect is more likely to have killed the worker. A suspect is charged; but not for its last attempt, which
     would end it, because the first start of an ordinary job need not be on record, and so the job that kills may not be
     suspect yet when it kills for the second time.
     """
-    if job.spared or not beside_suspect:
+    most = job.spec.retry.max_attempts
+    if job.spared or not beside_suspect or most == 1:
         return False
-    return not job.suspect or job.charged + 1 >= job.spec.retry.max_attempts
+    return not job.suspect or job.charged + 1 >= most

@@ -18,7 +18,7 @@ from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
 
-__all__ = ["OwnedJob"]
+__all__ = ["OwnedJob", "Settled"]
 
 _log = logging.getLogger("headrace.worker")
 

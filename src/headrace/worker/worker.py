@@ -12,9 +12,10 @@ from uuid import UUID
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
+from headrace.core.suspects import REQUIREMENT
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import EngineError, StoreLost, TransitionRefused
+from headrace.errors import ConfigError, EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
@@ -27,6 +28,7 @@ from headrace.worker.resources import Resource, Resources
 from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
+from headrace.worker.suspects import SuspectFetcher
 
 __all__ = ["Worker", "WorkerStats"]
 
@@ -65,6 +67,8 @@ class Worker(Service):
         self.exhausted = False
         """Whether it stopped because handlers that cannot be stopped hold half its slots."""
         self.queues = None if queues is None else tuple(queues)
+        if REQUIREMENT in (offers or {}):
+            raise ConfigError(f"a worker must not offer {REQUIREMENT!r}: headrace keeps that for itself")
         self.offers, self._burst, self._version = dict(offers or {}), burst, version
         self._make_services, self._announce = services, announce
         self._resources = Resources(resources)
@@ -72,7 +76,7 @@ class Worker(Service):
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
-        self._fetchers, self._idle = list[Fetcher](), set[Fetcher]()
+        self.fetchers, self._idle = list[Fetcher](), set[Fetcher]()
 
     # -- from outside
 
@@ -156,11 +160,14 @@ class Worker(Service):
         self._heartbeat = Heartbeat(self, self.engine, self.host, asyncio.get_running_loop())
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
         shunned = self._slots.yielded.shunned
-        self._fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
+        self.fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
         for collector in self._slots.collectors:
-            self._fetchers.append(Fetcher(self, collector, collector.names, shunned))
-            collector.wake = self._fetchers[-1].wake
-        services = [*self._make_services(self.id), *self._fetchers]
+            self.fetchers.append(Fetcher(self, collector, collector.names, shunned))
+            collector.wake = self.fetchers[-1].wake
+        suspects = SuspectFetcher(self, self._slots.suspects, frozenset(self.handlers), shunned)
+        self.fetchers.append(suspects)
+        self._slots.suspects.wake = suspects.wake
+        services = [*self._make_services(self.id), *self.fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
         lost = asyncio.get_running_loop().create_future()
@@ -172,12 +179,12 @@ class Worker(Service):
         finally:
             self._state = "draining"
             try:
-                for fetcher in self._fetchers:
+                for fetcher in self.fetchers:
                     await fetcher.end()
                 await self._drain()
             finally:
                 unlisten()
-                for service in services[: -len(self._fetchers)]:
+                for service in services[: -len(self.fetchers)]:
                     await service.end()
                 ticker.cancel()
 
@@ -307,7 +314,7 @@ class Worker(Service):
         if self._slots.empty:
             self._idle.add(fetcher)
             # Notes that are being processed may release jobs that waited for those that have just ended.
-            if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.notes.quiet:
+            if self._burst and len(self._idle) == len(self.fetchers) and self.lanes.notes.quiet:
                 self.stopping.set()
 
     def _may_start(self) -> bool:
@@ -315,7 +322,7 @@ class Worker(Service):
 
     def _wake(self) -> None:
         # Those of bulk handlers know themselves when there is room; at the end of a burst all have to look once more.
-        for fetcher in self._fetchers[: None if self._burst and self._slots.empty else 1]:
+        for fetcher in self.fetchers[: None if self._burst and self._slots.empty else 1]:
             fetcher.wake()
 
     # -- for the heartbeat, on its thread
@@ -349,10 +356,12 @@ class Worker(Service):
             return
         for id in answer.cancels:
             self._slots.cancel(id)
+        if self.fetchers and answer.profiles_rev != self.fetchers[0].profiles_rev:
+            self._aside(self.fetchers[0].know_profiles())  # claims say so, too; but there may be no room for any
         for job in answer.unknown:
             # A job that the store has as running, but that does not run here, did run: beats do not name it, so the
             # sweeper takes it, and the attempt is charged.
-            here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self._fetchers)
+            here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self.fetchers)
             if not here and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))
