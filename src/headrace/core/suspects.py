@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.core.job import Job
 
-__all__ = ["ALONE", "AMONG", "REQUIREMENT", "is_spared", "level_of", "most_at_once", "open_to", "requirements_of"]
+__all__ = [
+    "ALONE",
+    "AMONG",
+    "REQUIREMENT",
+    "is_spared",
+    "level_of",
+    "most_at_once",
+    "open_to",
+    "requirements_of",
+    "told_suspect",
+]
 
 REQUIREMENT = "headrace.suspect"
 """What the line of a suspect requires of a worker, so that only those take it that keep suspects apart."""
@@ -37,6 +47,16 @@ def most_at_once(concurrency: int) -> int:
     return max(1, concurrency // 4)
 
 
+def told_suspect(job: Job) -> str:
+    """Why a job is suspect and what comes of it, in words that follow its name; empty for a job that is not."""
+    if not job.suspect:
+        return ""
+    times = "its worker died" if job.suspect == 1 else f"its workers died, {job.suspect} times"
+    spared = ", once uncharged" if job.spared else ""
+    now = {AMONG: "runs beside few other suspects", ALONE: "runs beside no other suspect"}[level_of(job)]
+    return f"ran when {times}{spared}" if job.ended else f"ran when {times}{spared}; it {now}"
+
+
 def open_to(held: Collection[int], concurrency: int) -> tuple[int, frozenset[int]]:
     """How many suspects a worker may take that runs suspects of these levels, and of which levels they may be.
 
@@ -55,9 +75,8 @@ def is_spared(job: Job, *, beside_suspect: bool) -> bool:
     Never that of a job with a single attempt: who allows no retry does not want it to be called twice.
 
     ``beside_suspect``: suspects and ordinary jobs ran together on the worker that died. Then an ordinary job is spared,
-    because a suspect is more likely to have killed the worker. A suspect is charged; but not for its last attempt, which
-    would end it, because the first start of an ordinary job need not be on record, and so the job that kills may not be
-    suspect yet when it kills for the second time.
+    because a suspect is more likely to have killed the worker. A suspect is charged, but not for its last attempt: the
+    first start of a job need not be on record, so the one that kills may not be suspect yet when it kills a second time.
     """
     most = job.spec.retry.max_attempts
     if job.spared or not beside_suspect or most == 1:

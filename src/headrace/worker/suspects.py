@@ -106,7 +106,7 @@ class Suspects:
         collector.call([owned, *self.waiting.remove(lambda job: job.spec.task in collector.names)])
 
     async def clear_the_way(self) -> None:
-        """Wait until the finishes that are on their way now are stored: the job that begins next may kill the worker."""
+        """Wait until the finishes on their way now are stored: the job that begins next may kill the worker."""
         slots = self._slots
         if slots.unacknowledged:
             for owned in [one for one in slots.owned.values() if one.ending is not None and not one.over]:

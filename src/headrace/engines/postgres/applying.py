@@ -184,10 +184,8 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
-        if all(map(_is_usual, changes)):  # most batches by far
-            runs = [dict(enumerate(changes))] if changes else []
-        else:
-            runs = _runs(changes)
+        usual = bool(changes) and all(map(_is_usual, changes))  # most batches by far
+        runs = [dict(enumerate(changes))] if usual else _runs(changes)
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
         for run in runs:
             place, change = next(iter(run.items()))

@@ -16,6 +16,7 @@ from headrace.core.limits.rule import Bound
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.status import DEFERRED, LIVE, Status
 from headrace.engines.position import position_asked, position_of
+from headrace.engines.postgres.columns import WORDS
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader, label
@@ -98,6 +99,9 @@ class Records:
             add(_OF_TASK, filter.task)
         if filter.queue is not None:
             add(_OF_QUEUE, filter.queue)
+        if filter.suspect:
+            add("j.stage <> 4")  # what has completed is not suspect
+            add(WORDS["suspect"])
         for text in labels_asked(filter):
             add(_LABELLED, label(text))
         if filter.text is not None and askable(filter.text):
