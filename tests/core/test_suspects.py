@@ -14,7 +14,7 @@ from headrace.core import acts, lifecycle
 from headrace.core.change import Change
 from headrace.core.claim import Ask, grant, promoted
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed, Released, Snoozed
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.retry import Retry
 from headrace.core.status import Cause, Outcome, Reason, Status
 from headrace.core.suspects import ALONE, AMONG, REQUIREMENT, level_of, most_at_once, open_to, requirements_of
@@ -109,9 +109,9 @@ def test_what_has_ended_moves_nowhere() -> None:
 @pytest.mark.parametrize(("concurrency", "most"), [(1, 1), (4, 1), (7, 1), (8, 2), (10, 2), (20, 5), (40, 10)])
 def test_a_quarter_of_the_slots_is_for_suspects(concurrency: int, most: int) -> None:
     assert most_at_once(concurrency) == most
-    assert open_to([], concurrency) == (1, {AMONG, ALONE})
+    assert open_to([], concurrency) == (1, frozenset({AMONG, ALONE}))
     for held in range(1, most):
-        assert open_to([AMONG] * held, concurrency) == (most - held, {AMONG})
+        assert open_to([AMONG] * held, concurrency) == (most - held, frozenset({AMONG}))
     assert open_to([AMONG] * most, concurrency) == (0, frozenset())
     assert open_to([ALONE], concurrency) == (0, frozenset())
 
@@ -248,10 +248,10 @@ class _World:
         worker.owned[number] = lifecycle.start(worker.owned[number], NOW, RULES).job
 
     def _end(self, worker: _Worker, number: int, how: str) -> None:
-        ending = {"complete": Completed(), "snooze": Snoozed(0), "release": Released()}[how]
+        endings: dict[str, Ending] = {"complete": Completed(), "snooze": Snoozed(0), "release": Released()}
         job = worker.owned.pop(number)
         worker.called.discard(number)
-        self.jobs[number] = lifecycle.finish(job, ending, NOW, 0.5, RULES, NOW).job
+        self.jobs[number] = lifecycle.finish(job, endings[how], NOW, 0.5, RULES, NOW).job
 
     def _die(self, worker: _Worker) -> None:
         ran = {job.suspect > 0 for job in worker.owned.values() if job.status is Status.RUNNING}

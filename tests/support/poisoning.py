@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from headrace import App, Retry
@@ -23,7 +24,7 @@ RETRIES = {
 
 
 async def outlive(
-    app: App, workers: Crew, poison: JobHandle[None], innocents: Sequence[UUID], *, flags: Sequence[str], within: float
+    app: App, workers: Crew, poison: JobHandle[Any], innocents: Sequence[UUID], *, flags: Sequence[str], within: float
 ) -> Job:
     """Wait until all jobs have ended, with a new worker for each that died; none but the poison failed. The poison."""
     replaced: list[subprocess.Popen[bytes]] = []

@@ -76,7 +76,7 @@ def is_spared(job: Job, *, beside_suspect: bool) -> bool:
 
     ``beside_suspect``: suspects and ordinary jobs ran together on the worker that died. Then an ordinary job is spared,
     because a suspect is more likely to have killed the worker. A suspect is charged, but not for its last attempt: the
-    first start of a job need not be on record, so the one that kills may not be suspect yet when it kills a second time.
+    first start of a job need not be on record, so one that kills may not be suspect when it kills a second time.
     """
     most = job.spec.retry.max_attempts
     if job.spared or not beside_suspect or most == 1:

@@ -69,7 +69,7 @@ class Slots:
         self.tally = Tally(host.clock)
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
-        self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
+        self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
         self._on_settled = self.settled  # bound once, for all jobs
         self._pace = Pace(concurrency)
         self._ahead = 0
@@ -104,7 +104,7 @@ class Slots:
         if not self._may_start():
             return 0, 0
         buffered = len(self.buffer)
-        free = max(0, self.concurrency - self._busy - buffered)
+        free = max(0, self.concurrency - self._busy - buffered - self.suspects.wants_slot)
         open_end = self.unacknowledged < UNACKNOWLEDGED_MOST
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
@@ -278,11 +278,11 @@ class Slots:
         elif run.owned.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
         if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielded.count < self.concurrency:
-            self._hungry()
+            self.hungry()
 
     def slot_freed(self) -> None:
         """Fill a slot that has come free, and have more claimed for it."""
-        self._hungry()
+        self.hungry()
         self.dispatch()
 
     def tick(self) -> None:
@@ -322,14 +322,14 @@ class Slots:
             del self.owned[number]
         self.freed.set()
         if not self.owned:
-            self._hungry()
+            self.hungry()
         if self.unacknowledged == UNACKNOWLEDGED_MOST - 1 and owned.ending is not None:
             self.dispatch()
 
     def _reacted(self) -> None:
         self.freed.set()
         if not self.reactions and not self.owned:
-            self._hungry()
+            self.hungry()
         if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
             self.dispatch()
 

@@ -36,6 +36,8 @@ class Suspects:
         """Those that have no slot yet."""
         self.turned_away = False
         """Whether its fetcher found no room."""
+        self.wants_slot = False
+        """Whether there was no room for want of a slot: then the next one that comes free is for a suspect, if any."""
         self.levels: frozenset[int] = frozenset()
         """The levels of suspects for which there was room."""
         self.wake: Callable[[], None] = lambda: None
@@ -68,7 +70,7 @@ class Suspects:
 
     def _room(self) -> int:
         slots = self._slots
-        if not (slots.may_begin() and (slots.has_slot or slots.turns_over)):
+        if not slots.may_begin():
             return 0
         held, now = self._running(), slots.host.clock.monotonic()
         most, self.levels = open_to(held, slots.concurrency)
@@ -76,7 +78,16 @@ class Suspects:
             self._round_began = now
         elif most * 2 < most_at_once(slots.concurrency) or now > self._round_began + ROUND:
             return 0  # many small claims would cost more than they bring
+        if most and not (slots.has_slot or slots.turns_over):
+            self.wants_slot = True
+            return 0
         return most
+
+    def asked(self) -> None:
+        """Leave free slots to other jobs again: what there was to be claimed is here."""
+        if self.wants_slot:
+            self.wants_slot = False
+            self._slots.hungry()
 
     def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
         """Begin what was claimed, as soon as there are slots."""
@@ -138,6 +149,12 @@ class SuspectFetcher(Fetcher):
             self._worker.idle(self)
             return 0, 0
         return super()._room()
+
+    async def _claim(self, n: int, free: int) -> Claimed | None:
+        try:
+            return await super()._claim(n, free)
+        finally:
+            self._taker.asked()
 
     def _wanted(self) -> frozenset[int]:
         levels = self._taker.levels
