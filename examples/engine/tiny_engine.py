@@ -62,8 +62,7 @@ from headrace.engine import (
     WorkerInfo,
     WorkerRow,
 )
-from headrace.engines.record import too_many
-from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text
+from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text, too_many
 from headrace.errors import HeadraceError, NotOpen
 from headrace.runtime.host import Host
 

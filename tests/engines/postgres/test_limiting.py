@@ -20,7 +20,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.key_rotation import Window, arrive, read
 from headrace.engines.postgres.lines import Served
 from headrace.engines.postgres.pool import COLD, HOT, Pool
-from headrace.engines.record import encode
+from headrace.engines.sql.record import encode
 from headrace.errors import Unavailable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host

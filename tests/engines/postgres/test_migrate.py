@@ -18,9 +18,9 @@ from headrace import App
 from headrace.cli.root import cli
 from headrace.conformance.lab import BEGIN
 from headrace.core.defaults import Rules
-from headrace.engines.migrations import Migration
 from headrace.engines.postgres import PostgresEngine, migrate
 from headrace.engines.postgres.connection import Connection
+from headrace.engines.sql.migrations import Migration
 from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
 from headrace.runtime.host import Host
 from tests.support.postgres import apart, shared

@@ -19,14 +19,13 @@ from headrace.core.defaults import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
-from headrace.engines.postgres.batches import of_ids, page_of_all
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.jobs import delete_old, delete_tied
 from headrace.engines.postgres.key_rotation import stand
-from headrace.engines.postgres.limiting import give, limited_head
+from headrace.engines.postgres.limiting import give
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool
-from headrace.engines.record import STAGES, micros
+from headrace.engines.sql.record import STAGES, micros
 from headrace.runtime.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of
@@ -214,7 +213,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "glance": {"notes_pkey", "batches_open", "batches_over"},
     "fold": {"batches_open", "batches_over", "batches_pkey"},
     "batches": {"batches_pkey", "counts_of_batch"},
-    "page of batches": {"batches_made", "counts_of_batch"},
+    "find_batches": {"batches_made", "counts_of_batch"},
     "seal": {"batches_pkey"},
     "hold_batch": {"batches_pkey"},
     "cancel_batch": {"batches_pkey"},
@@ -242,11 +241,8 @@ def statement(verb: str, schema: str) -> str:
     made: dict[str, Callable[[str], str]] = {
         "claim of one line": one_line,
         "claim of many lines": many_lines,
-        "limited_head": limited_head,
         "give": give,
         "stand": stand,
-        "batches": of_ids,
-        "page of batches": page_of_all,
         "delete": delete_old,
         "delete of tied": delete_tied,
     }

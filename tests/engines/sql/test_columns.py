@@ -17,8 +17,8 @@ from headrace.core.job import Job, Spec
 from headrace.core.status import Reason, Status
 from headrace.engines.postgres import columns as postgres
 from headrace.engines.postgres import rows as postgres_rows
-from headrace.engines.record import State
 from headrace.engines.sql.columns import Column, fields_in
+from headrace.engines.sql.record import State
 from headrace.engines.sqlite import columns as sqlite
 from headrace.engines.sqlite import rows as sqlite_rows
 

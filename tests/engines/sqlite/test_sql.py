@@ -12,7 +12,7 @@ import pytest
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
-from headrace.engines.record import STAGES
+from headrace.engines.sql.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.records import GROUPS

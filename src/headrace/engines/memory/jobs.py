@@ -18,8 +18,7 @@ from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.state import Session, State
-from headrace.engines.record import too_many
-from headrace.engines.refusing import refuse_changes, refuse_jobs
+from headrace.engines.refusing import refuse_changes, refuse_jobs, too_many
 from headrace.errors import HeadraceError
 
 __all__ = ["Jobs"]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
 from uuid import UUID
 
+from headrace.core.claim import order
+from headrace.core.decide import expired
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
-from headrace.core.query import Count, Filter, Ledger, Page
-from headrace.engines.memory.position import position
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
+from headrace.core.status import LIVE, Status
 from headrace.engines.memory.state import Session
+from headrace.engines.memory.table import Table
 
 __all__ = ["Records"]
 
@@ -24,20 +28,34 @@ class Records:
         self._state = session.state
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        below, found = cursor_of(cursor), list[Job]()
         with self._state() as state:
-            return state.table.find(filter, now, limit, cursor)
+            for job in reversed(state.table.records.values()):
+                if (below is None or job.seq < below) and matches(job, filter, now):
+                    if len(found) == limit:
+                        return Page(tuple(found), str(found[-1].seq) if found else cursor)
+                    found.append(as_seen(job, now))
+        return Page(tuple(found))
 
     async def count(self, now: datetime) -> list[Count]:
+        groups: dict[tuple[str, Status], list[Job]] = {}
         with self._state() as state:
-            return state.table.count(now)
+            for job in state.table.records.values():
+                groups.setdefault((job.queue, seen_status(job, now)), []).append(as_seen(job, now))
+        return [
+            Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
+            for (queue, status), jobs in sorted(groups.items())
+        ]
 
     async def history(self, id: UUID) -> History:
         with self._state() as state:
-            return state.table.history(id)
+            attempts, events = state.table.attempts.get(id, {}), state.table.events.get(id, ())
+            return History(tuple(attempts[number] for number in sorted(attempts)), tuple(events))
 
     async def ledger(self) -> Ledger:
         with self._state() as state:
-            return state.table.ledger()
+            table, ended = state.table, sum(len(index) for index in state.table.ended.values())
+            return Ledger(table.accepted, len(table.records) - ended, ended, table.pruned)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._state() as state:
@@ -45,4 +63,42 @@ class Records:
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         with self._state() as state:
-            return position(state.table, job, now, window, most)
+            return _position(state.table, job, now, window, most)
+
+
+def _position(table: Table, job: Job, now: datetime, window: float, most: int) -> Position:
+    """How many jobs are before this one, and the recent pace of its queue."""
+    due = [table.records[id] for id in islice(table.deferred.upto(now), most + 1)]
+    looked_at = list(islice(_before(table, as_seen(job, now), due, now), most + 1))
+    ahead = [one for one in looked_at if not expired(one, now)][:most]
+    since = now - timedelta(seconds=window)
+    recent = list(islice(table.recent(since), most + 1))
+    if len(recent) > most:
+        since = max(since, min(one.finished_at for one in recent if one.finished_at is not None))
+    done = [
+        one.assigned_at
+        for one in recent
+        if one.queue == job.queue
+        and one.assigned_at is not None
+        and one.finished_at is not None
+        and one.finished_at > since
+    ]
+    return Position(
+        ahead=len(ahead),
+        keyed=sum(one.concurrency_key is not None for one in ahead),
+        more=max(len(looked_at), len(due)) > most,
+        ended=len(done),
+        since=since,
+        first_claimed_at=min(done, default=None),
+    )
+
+
+def _before(table: Table, job: Job, due: list[Job], now: datetime) -> Iterator[Job]:
+    place = order(job, 0)
+    for (queue, _, _), line in table.lines.items():
+        if queue == job.queue:
+            for id in line.before(place):
+                yield table.records[id]
+    for one in due:
+        if one.queue == job.queue and order(as_seen(one, now), 0) < place:
+            yield one

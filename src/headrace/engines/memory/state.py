@@ -19,7 +19,7 @@ from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, S
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
-from headrace.engines.record import too_many
+from headrace.engines.refusing import too_many
 from headrace.errors import NotOpen
 
 __all__ = ["Session", "State", "Worker"]

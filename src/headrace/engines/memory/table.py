@@ -15,12 +15,11 @@ from msgspec.structs import replace
 from headrace.core.change import Change, Key
 from headrace.core.claim import Ask, order
 from headrace.core.explain.position import BY_WORK
-from headrace.core.job import Attempt, Event, History, Job
+from headrace.core.job import Attempt, Event, Job
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by
 from headrace.core.match import Profile
-from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.core.suspects import requirements_of
 from headrace.engine import MAX_PROFILES
@@ -51,12 +50,12 @@ class Table:
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.profiles_rev = 0
         self._users: Counter[int] = Counter()
-        self._ended = {status: Index() for status in ENDED}
+        self.ended = {status: Index() for status in ENDED}
         self.last_change: dict[UUID, int] = {}
-        self._attempts: dict[UUID, dict[int, Attempt]] = {}
-        self._events: dict[UUID, list[Event]] = {}
-        self._accepted = 0
-        self._pruned = 0
+        self.attempts: dict[UUID, dict[int, Attempt]] = {}
+        self.events: dict[UUID, list[Event]] = {}
+        self.accepted = 0
+        self.pruned = 0
 
     # -- writing
 
@@ -64,8 +63,8 @@ class Table:
         """Give a new job its order number and keep it; None when it would need one profile too many."""
         if not self._intern(job):
             return None
-        self._accepted += 1
-        job = replace(job, seq=self._accepted)
+        self.accepted += 1
+        job = replace(job, seq=self.accepted)
         if job.spec.dedup is not None and not job.ended:
             self.keys[job.spec.task, job.spec.dedup] = job.id
         self.put(job)
@@ -104,22 +103,22 @@ class Table:
             elif self.keys.get(key) == job.id:
                 del self.keys[key]
         if change.attempt is not None:
-            records = self._attempts.setdefault(job.id, {})
+            records = self.attempts.setdefault(job.id, {})
             kept = records.get(change.attempt.number)
             records[change.attempt.number] = change.attempt if kept is None else kept.fold(change.attempt)
         if change.event is not None:
-            self._events.setdefault(job.id, []).append(change.event)
+            self.events.setdefault(job.id, []).append(change.event)
 
     def delete(self, before: Mapping[Status, datetime], limit: int, needed: Callable[[UUID], bool]) -> list[Job]:
         """Forget up to ``limit`` ended jobs that are not needed and count them as pruned."""
-        ended = (id for status, moment in before.items() for id in self._ended[status].upto(moment))
+        ended = (id for status, moment in before.items() for id in self.ended[status].upto(moment))
         old = [self.records[id] for id in islice((id for id in ended if not needed(id)), limit)]
         for job in old:
             self._displace(self.records.pop(job.id))
             self.entries.forget(job.id)
-            for kept in (self.last_change, self._attempts, self._events):
+            for kept in (self.last_change, self.attempts, self.events):
                 kept.pop(job.id, None)
-        self._pruned += len(old)
+        self.pruned += len(old)
         return old
 
     # -- reading
@@ -149,39 +148,9 @@ class Table:
 
     def recent(self, since: datetime) -> Iterator[Job]:
         """Jobs that were done after this, the last first."""
-        places = merge(*(self._ended[status].last() for status in BY_WORK), reverse=True)
+        places = merge(*(self.ended[status].last() for status in BY_WORK), reverse=True)
         for _, id in takewhile(lambda place: place[0][0] > since, places):
             yield self.records[id]
-
-    def history(self, id: UUID) -> History:
-        """The attempts and events of one job."""
-        attempts = self._attempts.get(id, {})
-        return History(tuple(attempts[number] for number in sorted(attempts)), tuple(self._events.get(id, ())))
-
-    def find(self, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
-        """The jobs that match, newest first."""
-        below, found = cursor_of(cursor), list[Job]()
-        for job in reversed(self.records.values()):
-            if (below is None or job.seq < below) and matches(job, filter, now):
-                if len(found) == limit:
-                    return Page(tuple(found), str(found[-1].seq) if found else cursor)
-                found.append(as_seen(job, now))
-        return Page(tuple(found))
-
-    def count(self, now: datetime) -> list[Count]:
-        """Jobs by queue and status."""
-        groups: dict[tuple[str, Status], list[Job]] = {}
-        for job in self.records.values():
-            groups.setdefault((job.queue, seen_status(job, now)), []).append(as_seen(job, now))
-        return [
-            Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
-            for (queue, status), jobs in sorted(groups.items())
-        ]
-
-    def ledger(self) -> Ledger:
-        """The ledger."""
-        ended = sum(len(index) for index in self._ended.values())
-        return Ledger(self._accepted, len(self.records) - ended, ended, self._pruned)
 
     # -- where a job is found
 
@@ -191,7 +160,7 @@ class Table:
         elif job.status in DEFERRED:
             yield self.deferred, (job.available_at, job.seq)
         elif job.status in ENDED:
-            yield self._ended[job.status], (job.finished_at, job.seq)
+            yield self.ended[job.status], (job.finished_at, job.seq)
         if job.act_by is not None:
             yield self.watched, (job.act_by, job.seq)
 

@@ -21,7 +21,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.moving import Collected, Moving
+from headrace.engines.postgres.moving import Moving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD_TYPE,
@@ -36,7 +36,9 @@ from headrace.engines.postgres.rows import (
     row_of_complete,
     row_of_report,
 )
-from headrace.engines.record import Micros, encode
+from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.reader import Sight
+from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
 
 __all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
@@ -53,9 +55,6 @@ _by_seq = itemgetter(_SEQ)
 
 Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
 """Makes statements of an insert; see ``Transactions.inserting``."""
-
-_Sight = tuple[int | None, Job | None, Job | None]
-"""The id of a job's last change, the job, and the other job that has the dedup key it wants."""
 
 
 def apply_text(schema: str, *, followed: bool = True) -> str:
@@ -92,14 +91,10 @@ def _rows_by_place(changes: Mapping[int, Change]) -> list[Any]:
     return columns(rows, TEXTS_OF_CHANGE)
 
 
-def _look(schema: str, changes: Sequence[Change]) -> Statements[list[_Sight]]:
+def _look(schema: str, changes: Sequence[Change]) -> Statements[list[Sight]]:
     """Read the present state of the jobs of these changes."""
     wanted = [(change.job.id, held_key(change.job) if change.key is Key.TAKE else None) for change in changes]
-    reader = Reader()
-    return [
-        (last, None if record is None else reader.job(record), None if holder is None else reader.job(holder))
-        for last, record, holder in _seen((yield Statement(sql("second_look", schema), encode(wanted))))
-    ]
+    return Reader().sights(_seen((yield Statement(sql("second_look", schema), encode(wanted)))))
 
 
 def _know(change: Change, job: Job) -> Change:

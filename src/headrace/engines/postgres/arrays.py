@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.engines.record import encode
+from headrace.engines.sql.record import encode
 
 __all__ = ["columns", "literal", "literal_of_texts"]
 

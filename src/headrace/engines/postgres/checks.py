@@ -9,7 +9,8 @@ from headrace.core.query import Ledger
 from headrace.engine import Check
 from headrace.engines.postgres import migrate
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.record import micros
+from headrace.engines.sql.record import micros
+from headrace.engines.sql.records import ledger_check
 
 __all__ = ["OLDEST", "check"]
 
@@ -44,7 +45,7 @@ async def check(connection: Connection, schema: str, now: datetime) -> AsyncIter
         await _horizon(connection),
         await _vacuum(connection, schema),
         await _connections(connection),
-        _ledger(Ledger(*(await connection.fetch(sql("ledger", schema)))[0])),
+        ledger_check(Ledger(*(await connection.fetch(sql("ledger", schema)))[0])),
     ]:
         yield one
 
@@ -105,9 +106,3 @@ async def _connections(connection: Connection) -> Check:
     if used > most * 0.9:
         return Check("connections", "warn", f"{used} of {most} are in use", "raise max_connections, or use PgBouncer")
     return Check("connections", "ok", f"{used} of {most} are in use")
-
-
-def _ledger(ledger: Ledger) -> Check:
-    if ledger.unaccounted:
-        return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
-    return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

@@ -18,7 +18,7 @@ from headrace.engines.postgres.limiting import Limiting
 from headrace.engines.postgres.lines import Served, Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import micros, moment
+from headrace.engines.sql.record import micros, moment
 
 __all__ = ["Claiming"]
 

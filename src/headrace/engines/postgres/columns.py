@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from headrace.engines.record import State
-from headrace.engines.sql import batches
-from headrace.engines.sql.columns import FOR_OTHERS, Column, job_columns
+from headrace.engines.sql import batches, entries, workers
+from headrace.engines.sql.attempts import Past
+from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.record import State
 
-__all__ = ["CHANGE", "CLAIMED", "JOB", "NEW", "RECORD", "RUN", "WORDS", "texts"]
+__all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
 
 _HELD = "{0}={0} if held else None"
 """Read only while the job is held: on a completed job the worker is that of its attempt, and the claim is unused."""
@@ -58,13 +59,41 @@ CHANGE = (
 """The rows that ``apply.sql`` takes; the last two are null for most."""
 
 
+COMPLETE = (
+    *CHANGE[:3],
+    *(column for column in JOB if column.name in ("rev", "finished_at", "epoch", "change")),
+    Column("number", "integer", changed="job.attempt"),
+    Column("began", "bigint", changed="at[job.started_at]"),
+    Column("released", "boolean", changed="change.key is RELEASE"),
+    Column("progress", "text", changed="None if progress is None or progress is DONE else encode(progress)"),
+    Column("state", "text", changed="None if follows else state_of(job, at)"),
+    Column("result", "text", changed="job.result_text"),
+    Column("batch", "text", changed="job.spec.batch"),
+)
+"""The rows that ``complete.sql`` takes; the last is null for most."""
+
+REPORT = (*CHANGE[:3], *(column for column in JOB if column.name in REPORTED))
+"""The rows that ``report.sql`` takes."""
+
+OWNED = (
+    Column("place", "integer"),
+    Column("id", "uuid"),
+    Column("worker", "uuid"),
+    Column("epoch", "integer"),
+)
+"""The rows that ``owned.sql`` takes: jobs, and who says that they own them."""
+
+APPEND = (*OWNED, Column("entries", "text"))
+"""The rows that ``append.sql`` takes."""
+
+
 def texts(columns: Iterable[Column]) -> frozenset[int]:
     """The places of the columns that are texts."""
     return frozenset(place for place, column in enumerate(columns) if column.type == "text")
 
 
-def _names(columns: Iterable[Column], table: str = "") -> str:
-    return ", ".join(column.name for column in columns if column.table == table or not table)
+def _in_jobs(columns: Iterable[Column]) -> str:
+    return names(column for column in columns if column.table == "jobs")
 
 
 def _arrays(columns: Iterable[Column], first: int) -> str:
@@ -80,6 +109,28 @@ def _values(columns: Iterable[Column]) -> dict[str, str]:
     }
 
 
+def _rows(**formats: Sequence[Column]) -> dict[str, str]:
+    """For each kind of rows that a statement takes: their columns, and the parameters, each an array, from $1 on."""
+    arrays = {f"{kind}_arrays": _arrays(columns, 1) for kind, columns in formats.items()}
+    return arrays | {f"{kind}_names": names(columns) for kind, columns in formats.items()}
+
+
+def _sets(columns: Iterable[Column]) -> str:
+    """What an update sets these columns of ``jobs j`` to, from the rows ``c``."""
+    found = list(columns)
+    return sets(found, [f"c.{column.name}" for column in found])
+
+
+_PAST_OF_COMPLETED = {
+    "count": "1",
+    "epoch": "epoch - 1",
+    "outcome": "'completed'",
+    "started_at": "began",
+    "cause": "NULL",
+    "error": "NULL",
+}
+"""What a completed job says of its last attempt, where that is not in the column of the same name."""
+
 _new = _values(NEW)
 
 WORDS = {
@@ -87,23 +138,25 @@ WORDS = {
     "claimed": ", ".join(column.selected for column in CLAIMED),
     "claimed_nulls": ", ".join(f"NULL::{column.type} AS {column.name}" for column in CLAIMED),
     "claimed_head": ", ".join(f"j.{column.name}" for column in CLAIMED if column.table == "jobs"),
-    "new_columns": _names(NEW, "jobs"),
+    "new_columns": _in_jobs(NEW),
     "new_values": ", ".join(_new[column.name] for column in NEW if column.table == "jobs"),
     **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels")},
-    "run_names": _names(RUN),
-    "run_columns": _names(RUN, "jobs"),
+    "run_names": names(RUN),
+    "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
     "binary": ' COLLATE "C"',
-    "batch": ", ".join(batches.COLUMNS),
-    "batch_values": ", ".join(f"(r ->> {place})::{type}" for place, type in enumerate(batches.COLUMNS.values())),
-    "batch_ended": ", ".join(f"o.{name}" for name in batches.COLUMNS),
-    "change_names": _names(CHANGE),
-    "change_arrays": _arrays(CHANGE, 1),
+    "batch": names(batches.COLUMNS),
+    "batch_values": ", ".join(_values(batches.COLUMNS).values()),
+    "batch_ended": ", ".join(f"o.{column.name}" for column in batches.COLUMNS),
+    **workers.WORDS,
+    **entries.WORDS,
+    "entry_values": ", ".join(_values(entries.COLUMNS).values()),
+    "past_of_completed": ", ".join(_PAST_OF_COMPLETED.get(name, name) for name in Past.__struct_fields__),
+    **_rows(change=CHANGE, complete=COMPLETE, report=REPORT, owned=OWNED, append=APPEND),
     "change_values": ", ".join(f"{value} AS {name}" for name, value in _values(CHANGE).items()),
-    "change_sets": ", ".join(
-        f"{column.name} = {(column.set or '{}').replace('{}', f'c.{column.name}')}" for column in JOB if column.changed
-    ),
+    "change_sets": _sets(column for column in JOB if column.changed),
+    "report_sets": _sets(REPORT[3:]),
 }
 """The words that statements have in place of lists of columns."""

@@ -7,7 +7,7 @@ from headrace.engines.limits_cache import readable_queue
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.refusing import refuse_text
-from headrace.engines.sql.roles import SqlDocuments
+from headrace.engines.sql.documents import SqlDocuments
 
 __all__ = ["Documents"]
 

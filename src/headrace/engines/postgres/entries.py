@@ -9,15 +9,16 @@ import msgspec
 
 from headrace.core.entry import Append, Kept
 from headrace.engines.postgres.arrays import columns
+from headrace.engines.postgres.columns import APPEND, texts
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
-from headrace.engines.record import encode, micros
 from headrace.engines.refusing import refuse_entries
-from headrace.engines.sql.roles import SqlEntries
+from headrace.engines.sql.entries import SqlEntries, row_of_entry
+from headrace.engines.sql.record import encode
 
 __all__ = ["Entries"]
 
-_TEXTS = frozenset({4})
+_TEXTS = texts(APPEND)
 _places = msgspec.json.Decoder(list[int]).decode
 
 
@@ -44,7 +45,4 @@ class Entries(SqlEntries):
 
 
 def _document(one: Append) -> str:
-    rows = [
-        (entry.kind, entry.attempt, entry.number, micros(entry.at), entry.name, entry.data) for entry in one.entries
-    ]
-    return encode(rows)
+    return encode([row_of_entry(entry) for entry in one.entries])

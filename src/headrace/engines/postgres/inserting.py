@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -24,20 +24,25 @@ from headrace.engines.postgres.applying import changing
 from headrace.engines.postgres.arrays import columns, literal, literal_of_texts
 from headrace.engines.postgres.bus import NotifyBus
 from headrace.engines.postgres.connection import sql
-from headrace.engines.postgres.drivers import run_statements
-from headrace.engines.postgres.known import lock_keys, look
-from headrace.engines.postgres.lines import Learned, Lines
+from headrace.engines.postgres.drivers import Waiting, run_statements
+from headrace.engines.postgres.lines import Lines
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.relations import Relatives, hold_relatives, not_now, relate
 from headrace.engines.postgres.rows import (
+    RECORD_TYPE,
     TEXTS_OF_RUN,
+    Reader,
+    held_key,
     is_new,
+    key_lock,
     row_of_new,
     runs_of,
 )
-from headrace.engines.record import Micros, Place, encode, place_of, sort_out
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.lines import Collected, Learned
+from headrace.engines.sql.reader import Stored
+from headrace.engines.sql.record import Micros, encode, place_of, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
@@ -59,10 +64,8 @@ class _Stored(msgspec.Struct):
 
 
 _stored = msgspec.json.Decoder(_Stored).decode
-
-
-class _Collected(Exception):
-    """Lines were collected since this session learned their numbers."""
+_bools = msgspec.json.Decoder(list[bool]).decode
+_known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 
 
 class _Partly(Exception):
@@ -97,36 +100,22 @@ class Inserting:
         self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
-        refuse_jobs(jobs)
-        whole = whole or batch is not None
-        places = [place_of(job) for job in jobs]
-        while True:
-            learned = await self.lines.learn(places)
-            if whole and learned.refused:
-                return [Refused(next(iter(learned.refused.values())))] * len(jobs)
-            taken = _taken(jobs, places, learned)
-            try:
-                stored = await self._insert(taken, learned, batch, whole) if taken or batch is not None else []
-            except _Collected:
-                self.lines.forget(learned.collected)
-                continue
-            return _spread(places, learned.refused, stored)
+        return await self.lines.insert(jobs, batch, whole, self._insert)
 
     async def statements(self, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         """The insert of these jobs as statements for a user's connection; their lines are interned now."""
         refuse_jobs(jobs)
-        places = [place_of(job) for job in jobs]
-        learned = await self.lines.learn(places)
-        taken = _taken(jobs, places, learned)
+        learned = await self.lines.learn(jobs)
+        taken = learned.taken(jobs)
 
         def run() -> Statements[list[InsertAnswer]]:
             try:
                 stored = (yield from self._statements(taken, learned, wait=True, tell=True)) if taken else []
-            except _Collected:
+            except Collected:
                 # New lines must be committed before a transaction that may be rolled back refers to them.
                 self.lines.forget(learned.collected)
                 raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
-            return _spread(places, learned.refused, stored)
+            return learned.answers(stored)
 
         return run()
 
@@ -209,7 +198,7 @@ class Inserting:
             found, hints = await write(self._text, *args, [], [], *rest), []
         first = found[0][0]
         if first is None:
-            raise _Collected
+            raise Collected
         self._bus.ready_told(hints)
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(jobs, first)]
 
@@ -223,7 +212,7 @@ class Inserting:
                 raise _Questionable
             found: list[Any] = await connection.fetch(text, *args)
             if (first := found[0][0]) is None:
-                raise _Collected  # within the transaction, so that the batch is not stored without its jobs
+                raise Collected  # within the transaction, so that the batch is not stored without its jobs
             stored = [replace(job, seq=seq) for seq, job in enumerate(jobs, first)]
             await run_statements(connection, relate(self._schema, stored))
             return found
@@ -243,7 +232,7 @@ class Inserting:
         """
         if batch is not None:
             yield from relate(self._schema, (), batch)
-        keyed = yield from lock_keys(self._schema, jobs, wait=wait)
+        keyed = yield from _lock_keys(self._schema, jobs, wait=wait)
         blind = all(job.spec.dedup is None for job in jobs)
         for _ in range(_TRIES):
             relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
@@ -264,7 +253,7 @@ class Inserting:
         self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, *, tell: bool
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
-        known, here, holders = yield from look(self._schema, jobs)
+        known, here, holders = yield from _look(self._schema, jobs)
         admission = relatives.admit()
         # In order: a refused job does not take its key, so a later job with that key may be new, and others may wait
         # for that one.
@@ -292,7 +281,7 @@ class Inserting:
         }
         answer = _stored((yield Statement(sql("insert_document", self._schema), encode(document))))
         if not answer.open:
-            raise _Collected
+            raise Collected
         if answer.bare:
             yield Statement(sql("unkeep", self._schema), encode(answer.bare))
         stored = [replace(jobs[place - 1], seq=seq) for place, seq in answer.stored]
@@ -308,22 +297,24 @@ def _unzipped(hints: Sequence[tuple[str, str]]) -> tuple[list[str], list[str]]:
     return [channel for channel, _ in hints], [message for _, message in hints]
 
 
-def _taken(jobs: Sequence[Job], places: Sequence[Place], learned: Learned) -> list[Job]:
-    """The jobs whose lines were not refused."""
-    if not learned.refused:
-        return list(jobs)
-    return [job for job, place in zip(jobs, places, strict=True) if place not in learned.refused]
-
-
-def _spread(
-    places: Sequence[Place], refused: Mapping[Place, HeadraceError], answers: Sequence[InsertAnswer]
-) -> list[InsertAnswer]:
-    """The answers for all jobs: a refusal where the line was refused, and the given answers for the others."""
-    if not refused:
-        return list(answers)
-    rest = iter(answers)
-    return [Refused(refused[place]) if place in refused else next(rest) for place in places]
-
-
 def _for_now(answer: InsertAnswer) -> bool:
     return isinstance(answer, Refused) and isinstance(answer.error, Unavailable)
+
+
+def _lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
+    """Lock the dedup keys until the transaction ends; the ids of the jobs whose keys another has locked."""
+    numbers = {job.id: key_lock(schema, job) for job in jobs if job.spec.dedup is not None}
+    order = sorted(set(numbers.values()))  # the same for everybody, so that there is no deadlock
+    if not order:
+        return set()
+    trying, document = sql("try_keys", schema), encode(order)
+    held = _bools((yield Waiting(sql("lock_keys", schema), document, trying) if wait else Statement(trying, document)))
+    free = {number for number, ours in zip(order, held, strict=True) if ours}
+    return {id for id, number in numbers.items() if number not in free}
+
+
+def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
+    """Look which of these jobs are stored already."""
+    keys = [key for job in jobs if (key := held_key(job)) is not None]
+    document = encode({"ids": [job.id for job in jobs], "keys": keys})
+    return Reader().stored(_known((yield Statement(sql("known", schema), document))))

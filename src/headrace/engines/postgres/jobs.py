@@ -16,7 +16,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import micros, moment
+from headrace.engines.sql.record import micros, moment
 
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 
@@ -50,7 +50,7 @@ class Jobs:
         reader = Reader()
         rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
         return [
-            Overdue(reader.job(row, 4), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
+            Overdue(reader.job(row[4:]), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
             for row in rows
             for alive, unnamed, beat_at, beside_suspect in (row[:4],)
         ]

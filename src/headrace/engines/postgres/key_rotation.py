@@ -18,7 +18,7 @@ from headrace.core.limits.rule import Group
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.lines import Serving
-from headrace.engines.record import micros
+from headrace.engines.sql.record import micros
 
 __all__ = ["FAR", "NOWHERE", "Stands", "Table", "Window", "arrive", "read", "stand", "stands", "stays"]
 

@@ -22,9 +22,9 @@ from headrace.engines.postgres.key_rotation import NOWHERE, Stands, Table, Windo
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import encode, micros, moment, rows_of_spent, usage_of
+from headrace.engines.sql.record import encode, micros, moment, rows_of_spent, usage_of
 
-__all__ = ["Limiting", "give", "limited_head"]
+__all__ = ["Limiting", "give"]
 
 _TASK = "task:"
 
@@ -47,11 +47,6 @@ class _Taken(Exception):
         self.seqs = seqs
 
 
-def limited_head(schema: str) -> str:
-    """The statement that reads what a claim must know before it deals."""
-    return sql("limited_head", schema, usage=sql("usage", schema).strip())
-
-
 def give(schema: str) -> str:
     """The statement that gives jobs to a worker, and writes the heads of concurrency keys."""
     return sql("give", schema, stand=stand(schema, 8, "$5"))
@@ -62,7 +57,7 @@ class Limiting:
 
     def __init__(self, hot: Pool, schema: str, rules: Rules) -> None:
         self._hot, self._schema, self._rules = hot, schema, rules
-        self._head, self._gift, self._stand = limited_head(schema), give(schema), stand(schema)
+        self._head, self._gift, self._stand = sql("limited_head", schema), give(schema), stand(schema)
 
     async def claim(self, given: Grant, ask: Ask, serving: Serving, now: datetime) -> Claimed | Dead | None:
         """Claim jobs for this ask; None if the lines or the settings have changed since they were read."""

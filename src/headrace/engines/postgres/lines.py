@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
 
 import msgspec
 from asyncpg.exceptions import LockNotAvailableError
@@ -16,11 +15,13 @@ from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.postgres.connection import Connection, digest, sql
 from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.postgres.rows import lines_lock
-from headrace.engines.record import Place, encode, too_many
+from headrace.engines.refusing import too_many
+from headrace.engines.sql.lines import Interned, KnownLines
+from headrace.engines.sql.record import Place, encode
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["Learned", "Lines", "Served", "Serving"]
+__all__ = ["Lines", "Served", "Serving"]
 
 _FRUITLESS, _REST = 3, 60.0
 """How often, within how many seconds, a session may collect without making enough room."""
@@ -30,67 +31,28 @@ _HOLD_OFF = 5.0
 """Seconds after a wait in vain during which a collection does not wait again."""
 
 
-class Learned(msgspec.Struct, frozen=True):
-    """The lines of some places at one count of collections, and why other places were refused one."""
-
-    lines: dict[Place, int]
-    collected: int
-    refused: dict[Place, HeadraceError]
-
-
-class Lines:
-    """The lines that this session knows; valid for one count of collections."""
+class Lines(KnownLines):
+    """The lines that a session knows."""
 
     def __init__(self, pool: Pool, schema: str, host: Host) -> None:
+        super().__init__()
         self._pool, self._schema, self._host = pool, schema, host
-        self._lines: dict[Place, int] = {}
         self._fruitless: deque[float] = deque([-math.inf] * _FRUITLESS, maxlen=_FRUITLESS)
         self._hold_off_until = -math.inf
-        self.collected = -1
-        """The count of collections for which the remembered lines are valid."""
         self.lock = lines_lock(schema)
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
-    def forget(self, collected: int) -> None:
-        """Forget the lines that were learned at this count, because lines were collected since."""
-        if collected == self.collected:
-            self._lines.clear()
-            self.collected = -1
-
-    def of(self, place: Place) -> int:
-        """The line of a place that was learned."""
-        return self._lines[place]
-
-    async def learn(self, places: Iterable[Place], *, limited: bool = True) -> Learned:
-        """The lines of these places; those that this session does not remember are interned.
-
-        ``limited``: those that would need one profile too many are refused.
-        """
-        wanted, refused = set(places), dict[Place, HeadraceError]()
-        while missing := {place for place in wanted if place not in self._lines and place not in refused}:
-            async with self._pool.transaction() as connection:
-                found, none, collected = await self._intern(connection, sorted(missing), limited=limited)
-            if collected != self.collected:
-                self._lines.clear()
-                refused.clear()
-                self.collected = collected
-            self._lines |= found
-            refused |= none
-        # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
-        return Learned({place: self._lines[place] for place in wanted - refused.keys()}, self.collected, refused)
-
-    async def _intern(
-        self, connection: Connection, places: Sequence[Place], *, limited: bool
-    ) -> tuple[dict[Place, int], dict[Place, HeadraceError], int]:
+    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
         digests = {place: digest(place[1], place[2]) for place in places}
-        await connection.fetch(sql("lock_books", self._schema))
-        refused = await self._without_room(connection, digests) if limited else {}
-        kept = [(*place, digests[place]) for place in places if place not in refused]
-        await connection.execute(sql("intern", self._schema), encode(kept))
-        rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))
-        lines = {(queue, code): line for queue, code, line in rows}
-        collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
-        return {(queue, task, needs): lines[queue, code] for queue, task, needs, code in kept}, refused, collected
+        async with self._pool.transaction() as connection:
+            await connection.fetch(sql("lock_books", self._schema))
+            refused = await self._without_room(connection, digests) if limited else {}
+            kept = [(*place, digests[place]) for place in places if place not in refused]
+            await connection.execute(sql("intern", self._schema), encode(kept))
+            rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))
+            lines = {(queue, code): line for queue, code, line in rows}
+            collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
+            return {(queue, task, needs): lines[queue, code] for queue, task, needs, code in kept}, refused, collected
 
     async def _without_room(self, connection: Connection, digests: dict[Place, str]) -> dict[Place, HeadraceError]:
         """The places that are refused because they would need one profile too many, and why."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from headrace.engines import migrations
-from headrace.engines.migrations import Migration
 from headrace.engines.postgres.connection import Connection, lock_number
-from headrace.engines.record import micros
+from headrace.engines.sql import migrations
+from headrace.engines.sql.migrations import Migration
+from headrace.engines.sql.record import micros
 from headrace.errors import ConfigError
 
 __all__ = ["applied", "apply", "available", "check", "pending"]

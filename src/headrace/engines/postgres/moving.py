@@ -8,13 +8,10 @@ from headrace.core.change import Change
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.lines import Lines
-from headrace.engines.record import encode, place_of
+from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.record import encode
 
-__all__ = ["Collected", "Moving"]
-
-
-class Collected(Exception):
-    """Lines were collected since this session learned their numbers."""
+__all__ = ["Moving"]
 
 
 class Moving:
@@ -31,8 +28,9 @@ class Moving:
         :raises Collected: when it is run; then the transaction must not be committed
         """
         lines = self._lines()
-        learned = await lines.learn({place_of(change.job) for change in changes}, limited=False)
-        rows = [(change.job.seq, change.rev, learned.lines[place_of(change.job)]) for change in changes]
+        learned = await lines.learn([change.job for change in changes], limited=False)
+        found = zip(changes, learned.lines_of_taken(), strict=True)
+        rows = [(change.job.seq, change.rev, line) for change, line in found]
 
         def run() -> Statements[None]:
             document = {"collected": learned.collected, "lock": lines.lock, "rows": rows}

@@ -6,26 +6,28 @@ import math
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from asyncpg.exceptions import LockNotAvailableError
 
 from headrace.core import family
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engines.postgres.applying import Storing, apply_text, rows_of_changes
 from headrace.engines.postgres.arrays import literal
-from headrace.engines.postgres.batches import by_id
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
+from headrace.engines.sql.batches import batch_of
 from headrace.errors import Unavailable
 from headrace.runtime.host import Host
 
-__all__ = ["Notes"]
+__all__ = ["Notes", "batches_by_id"]
 
 _PATIENCE = 250
 """Milliseconds to wait for a job that another transaction has locked: longer than a commit takes."""
@@ -36,6 +38,14 @@ _HURRY = 2.0
 _NOTES = {note[0]: note for note in Note}
 
 _places = msgspec.json.Decoder(list[int]).decode
+
+
+async def batches_by_id(connection: Connection, schema: str, ids: Collection[UUID]) -> dict[UUID, Batch]:
+    """The batches with these ids, as far as they are stored."""
+    if not ids:
+        return {}
+    rows: list[Any] = await connection.fetch(sql("batches", schema), list(ids))
+    return {row[0]: batch_of(row) for row in rows}
 
 
 class _Round(msgspec.Struct):
@@ -178,7 +188,7 @@ class Notes:
         meant = (literal(list(page.concerned)), literal(list(page.doomed | page.stopped)), Status.WAITING)
         rows: list[Any] = await connection.fetch(text, *meant)
         reader = Reader()
-        held = [reader.job(row, 1) for row in rows if row[1] is not None]
+        held = [reader.job(row[1:]) for row in rows if row[1] is not None]
         return held, {row[0] for row in rows if row[1] is None}
 
     async def _follows(self, connection: Connection, jobs: Sequence[Job], page: _Page, now: datetime) -> list[Change]:
@@ -187,7 +197,7 @@ class Notes:
         rows: list[Any] = await connection.fetch(sql("parents", self._schema), literal(waiting)) if waiting else []
         parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
         of = {job.seq: job.spec.batch for job in jobs if job.seq in stopped and job.spec.batch is not None}
-        cancelled = await by_id(connection, self._schema, set(of.values()))
+        cancelled = await batches_by_id(connection, self._schema, set(of.values()))
         batches = {seq: cancelled.get(batch) for seq, batch in of.items()}
         changes = (
             family.follow(

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, cast
 import asyncpg
 
 from headrace.engines.postgres.connection import Connection, raise_meaning, sql
-from headrace.engines.sql.roles import Fetch
+from headrace.engines.sql.files import Fetch
 from headrace.errors import NotOpen
 from headrace.runtime.host import Host
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-import msgspec
-
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import Event, History, Job
-from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Bound
-from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
-from headrace.core.status import DEFERRED, LIVE, Status
-from headrace.engines.position import position_asked, position_of
+from headrace.core.job import History, Job
+from headrace.core.query import Filter, Page, cursor_of, matches
+from headrace.core.status import DEFERRED, Status
 from headrace.engines.postgres.columns import WORDS
 from headrace.engines.postgres.connection import askable, sql
-from headrace.engines.postgres.pool import Pool
+from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
-from headrace.engines.record import Past, attempt_of, encode, labels_asked, micros, moment, stages_of, usage_of
+from headrace.engines.sql.attempts import history_of
+from headrace.engines.sql.record import labels_asked, micros, stages_of
+from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
 
 __all__ = ["Records"]
 
-_NEWEST = 2**62
 _SEEN = "CASE WHEN j.stage = 1 AND j.available_at <= ? THEN 'queued' ELSE j.status END = ANY (?::text[])"
 _LABELLED = "j.seq IN (SELECT seq FROM {schema}.labels WHERE label = ?)"
 _OF_TASK = (
@@ -34,29 +29,21 @@ _OF_TASK = (
 _OF_QUEUE = "j.line = ANY (ARRAY(SELECT id FROM {schema}.lines WHERE queue = ?))"
 _CHUNK = 500
 
-_attempts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
-_events = msgspec.json.Decoder(tuple[Event, ...]).decode
 
-
-class Records:
+class Records(SqlRecords):
     """The role ``records`` of one session."""
 
     def __init__(self, hot: Pool, search: Pool, schema: str) -> None:
-        self._hot, self._search, self._schema = hot, search, schema
+        super().__init__(fetching(hot, schema), fetching(search, schema))
+        self._pool, self._schema = search, schema
 
     async def history(self, id: UUID) -> History:
-        rows = await self._search.fetch(sql("history", self._schema), id)
-        if not rows:
-            return History()
-        attempts, events = rows[0]
-        return History(
-            tuple(attempt_of(number, past, folded, until) for number, folded, until, past in _attempts(attempts)),
-            _events(events),
-        )
+        rows = await self._search("history", id)
+        return history_of(*rows[0]) if rows else History()
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         below = cursor_of(cursor)
-        place = _NEWEST if below is None else below
+        place = NEWEST if below is None else below
         if not askable(filter.task, filter.queue, filter.tag, filter.schedule):
             return Page(())  # the store can contain no such text
         text, terms = self._question(filter, now)
@@ -64,16 +51,13 @@ class Records:
         while len(found) <= limit:
             # Of the jobs that the server finds by text, some may not match, so more are read at once.
             chunk = limit + 1 - len(found) if filter.text is None else _CHUNK
-            rows = await self._search.fetch(text, place, chunk, *terms)
+            rows = await self._pool.fetch(text, place, chunk, *terms)
             jobs = Reader().jobs(rows)
             found += [job for job in jobs if matches(job, filter, now)]
             if len(jobs) < chunk:
                 break
             place = jobs[-1].seq
-        items = tuple(as_seen(job, now) for job in found[:limit])
-        if len(found) <= limit:
-            return Page(items)
-        return Page(items, str(items[-1].seq) if items else cursor)
+        return page_of(found, limit, now, cursor)
 
     def _question(self, filter: Filter, now: datetime) -> tuple[str, list[Any]]:
         """The statement for a filter, and its parameters from the third on.
@@ -111,22 +95,5 @@ class Records:
             add("j.error IS NOT NULL")  # what others said may hold anything
         return sql("find", self._schema, terms="".join(terms)), given
 
-    async def count(self, now: datetime) -> list[Count]:
-        rows = await self._search.fetch(sql("count", self._schema), micros(now))
-        counts = [
-            Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
-            for queue, status, jobs, oldest in rows
-        ]
-        return sorted(counts, key=lambda count: (count.queue, count.status))
-
-    async def ledger(self) -> Ledger:
-        return Ledger(*(await self._search.fetch(sql("ledger", self._schema)))[0])
-
-    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
-        held = await self._hot.fetch(sql("usage", self._schema))
-        names = [encode(bound) for bound in rates]
-        return usage_of(held, await self._hot.fetch(sql("spent", self._schema), names) if names else [])
-
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
-        rows = await self._hot.fetch(sql("position", self._schema), *position_asked(job, now, window, most))
-        return position_of(*rows[0])
+        return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])

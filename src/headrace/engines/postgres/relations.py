@@ -16,9 +16,9 @@ from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
-from headrace.engines.record import Micros, encode
 from headrace.engines.sql.admission import Admission, Stand, is_related
 from headrace.engines.sql.batches import row_of_batch
+from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
 
 __all__ = ["Relatives", "hold_relatives", "not_now", "notes_of", "relate", "tally_in"]
@@ -128,7 +128,7 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
     document = {
         "edges": [(job.seq, job.spec.after) for job in stored if job.spec.after],
         "noted": [job.seq for job in stored if family.note_of_new(job)],
-        "batches": [] if batch is None else [row_of_batch(batch)],
+        "batches": [] if batch is None else [row_of_batch(batch, at)],
         "counts": [(id, *msgspec.structs.astuple(tally), last) for id, (tally, last) in counts.items()],
     }
     if any(document.values()):

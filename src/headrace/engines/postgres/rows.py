@@ -11,12 +11,14 @@ from headrace.core.claim import Grant
 from headrace.core.job import Job
 from headrace.core.lifecycle import DONE
 from headrace.core.status import HELD
-from headrace.engines.postgres.columns import CHANGE, CLAIMED, NEW, RECORD, RUN, texts
+from headrace.engines.postgres.columns import CHANGE, CLAIMED, COMPLETE, NEW, RECORD, REPORT, RUN, texts
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
-from headrace.engines.record import Micros, Moments, encode, key_of, labels_of, past_of, stage_of
-from headrace.engines.sql.columns import Column, Specs, fields_in, function, job_of, row, state_of, tuple_type
+from headrace.engines.sql.attempts import past_of
+from headrace.engines.sql.columns import Column, fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
+from headrace.engines.sql.reader import RecordReader
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, stage_of
 
 __all__ = [
     "RECORD_TYPE",
@@ -46,12 +48,10 @@ else:
 _LONG = 500
 """How many characters of a text are stored; longer ones by their digest: an index takes about 2,700 bytes at most."""
 
-_RELEASE = Key.RELEASE
-
 _STATE = "state = read_state(state) if state is not None else "
 _job: Callable[..., Job] = function(
     "job",
-    f"at, specs, {', '.join(column.name for column in RECORD)}",
+    f"at, specs, {names(RECORD)}",
     [
         "held = STATUS[status] in HELD",
         # The state is not stored for a job that its first and only attempt completed.
@@ -70,7 +70,7 @@ def _as_given(columns: Iterable[Column]) -> str:
 _LATER = ("state", "progress", "result", "error")
 _claimed: Callable[..., Job] = function(
     "claimed",
-    f"at, specs, given, {', '.join(column.name for column in CLAIMED)}",
+    f"at, specs, given, {names(CLAIMED)}",
     [
         # Most jobs are as they were submitted, with none of these set.
         f"if {' is '.join(_LATER)} is None: return {_as_given(one for one in RECORD if one.name not in _LATER)}",
@@ -82,20 +82,11 @@ _claimed: Callable[..., Job] = function(
 )
 
 
-class Reader:
-    """Makes jobs from records, and reuses the parts that records of one answer share."""
+class Reader(RecordReader):
+    """Makes jobs from records, or from rows that a claim answered."""
 
     def __init__(self) -> None:
-        self._at, self._specs = Moments(), Specs()
-
-    def jobs(self, rows: Iterable[Sequence[Any]]) -> list[Job]:
-        """The jobs in these records."""
-        at, specs = self._at, self._specs
-        return [_job(at, specs, *row) for row in rows]
-
-    def job(self, row: Sequence[Any], skip: int = 0) -> Job:
-        """The job in a record that begins after ``skip`` columns."""
-        return _job(self._at, self._specs, *(row[skip:] if skip else row))
+        super().__init__(_job)
 
     def claimed(self, row: Sequence[Any], given: Grant) -> Job:
         """The job in a row that a claim answered."""
@@ -130,8 +121,7 @@ def labels(job: Job) -> str | None:
 
 
 TEXTS_OF_RUN, TEXTS_OF_CHANGE = texts(RUN), texts(CHANGE)
-TEXTS_OF_REPORT = frozenset({3})
-TEXTS_OF_COMPLETE = frozenset({10, 11, 12, 13})
+TEXTS_OF_REPORT, TEXTS_OF_COMPLETE = texts(REPORT), texts(COMPLETE)
 
 is_new = make_is_new(NEW)
 
@@ -185,44 +175,31 @@ row_of_change: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
     notes_of=notes_of,
     tally_in=tally_in,
     KEEP=Key.KEEP,
-    RELEASE=_RELEASE,
+    RELEASE=Key.RELEASE,
 )
 """A change as ``apply.sql`` takes it."""
 
 
-def row_of_complete(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
-    """The completion of a job by its worker, as ``complete.sql`` takes it.
+_FOLLOWS = (
+    "job.attempt == job.charged == 1 and job.first_started_at is job.started_at"
+    " and job.redrives == job.waits == 0 and job.not_after is None and job.streak is None"
+)
 
-    A progress of 100 % is left out, and so is the state where it follows from the first and only attempt.
-    """
-    job = change.job
-    follows = (
-        job.attempt == job.charged == 1
-        and job.first_started_at is job.started_at
-        and job.redrives == job.waits == 0
-        and job.not_after is None
-        and job.streak is None
-    )
-    return (
-        place,
-        job.seq,
-        change.rev,
-        job.rev,
-        at[job.finished_at],
-        job.epoch,
-        change.id,
-        job.attempt,
-        at[job.started_at],
-        change.key is _RELEASE,
-        None if job.progress is None or job.progress is DONE else encode(job.progress),
-        None if follows else state_of(job, at),
-        job.result_text,
-        job.spec.batch,
-    )
+row_of_complete: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
+    "row_of_complete",
+    "place, change, at",
+    [
+        "job = change.job; progress = job.progress",
+        # The state is left out where it follows from the first and only attempt.
+        f"follows = {_FOLLOWS}",
+        row(column.changed for column in COMPLETE),
+    ],
+    RELEASE=Key.RELEASE,
+    DONE=DONE,
+)
+"""The completion of a job by its worker, as ``complete.sql`` takes it."""
 
-
-def row_of_report(place: int, change: Change, at: Micros) -> tuple[Any, ...]:
-    """A report of progress as ``report.sql`` takes it."""
-    job = change.job
-    progress = None if job.progress is None else encode(job.progress)
-    return (place, job.seq, change.rev, progress, at[job.updated_at])
+row_of_report: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
+    "row_of_report", "place, change, at", ["job = change.job", row(column.changed for column in REPORT)]
+)
+"""A report of progress as ``report.sql`` takes it."""

@@ -16,7 +16,7 @@ from headrace.engines.postgres.drivers import Waiting, enlist
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import key_lock
-from headrace.engines.record import encode
+from headrace.engines.sql.record import encode
 
 __all__ = ["Transactions"]
 

@@ -10,8 +10,8 @@ from headrace.engine import Alive, Beat, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.record import encode, micros
-from headrace.engines.sql.roles import SqlWorkers
+from headrace.engines.sql.record import micros
+from headrace.engines.sql.workers import SqlWorkers, row_of_beat
 
 __all__ = ["Workers"]
 
@@ -21,11 +21,11 @@ class Workers(SqlWorkers):
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules) -> None:
         super().__init__(fetching(cold, schema), fetching(cold, schema))
-        self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
+        self._hot, self._schema, self._rules = hot, schema, rules
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
-        args = (worker, encode(beat), micros(now), old, list(beat.held))
+        args = (worker, old, list(beat.held), *row_of_beat(beat, now))
         # If the connection is dead, the beat must fail early enough to be sent on another one in time.
         patience = min(self._rules.silence, 30.0)
         beats, profiles_rev, settings_rev, cancels, forgotten = (
@@ -40,10 +40,3 @@ class Workers(SqlWorkers):
             unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
             unknown.sort(key=lambda job: job.seq)
         return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev)
-
-    async def bury(self, worker: UUID, beats: int) -> bool:
-        return bool(await self._cold.fetch(sql("bury", self._schema), worker, beats))
-
-    async def retire(self, worker: UUID) -> None:
-        await self._cold.fetch(sql("retire", self._schema), worker)
-        await self._cold.fetch(sql("forget", self._schema))

@@ -2,68 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.batch import Batch, Call, Tally
-from headrace.engines.record import Micros, encode, moment
+from headrace.engines.sql.columns import Column, arguments, function, names, row
+from headrace.engines.sql.record import Micros, Moments, encode
 
 __all__ = ["COLUMNS", "batch_of", "row_of_batch"]
 
-COLUMNS = {
-    "id": "uuid",
-    "created_at": "bigint",
-    "touched_at": "bigint",
-    "sealed": "boolean",
-    "abandoned": "boolean",
-    "settled": "boolean",
-    **dict.fromkeys(Tally.__struct_fields__, "bigint"),
-    "ended_at": "bigint",
-    "cancelled_at": "bigint",
-    "cancelled_by": "text",
-    "calls": "text",
-}
-"""What is kept of a batch, with PostgreSQL's types, in the order of rows."""
-
-_calls = msgspec.json.Decoder(tuple[Call | None, Call | None]).decode
+_COUNTS = Tally.__struct_fields__
+_TALLY = f"tally=Tally({', '.join(_COUNTS)})"
 
 
-def row_of_batch(batch: Batch) -> tuple[Any, ...]:
-    """The row of a batch."""
-    at, calls = Micros(), (batch.on_complete, batch.on_failure)
-    return (
-        batch.id,
-        at[batch.created_at],
-        at[batch.touched_at],
-        batch.sealed,
-        batch.abandoned,
-        batch.settled,
-        *msgspec.structs.astuple(batch.tally),
-        at[batch.ended_at],
-        at[batch.cancelled_at],
-        batch.cancelled_by,
-        None if calls == (None, None) else encode(calls),
-    )
+def _moment(name: str) -> Column:
+    return Column(name, "bigint", f"at[batch.{name}]", read=f"{name}=at[{name}]")
+
+
+def _flag(name: str) -> Column:
+    return Column(name, "boolean", f"batch.{name}", read=f"{name}=bool({name})")
+
+
+COLUMNS = (
+    Column("id", "uuid", "batch.id", read="id=id if isinstance(id, UUID) else UUID(bytes=id)"),
+    _moment("created_at"),
+    _moment("touched_at"),
+    _flag("sealed"),
+    _flag("abandoned"),
+    _flag("settled"),
+    *(Column(name, "bigint", f"batch.tally.{name}") for name in _COUNTS),
+    _moment("ended_at"),
+    _moment("cancelled_at"),
+    Column("cancelled_by", "text", "batch.cancelled_by", read="cancelled_by=cancelled_by"),
+    Column("calls", "text", "calls_of(batch)", read=f"on_complete=calls[0], on_failure=calls[1], {_TALLY}"),
+)
+"""What is kept of a ``batch``, with PostgreSQL's types, in the order of rows."""
+
+
+def _calls_of(batch: Batch) -> str | None:
+    calls = (batch.on_complete, batch.on_failure)
+    return None if calls == (None, None) else encode(calls)
+
+
+row_of_batch: Callable[[Batch, Micros], tuple[Any, ...]] = function(
+    "row_of_batch", "batch, at", [row(column.new for column in COLUMNS)], calls_of=_calls_of
+)
+"""The row of a batch."""
+
+_batch: Callable[..., Batch] = function(
+    "batch",
+    f"at, {names(COLUMNS)}",
+    [
+        "calls = (None, None) if calls is None else read_calls(calls)",
+        f"Batch({arguments(column for column in COLUMNS if column.read)})",
+    ],
+    Batch=Batch,
+    Tally=Tally,
+    UUID=UUID,
+    read_calls=msgspec.json.Decoder(tuple[Call | None, Call | None]).decode,
+)
 
 
 def batch_of(row: Sequence[Any]) -> Batch:
     """The batch in a row."""
-    id, created_at, touched_at, sealed, abandoned, settled, *counts, ended_at, cancelled_at, cancelled_by, calls = row
-    on_complete, on_failure = (None, None) if calls is None else _calls(calls)
-    return Batch(
-        id=id if isinstance(id, UUID) else UUID(bytes=id),
-        created_at=moment(created_at),
-        touched_at=moment(touched_at),
-        sealed=bool(sealed),
-        abandoned=bool(abandoned),
-        settled=bool(settled),
-        tally=Tally(*counts),
-        ended_at=None if ended_at is None else moment(ended_at),
-        cancelled_at=None if cancelled_at is None else moment(cancelled_at),
-        cancelled_by=cancelled_by,
-        on_complete=on_complete,
-        on_failure=on_failure,
-    )
+    return _batch(Moments(), *row)

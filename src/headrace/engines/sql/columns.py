@@ -19,20 +19,27 @@ import msgspec
 
 from headrace.core.job import ErrorInfo, Job, Progress, Spec
 from headrace.core.status import Status
-from headrace.engines.record import Micros, State, encode
+from headrace.engines.sql.record import Micros, State, encode
 
 __all__ = [
     "FOR_OTHERS",
     "NEW_STATE",
     "READ_STATE",
+    "REPORTED",
     "Column",
     "Specs",
+    "arguments",
     "fields_in",
+    "fields_of",
+    "fields_to",
     "function",
     "is_new",
     "job_columns",
     "job_of",
+    "names",
+    "parameters",
     "row",
+    "sets",
     "state_of",
     "tuple_type",
 ]
@@ -122,6 +129,27 @@ def function(name: str, parameters: str, lines: Sequence[str], **names: Any) -> 
     return made
 
 
+def names(columns: Iterable[Column]) -> str:
+    """The names of these columns."""
+    return ", ".join(column.name for column in columns)
+
+
+def parameters(columns: Sequence[Column], first: int = 1) -> list[str]:
+    """A parameter of a statement for each column, from number ``first`` on."""
+    return [f"${number}" for number in range(first, first + len(columns))]
+
+
+def sets(columns: Iterable[Column], values: Iterable[str]) -> str:
+    """What an update sets these columns to, with this SQL for their values."""
+    pairs = zip(columns, values, strict=True)
+    return ", ".join(f"{column.name} = {(column.set or '{}').replace('{}', value)}" for column, value in pairs)
+
+
+def arguments(columns: Iterable[Column]) -> str:
+    """The arguments that are made of these columns."""
+    return ", ".join(column.read for column in columns)
+
+
 def row(values: Iterable[str]) -> str:
     """The expression for a row of these values."""
     return f"({', '.join(values)},)"
@@ -138,18 +166,29 @@ def tuple_type(columns: Iterable[Column]) -> Any:
     return tuple[tuple(_TYPES.get(column.type.lower(), int | None) for column in columns)]  # type: ignore[misc]
 
 
-_MOMENTS = {name for name, hint in get_type_hints(Job).items() if hint in (datetime, datetime | None)}
+def _moments_in(type: Any) -> set[str]:
+    return {name for name, hint in get_type_hints(type).items() if hint in (datetime, datetime | None)}
 
-READ_STATE = ", ".join(
-    f"{name}=at[state.{name}]" if name in _MOMENTS else f"{name}=state.{name}" for name in State.__struct_fields__
-)
+
+def fields_to(kept: type[msgspec.Struct], source: str, type: Any) -> str:
+    """The expression for the fields of ``kept``, which keeps moments as numbers, taken from a ``source`` of a type."""
+    moments = _moments_in(type)
+    return row(f"at[{source}.{name}]" if name in moments else f"{source}.{name}" for name in kept.__struct_fields__)
+
+
+def fields_of(kept: type[msgspec.Struct], source: str, type: Any) -> str:
+    """The arguments for a type that are made of the fields of a ``source``, which is a ``kept``."""
+    moments = _moments_in(type)
+    return ", ".join(
+        f"{name}=at[{source}.{name}]" if name in moments else f"{name}={source}.{name}"
+        for name in kept.__struct_fields__
+    )
+
+
+READ_STATE = fields_of(State, "state", Job)
 """The arguments for ``Job`` that are made of its state."""
 
-state_of: Callable[[Job, Micros], str] = function(
-    "state_of",
-    "job, at",
-    [f"encode({row(f'at[job.{name}]' if name in _MOMENTS else f'job.{name}' for name in State.__struct_fields__)})"],
-)
+state_of: Callable[[Job, Micros], str] = function("state_of", "job, at", [f"encode({fields_to(State, 'job', Job)})"])
 """What no statement looks at, as it is kept."""
 
 NAMES["state_of"] = state_of
@@ -195,6 +234,10 @@ _JOB = (
     Column("result", "text", changed="job.result_text", read="result_text=result"),
     document("error"),
 )
+
+
+REPORTED = ("updated_at", "progress")
+"""The columns that a report of progress writes."""
 
 
 def job_columns(**own: dict[str, Any]) -> tuple[Column, ...]:

@@ -1,4 +1,5 @@
-"""The SQL of the engines: a file for each statement, with words in braces for what is filled in.
+"""The SQL of the engines: a file for each statement, with words in braces for what is filled in. A word that is the
+name of a file stands for its text.
 
 Statements that the engines do alike are in ``engines/sql/sql``, written as PostgreSQL takes them; the others are in the
 package of each engine.
@@ -6,18 +7,27 @@ package of each engine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
+from typing import Any, Protocol
 
-__all__ = ["filled", "text"]
+__all__ = ["Fetch", "filled", "text"]
+
+
+class Fetch(Protocol):
+    """Runs the statement of this name, in a commit of its own; the rows that it answers."""
+
+    async def __call__(self, name: str, *args: Any) -> list[Any]: ...
 
 
 @cache
 def text(package: str, name: str) -> str:
-    """The text of a statement's file: that of the engine, or else the shared one."""
+    """The text of a statement's file, that of the engine or else the shared one, with the files that it includes."""
     own, shared = (resources.files(one).joinpath("sql", f"{name}.sql") for one in (package, __package__))
-    return (own if own.is_file() else shared).read_text(encoding="utf-8")
+    found = (own if own.is_file() else shared).read_text(encoding="utf-8")
+    return re.sub(r"\{(\w+)\.sql\}", lambda part: text(package, part[1]).strip(), found)
 
 
 def filled(text: str, words: Mapping[str, str]) -> str:

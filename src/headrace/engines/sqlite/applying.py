@@ -10,14 +10,15 @@ from msgspec.structs import replace
 
 from headrace.core.change import Applied, Change, Key, Note, Verdict, WasStale, judge
 from headrace.core.status import Verb
-from headrace.engines.record import Micros, encode, key_of
-from headrace.engines.sqlite.connection import ask, drive
+from headrace.engine.statements import Statement, Statements
+from headrace.engines.sql.record import Micros, encode, key_of
+from headrace.engines.sqlite.connection import ask, drive, reading
+from headrace.engines.sqlite.inserting import inserting, writing
 from headrace.engines.sqlite.lines import moving
 from headrace.engines.sqlite.relations import follow, following
-from headrace.engines.sqlite.rows import Reader, row_of_change, row_of_report
-from headrace.engines.sqlite.statements import inserting
+from headrace.engines.sqlite.rows import row_of_change, row_of_report, sights_of
 
-__all__ = ["ChangeSet", "change_sets"]
+__all__ = ["ChangeSet", "applying", "change_sets"]
 
 _PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
 
@@ -93,7 +94,7 @@ class ChangeSet:
         In place of a verdict there is a change that can be applied now: its key is free by now, or the order number of
         its job was not known before.
         """
-        for place, (last, job, holder) in zip(missed, Reader().sights(seen), strict=True):
+        for place, (last, job, holder) in zip(missed, sights_of(seen), strict=True):
             change = self.changes[place]
             verdict = judge(change, last, job, holder)
             if verdict is None and job is not None:
@@ -154,3 +155,23 @@ def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
         cut.append(_Reviving([change]) if change.verb is Verb.RETRY else _Taking([change]))
         run = []
     return [*cut, _Moving(run) if moved else ChangeSet(run)] if run else cut
+
+
+def applying(change: Change) -> Statements[Verdict]:
+    """Apply one change, if the job is still at its rev and has its owner."""
+    here = encode((change.job.seq, change.rev))
+    tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", here)
+    if tied:
+        if change.moves:
+            yield from moving([change])
+        yield from writing(change)
+        yield from follow([change])
+        if change.inserts:
+            yield from inserting(change.inserts)
+        return Applied(change.job, tied == "1" and Note.ENDED in change.notes)
+    wanted = encode([(change.job.id, key_of(change.job) if change.key is Key.TAKE else None)])
+    last, job, holder = sights_of((yield Statement(reading("second_look"), wanted)))[0]
+    verdict = judge(change, last, job, holder)
+    if verdict is None and job is not None:  # the order number of the job was not known
+        verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)))
+    return verdict or WasStale(None)

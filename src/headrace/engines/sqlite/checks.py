@@ -10,6 +10,7 @@ import apsw
 
 from headrace.core.query import Ledger
 from headrace.engine import Check
+from headrace.engines.sql.records import ledger_check
 from headrace.engines.sqlite import migrate
 from headrace.engines.sqlite.connection import ask
 
@@ -45,7 +46,7 @@ def check(connection: apsw.Connection, path: Path) -> Iterator[Check]:
         )
     yield _integrity(connection, path)
     yield from _room(path)
-    yield _ledger(Ledger(*connection.execute(ask("ledger")).get))
+    yield ledger_check(Ledger(*connection.execute(ask("ledger")).get))
 
 
 def _integrity(connection: apsw.Connection, path: Path) -> Check:
@@ -86,9 +87,3 @@ def _filesystem(path: Path) -> str | None:
         if len(parts) > 2 and len(parts[1]) >= best and path.is_relative_to(parts[1]):
             best, kind = len(parts[1]), parts[2]
     return kind
-
-
-def _ledger(ledger: Ledger) -> Check:
-    if ledger.unaccounted:
-        return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
-    return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.claim import Ask, Grant
 from headrace.core.defaults import Rules
 from headrace.core.limits.rule import Limits
-from headrace.engines.record import micros
+from headrace.engines.sql.record import micros
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.limiting import PROMOTED, Limiting
 from headrace.engines.sqlite.lines import Served

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from headrace.engines.record import State
-from headrace.engines.sql import batches
-from headrace.engines.sql.columns import Column, job_columns
+from collections.abc import Iterable
 
-__all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "WORDS"]
+from headrace.engines.sql import batches, entries, workers
+from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.record import State
+
+__all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "REPORT", "WORDS"]
 
 JOB = job_columns(
     id={"select": "hex(j.id)"},
@@ -34,6 +36,9 @@ CHANGE = (
 )
 """The rows that ``apply_row.sql`` takes."""
 
+REPORT = (*CHANGE[:2], *(column for column in JOB if column.name in REPORTED))
+"""The rows of reports that ``apply.sql`` takes."""
+
 _SET = tuple(column for column in JOB if column.changed and column.table == "jobs")
 
 
@@ -44,29 +49,38 @@ def _value(column: Column, place: int, row: str) -> str:
 
 def _words_of_change(values: dict[str, str]) -> dict[str, str]:
     """What ``apply_row.sql`` says, where these are the values of its columns."""
-    sets = (f"{one.name} = {(one.set or '{}').replace('{}', values[one.name])}" for one in _SET)
-    return {**{f"new.{name}": value for name, value in values.items()}, "set": ", ".join(sets)}
+    news = {f"new.{name}": value for name, value in values.items()}
+    return news | {"set": sets(_SET, [values[column.name] for column in _SET])}
 
 
-_new = {column.name: _value(column, place, "value") for place, column in enumerate(NEW)}
-_kept = [column.name for column in NEW if column.table == "jobs"]
+def _values(columns: Iterable[Column], row: str = "value") -> dict[str, str]:
+    """An expression for each column, which takes its value from a JSON array."""
+    return {column.name: _value(column, place, row) for place, column in enumerate(columns)}
+
+
+_new, _report = _values(NEW), _values(REPORT, "e.value")
+_kept = [column for column in NEW if column.table == "jobs"]
+
+_batch = _values(batches.COLUMNS, "$1")
+_batch["calls"] = f"coalesce({_batch['calls']}, '[null,null]')"
 
 WORDS = {
     "record": ", ".join(column.selected for column in RECORD),
-    "new_columns": ", ".join(_kept),
-    "new_values": ", ".join(_new[name] for name in _kept),
+    "new_columns": names(_kept),
+    "new_values": ", ".join(_new[column.name] for column in _kept),
     "new_payload": _new["payload"],
     "new_spec": _new["spec"],
     "suspect": f"(coalesce(j.state ->> {State.__struct_fields__.index('suspect')}, 0) > 0)",
     "ids": "jobs",
     "binary": "",
-    "batch": ", ".join(batches.COLUMNS),
-    "batch_values": ", ".join(
-        {"id": "unhex($1 ->> 0, '-')", "calls": f"coalesce($1 ->> {place}, '[null,null]')"}.get(name, f"$1 ->> {place}")
-        for place, name in enumerate(batches.COLUMNS)
-    ),
+    "batch": names(batches.COLUMNS),
+    "batch_values": ", ".join(_batch.values()),
+    **workers.WORDS,
+    **entries.WORDS,
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
-    "change_values": ", ".join(_value(column, place, "value") for place, column in enumerate(CHANGE)),
+    "change_values": ", ".join(_values(CHANGE).values()),
+    **{f"report_{name}": _report[name] for name in ("seq", "rev_before")},
+    "report_sets": sets(REPORT[2:], [_report[name] for name in REPORTED]),
 }
 """The words that statements have in place of lists of columns."""
 
@@ -78,6 +92,6 @@ AS_TRIGGER = {
 
 AS_STATEMENT = {
     "insert_rows": {"rows": "($1 ->> 0)", "labels": "($1 ->> 1)", "n": "($1 ->> 2)"},
-    "apply_row": _words_of_change({column.name: _value(column, place, "$1") for place, column in enumerate(CHANGE)}),
+    "apply_row": _words_of_change(_values(CHANGE, "$1")),
 }
 """The same in statements of their own, whose parameter is a JSON array of the values."""

@@ -53,11 +53,11 @@ _HALVES = "-- ask\n"
 @cache
 def sql(name: str) -> str:
     """The text of a statement's file, with its words filled in."""
-    found = text(__package__, name)
+    parts = {part: filled(text(__package__, part), words).strip("\n") for part, words in AS_TRIGGER.items()}
+    found = filled(text(__package__, name), parts | WORDS)
     if "{schema}" in found:  # one that PostgreSQL takes as well
         found = found.replace("{schema}.", "").replace("$", "?")
-    parts = {part: filled(text(__package__, part), words).strip("\n") for part, words in AS_TRIGGER.items()}
-    return filled(found, parts | WORDS)
+    return found
 
 
 @cache

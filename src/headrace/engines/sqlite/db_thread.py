@@ -12,6 +12,7 @@ from uuid import UUID
 
 import apsw
 
+from headrace.engines.sql.record import encode
 from headrace.engines.sqlite.connection import ask, damaged, translate
 from headrace.engines.sqlite.files import Files
 from headrace.errors import EngineError, NotOpen, StoreLost
@@ -86,7 +87,7 @@ class DbThread:
 
     async def fetch(self, name: str, *args: Any) -> list[Any]:
         """Run the statement of this name; the rows that it answers."""
-        values = tuple(arg.bytes if isinstance(arg, UUID) else arg for arg in args)
+        values = [_bound(arg) for arg in args]
         return await self.run(lambda connection: connection.execute(ask(name), values).fetchall())
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
@@ -167,6 +168,13 @@ class DbThread:
             except BaseException:
                 _undo(connection)
                 raise
+
+
+def _bound(value: Any) -> Any:
+    """A value as a statement takes it: ids as their bytes, lists as JSON."""
+    if isinstance(value, UUID):
+        return value.bytes
+    return encode(value) if isinstance(value, list) else value
 
 
 def _undo(connection: apsw.Connection | None) -> None:

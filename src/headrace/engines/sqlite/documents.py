@@ -7,7 +7,7 @@ import apsw
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.refusing import has_halves, refuse_text
-from headrace.engines.sql.roles import SqlDocuments
+from headrace.engines.sql.documents import SqlDocuments
 from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["Documents"]

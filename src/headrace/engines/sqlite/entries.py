@@ -8,15 +8,12 @@ from datetime import datetime
 import apsw
 
 from headrace.core.entry import Append, Kept
-from headrace.engines.record import micros
 from headrace.engines.refusing import refuse_entries
-from headrace.engines.sql.roles import SqlEntries
+from headrace.engines.sql.entries import SqlEntries, row_of_entry
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["Entries"]
-
-_Row = tuple[str, int, int, int, str | None, str]
 
 
 class Entries(SqlEntries):
@@ -29,13 +26,7 @@ class Entries(SqlEntries):
     async def append(self, appends: Sequence[Append], now: datetime) -> list[Kept]:
         refuse_entries(appends)
         owners = [(one.job.bytes, one.worker.bytes, one.epoch) for one in appends]
-        rows: list[list[_Row]] = [
-            [
-                (entry.kind, entry.attempt, entry.number, micros(entry.at), entry.name, entry.data)
-                for entry in one.entries
-            ]
-            for one in appends
-        ]
+        rows = [list(map(row_of_entry, one.entries)) for one in appends]
 
         def write(connection: apsw.Connection) -> list[Kept]:
             connection.execute("BEGIN IMMEDIATE")  # nobody takes a job from its owner before the commit

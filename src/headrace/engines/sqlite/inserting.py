@@ -1,27 +1,34 @@
-"""Insert new jobs in one statement; they are looked up only if an id or a dedup key is stored already."""
+"""Insert new jobs: in one statement, or as statements that run one by one within a user's transaction.
+
+They are looked up only if an id or a dedup key is stored already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
+import msgspec
 from msgspec.structs import replace
 
 from headrace.core.batch import Batch
+from headrace.core.change import Change
 from headrace.core.job import Job
-from headrace.engine import InsertAnswer, Inserted
-from headrace.engine.statements import Statements
-from headrace.engines.record import Micros, encode, labels_of
+from headrace.core.status import Verb
+from headrace.engine import InsertAnswer, Inserted, Refused
+from headrace.engine.statements import Statement, Statements
+from headrace.engines.refusing import refuse_jobs, too_many
 from headrace.engines.sql.admission import is_related
-from headrace.engines.sqlite.connection import ask, drive
-from headrace.engines.sqlite.rows import is_new, row_of_new
-from headrace.engines.sqlite.statements import storing
+from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, sort_out
+from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
+from headrace.engines.sqlite.lines import interning
+from headrace.engines.sqlite.relations import Relations
+from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new
 
-__all__ = ["Collected", "Insertion"]
+__all__ = ["Insertion", "inserting", "writing"]
 
-
-class Collected(Exception):
-    """Lines were collected since this session learned their numbers."""
+_known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 
 
 class Insertion:
@@ -79,3 +86,56 @@ class Insertion:
             return self._insert(connection, self._args if len(chosen) == len(self._jobs) else self._encode(chosen))
 
         return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole))
+
+
+def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
+    """Store new jobs, in the order given."""
+    refuse_jobs(jobs)
+    places = [place_of(job) for job in jobs]
+    # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
+    lines = yield from interning(dict.fromkeys(places))
+    taken = [(job, line) for job, place in zip(jobs, places, strict=True) if (line := lines[place]) is not None]
+
+    def insert(chosen: Sequence[int]) -> Statements[int]:
+        at = Micros()
+        rows = [row_of_new(*taken[index], at) for index in chosen]
+        labels = [(place, label) for place, index in enumerate(chosen) for label in labels_of(taken[index][0])]
+        before = int((yield Statement("SELECT last_seq FROM books", "")))
+        yield Statement(unfolded("insert_rows"), encode((rows, labels, len(rows))))
+        return before
+
+    stored = iter((yield from storing([job for job, _ in taken], insert)))
+    return [Refused(too_many()) if lines[place] is None else next(stored) for place in places]
+
+
+def storing(
+    jobs: Sequence[Job],
+    insert: Callable[[Sequence[int]], Statements[int]],
+    batch: Batch | None = None,
+    *,
+    whole: bool = False,
+) -> Statements[list[InsertAnswer]]:
+    """Store those jobs that are not stored yet, with their relations.
+
+    ``insert`` writes the jobs at some places, and returns the order number before theirs; ``whole``: store all that are
+    not stored yet, or none.
+    """
+    names = encode([(job.id, key_of(job)) for job in jobs])
+    known, here, keys = reader().stored(_known((yield Statement(reading("known"), names))))
+    relations = Relations(jobs)
+    admission = yield from relations.looking()
+    fresh, told = sort_out(jobs, here, keys, admission.refuses)
+    if whole and admission.refused:
+        return [Refused(next(iter(admission.refused.values())))] * len(jobs)
+    before = (yield from insert(fresh)) if fresh else 0
+    stored = [replace(jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
+    for job in stored:
+        if not is_new(job):  # the insert has written only the fields of a new job
+            yield from writing(Change(verb=Verb.SUBMIT, rev=1, job=job))
+    yield from relations.storing(stored, batch)
+    return admission.answers(told, known | {job.id: job for job in stored})
+
+
+def writing(change: Change) -> Statements[None]:
+    """Write what a change says of its job."""
+    yield Statement(unfolded("apply_row"), encode(row_of_change(change, Micros())))

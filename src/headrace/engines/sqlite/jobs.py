@@ -15,16 +15,16 @@ from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
-from headrace.engines.record import Place, encode, micros, moment, place_of, too_many
-from headrace.engines.refusing import refuse_jobs
+from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue
+from headrace.engines.sql.lines import Learned
+from headrace.engines.sql.record import micros, moment
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.inserting import Collected, Insertion
-from headrace.engines.sqlite.lines import intern
-from headrace.engines.sqlite.rows import RECORD_TYPE, Reader, jobs_of
+from headrace.engines.sqlite.inserting import Insertion
+from headrace.engines.sqlite.lines import Lines
+from headrace.engines.sqlite.rows import RECORD_TYPE, jobs_of, reader
 
 __all__ = ["Jobs"]
 
@@ -40,49 +40,18 @@ class Jobs:
 
     def forget(self) -> None:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
-        self._lines: dict[Place, int] = {}
-        self._collected = -1
-        """The count of collections for which the remembered lines are valid."""
+        self._lines = Lines(self._writer)
         self._claiming = Claiming(self._rules)
 
     async def insert(
         self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
-        refuse_jobs(jobs)
-        whole = whole or batch is not None
-        places = [place_of(job) for job in jobs]
-        while True:
-            refused = await self._learn(places)
-            if refused and whole:
-                return [Refused(too_many())] * len(jobs)
-            taken = [at for at, place in enumerate(places) if place not in refused]
-            lines = [self._lines[places[at]] for at in taken]
-            insertion = Insertion([jobs[at] for at in taken], lines, self._collected, batch, whole)
-            try:
-                stored = await self._writer.run(insertion.write) if taken or batch is not None else []
-            except Collected:
-                self._lines.clear()
-                continue
-            found = stored if isinstance(stored, list) else insertion.inserted(stored)
-            if len(taken) == len(jobs):
-                return found
-            answers: list[InsertAnswer] = [Refused(too_many())] * len(jobs)
-            for at, answer in zip(taken, found, strict=True):
-                answers[at] = answer
-            return answers
+        return await self._lines.insert(jobs, batch, whole, self._insert)
 
-    async def _learn(self, places: Sequence[Place]) -> set[Place]:
-        """Intern the places whose lines this session does not know; the places that there is no room for."""
-        refused: set[Place] = set()
-        while missing := {place for place in places if place not in self._lines} - refused:
-            collected, lines = await self._writer.run(lambda connection: intern(connection, missing))
-            if collected != self._collected:
-                self._lines.clear()
-                refused.clear()
-                self._collected = collected
-            self._lines |= {place: line for place, line in lines.items() if line is not None}
-            refused |= {place for place, line in lines.items() if line is None}
-        return refused
+    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool) -> list[InsertAnswer]:
+        insertion = Insertion(jobs, learned.lines_of_taken(), learned.collected, batch, whole)
+        stored = await self._writer.run(insertion.write)
+        return stored if isinstance(stored, list) else insertion.inserted(stored)
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         given, claiming = grant(worker, ask, request, now, self._rules), self._claiming
@@ -113,20 +82,18 @@ class Jobs:
         return await self._writer.run(write)
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
-        args, reader = (micros(now), limit), Reader()
-        found = await self._reader.run(lambda connection: connection.execute(statement("overdue"), args).get)
+        records, [(found,)] = reader(), await self._reader.fetch("overdue", micros(now), limit)
         return [
-            Overdue(reader.job(record), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
+            Overdue(records.job(record), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
             for alive, unnamed, beat_at, beside_suspect, record in _overdue(found)
         ]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
-        args = (encode([(status, micros(at)) for status, at in before.items()]), limit)
-        removed: int = await self._writer.run(lambda connection: connection.execute(statement("delete"), args).get)
+        rows = await self._writer.fetch("delete", [(status, micros(at)) for status, at in before.items()], limit)
+        removed: int = rows[0][0]
         return removed
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
-        wanted = (encode(list(dict.fromkeys(ids))),)
-        found = await self._reader.run(lambda connection: connection.execute(statement("get"), wanted).get)
+        [(found,)] = await self._reader.fetch("get", list(dict.fromkeys(ids)))
         jobs = {job.id: job for job in jobs_of(found)}
         return [jobs.get(id) for id in ids]

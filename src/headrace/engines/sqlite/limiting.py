@@ -17,10 +17,10 @@ from headrace.core.defaults import Rules
 from headrace.core.limits.limit import Dealt, Entry, Usage, deal, wanted
 from headrace.core.limits.rule import Bound, Group, Limits
 from headrace.engines.limits_cache import LimitsCache
-from headrace.engines.record import encode, micros, rows_of_spent, usage_of
+from headrace.engines.sql.record import encode, micros, rows_of_spent, usage_of
 from headrace.engines.sqlite.connection import ask as statement
 
-__all__ = ["PROMOTED", "Limiting", "usage"]
+__all__ = ["PROMOTED", "Limiting"]
 
 PROMOTED = 10_000
 """How many due jobs one statement queues."""
@@ -158,11 +158,6 @@ class _Table:
         """Close the cursors, also those that were not read to the end."""
         for cursor in self._open:
             cursor.close(True)
-
-
-def usage(connection: apsw.Connection, paced: set[Bound]) -> Usage:
-    """How many jobs are held, and what was used of these rates."""
-    return usage_of(_held(connection), _spent(connection, paced))
 
 
 def _held(connection: apsw.Connection) -> list[Any]:

@@ -11,30 +11,43 @@ from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import Place, encode, place_of
+from headrace.engines.refusing import too_many
+from headrace.engines.sql.lines import Interned, KnownLines
+from headrace.engines.sql.record import Place, encode, place_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
+from headrace.engines.sqlite.db_thread import DbThread
 
-__all__ = ["Served", "intern", "interning", "moving"]
+__all__ = ["Lines", "Served", "interning", "moving"]
 
 
-def intern(connection: apsw.Connection, places: Iterable[Place]) -> tuple[int, dict[Place, int | None]]:
-    """The lines of these places, made where missing, in a commit of their own (None: one profile too many).
+class Lines(KnownLines):
+    """The lines that a session knows."""
 
-    Also the count of collections for which these lines are valid.
+    def __init__(self, writer: DbThread) -> None:
+        super().__init__()
+        self._writer = writer
+
+    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
+        def write(connection: apsw.Connection) -> Interned:
+            connection.execute("BEGIN IMMEDIATE")
+            lines = drive(connection, interning(places, limited=limited))
+            collected: int = connection.execute("SELECT collected FROM books").get
+            connection.execute("COMMIT")
+            found = {place: line for place, line in lines.items() if line is not None}
+            return found, {place: too_many() for place in lines.keys() - found.keys()}, collected
+
+        return await self._writer.run(write)
+
+
+def interning(places: Iterable[Place], *, limited: bool = True) -> Statements[dict[Place, int | None]]:
+    """The lines of these places, made where missing, as statements for a transaction that is open.
+
+    None in place of one that would need a profile too many, if they are ``limited``.
     """
-    connection.execute("BEGIN IMMEDIATE")
-    lines = drive(connection, interning(places))
-    collected: int = connection.execute("SELECT collected FROM books").get
-    connection.execute("COMMIT")
-    return collected, lines
-
-
-def interning(places: Iterable[Place]) -> Statements[dict[Place, int | None]]:
-    """The lines of these places, made where missing, as statements for a transaction that is open."""
     lines = dict[Place, int | None]()
     for place in places:
-        lines[place] = yield from _line(place)
+        lines[place] = yield from _line(place, limited)
     return lines
 
 
@@ -43,9 +56,7 @@ def moving(changes: Sequence[Change]) -> Statements[None]:
 
     The limit of profiles does not hold here: the jobs are stored already.
     """
-    lines = dict[Place, int | None]()
-    for place in {place_of(change.job) for change in changes}:
-        lines[place] = yield from _line(place, limited=False)
+    lines = yield from interning({place_of(change.job) for change in changes}, limited=False)
     rows = [(change.job.seq, change.rev, lines[place_of(change.job)]) for change in changes]
     yield Statement(statement("move"), encode(rows))
 
@@ -56,7 +67,7 @@ _ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 
 
-def _line(place: Place, *, limited: bool = True) -> Statements[int | None]:
+def _line(place: Place, limited: bool) -> Statements[int | None]:
     document = encode(place)
     found = yield Statement(statement("find_line"), document)
     profile, line = _found(found) if found else (None, None)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import apsw
 
-from headrace.engines import migrations
-from headrace.engines.migrations import Migration
-from headrace.engines.record import micros
+from headrace.engines.sql import migrations
+from headrace.engines.sql.migrations import Migration
+from headrace.engines.sql.record import micros
 from headrace.engines.sqlite.connection import refuse_foreign
 
 __all__ = ["APPLICATION_ID", "Migration", "applied", "apply", "available", "pending"]

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import apsw
 import msgspec
 
 from headrace.core import family
+from headrace.core.batch import Batch
 from headrace.core.change import Change, Note
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engines.record import encode
+from headrace.engines.sql.batches import batch_of
+from headrace.engines.sql.record import encode
 from headrace.engines.sqlite.applying import ChangeSet
-from headrace.engines.sqlite.batches import by_id
 from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.relations import pass_on
 from headrace.engines.sqlite.rows import jobs_of
 
-__all__ = ["NoteProcessor"]
+__all__ = ["NoteProcessor", "batches_by_id"]
 
 _statuses = msgspec.json.Decoder(frozenset[Status | None]).decode
+
+
+def batches_by_id(connection: apsw.Connection, ids: Collection[UUID]) -> dict[UUID, Batch]:
+    """The batches with these ids, as far as they are stored."""
+    rows: list[Any] = connection.execute(ask("batches"), (encode(list(ids)),)).fetchall() if ids else []
+    return {batch.id: batch for batch in map(batch_of, rows)}
 
 
 class NoteProcessor:
@@ -67,7 +76,7 @@ class NoteProcessor:
         )
         jobs, changes = self._jobs(set(moving)), list[Change]()
         ids = {jobs[seq].spec.batch for seq in stopped if seq in jobs}
-        cancelled = by_id(self._connection, {id for id in ids if id is not None})
+        cancelled = batches_by_id(self._connection, {id for id in ids if id is not None})
         for seq in moving:
             job = jobs.get(seq)
             if job is None:

@@ -5,7 +5,6 @@ They are read on connections that cannot write, so that no reader delays a write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,17 +13,15 @@ import apsw
 import msgspec
 
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import ErrorInfo, Event, History, Job
-from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Bound
-from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of
-from headrace.core.status import DEFERRED, HELD, LIVE, Status
-from headrace.engines.position import position_asked, position_of
-from headrace.engines.record import attempts_of, encode, labels_asked, micros, moment
+from headrace.core.job import ErrorInfo, History, Job
+from headrace.core.query import Filter, Page, cursor_of
+from headrace.core.status import DEFERRED, HELD, Status
 from headrace.engines.refusing import has_halves
+from headrace.engines.sql.attempts import history_of
+from headrace.engines.sql.record import encode, labels_asked, micros
+from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.limiting import usage
 from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["GROUPS", "Records", "prepare"]
@@ -38,11 +35,7 @@ GROUPS: tuple[frozenset[Status], ...] = (
 )
 """Statuses with an index of their own; the completed are too many to be gathered and sorted."""
 
-_NEWEST = 2**62
-
 _error = msgspec.json.Decoder(ErrorInfo).decode
-_events = msgspec.json.Decoder(tuple[Event, ...]).decode
-_counts = msgspec.json.Decoder(list[tuple[str, Status, int, int | None]]).decode
 
 
 def prepare(connection: apsw.Connection) -> None:
@@ -61,14 +54,15 @@ def prepare(connection: apsw.Connection) -> None:
     connection.create_scalar_function("mentions_error", mentions_error, 2, deterministic=True)
 
 
-class Records:
+class Records(SqlRecords):
     """The role ``records`` of one session.
 
     Statements that may look at many jobs run on a thread of their own, so that reads of single jobs need not wait.
     """
 
     def __init__(self, reader: DbThread, searcher: DbThread) -> None:
-        self._reader, self._searcher = reader, searcher
+        super().__init__(reader.fetch, searcher.fetch)
+        self._searcher = searcher
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         below = cursor_of(cursor)
@@ -79,7 +73,7 @@ class Records:
         if filter.suspect and not filter.status:
             among = frozenset(Status) - {Status.COMPLETED}
         args = (
-            _NEWEST if below is None else below,
+            NEWEST if below is None else below,
             limit + 1,
             micros(now),
             encode(sorted(filter.status)) if filter.status else None,
@@ -98,33 +92,15 @@ class Records:
             return found
 
         jobs = jobs_of(await self._searcher.run(read))
-        items = tuple(as_seen(job, now) for job in jobs[:limit])
-        if len(jobs) <= limit:
-            return Page(items)
-        return Page(items, str(items[-1].seq) if items else cursor)
-
-    async def count(self, now: datetime) -> list[Count]:
-        found = await self._searcher.run(lambda connection: connection.execute(ask("count"), (micros(now),)).get)
-        return [
-            Count(queue, status, jobs, moment(oldest) if status in LIVE and oldest is not None else None)
-            for queue, status, jobs, oldest in _counts(found)
-        ]
+        return page_of(jobs, limit, now, cursor)
 
     async def history(self, id: UUID) -> History:
-        found = await self._reader.run(lambda connection: connection.execute(ask("history"), (id.bytes,)).get)
-        return History() if found is None else History(attempts_of(found[0]), _events(found[1]))
-
-    async def ledger(self) -> Ledger:
-        return Ledger(*await self._searcher.run(lambda connection: connection.execute(ask("ledger")).get))
-
-    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
-        return await self._reader.run(lambda connection: usage(connection, set(rates)))
+        rows = await self._read("history", id)
+        return history_of(*rows[0]) if rows else History()
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)
-        asked = (*place, *statuses, since)
-        found = await self._searcher.run(lambda connection: connection.execute(ask("position"), asked).get)
-        return position_of(*found)
+        return position_of(*(await self._search("position", *place, *statuses, since))[0])
 
 
 def _candidates(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) -> str:

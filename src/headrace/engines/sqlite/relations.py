@@ -15,9 +15,9 @@ from headrace.core.decide import ENDS, tally_of_new
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.record import encode, micros
 from headrace.engines.sql.admission import Admission, Stand
-from headrace.engines.sqlite.batches import adding
+from headrace.engines.sql.batches import row_of_batch
+from headrace.engines.sql.record import Micros, encode, micros
 from headrace.engines.sqlite.connection import ask
 
 __all__ = ["Relations", "follow", "following", "pass_on"]
@@ -77,7 +77,7 @@ class Relations:
     def storing(self, stored: Sequence[Job], batch: Batch | None) -> Statements[None]:
         """Write the relations of these jobs, which were just stored, and the batch if there is one."""
         if batch is not None:
-            yield from adding(batch)
+            yield Statement(ask("add_batch"), encode(row_of_batch(batch, Micros())))
         seqs = self._seqs | {job.id: job.seq for job in stored}
         edges = encode([(job.seq, seqs[id]) for job in stored for id in job.spec.after])
         if edges != "[]":

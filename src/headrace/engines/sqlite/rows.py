@@ -9,12 +9,14 @@ import msgspec
 
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
-from headrace.engines.record import Micros, Moments, encode, key_of, past_of, stage_of
-from headrace.engines.sql.columns import Specs, function, job_of, row, tuple_type
+from headrace.engines.sql.attempts import past_of
+from headrace.engines.sql.columns import function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
-from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD
+from headrace.engines.sql.reader import RecordReader, Sight
+from headrace.engines.sql.record import Micros, key_of, stage_of
+from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD, REPORT
 
-__all__ = ["RECORD_TYPE", "Reader", "is_new", "jobs_of", "row_of_change", "row_of_new", "row_of_report"]
+__all__ = ["RECORD_TYPE", "is_new", "jobs_of", "reader", "row_of_change", "row_of_new", "row_of_report", "sights_of"]
 
 if TYPE_CHECKING:
     RECORD_TYPE = tuple[Any, ...]
@@ -22,39 +24,28 @@ else:
     RECORD_TYPE = tuple_type(RECORD)
 """A job as the view ``record`` gives it."""
 
-_records = msgspec.json.Decoder(list[RECORD_TYPE]).decode
 _job: Callable[..., Job] = function(
     "job",
-    f"at, specs, {', '.join(column.name for column in RECORD)}",
+    f"at, specs, {names(RECORD)}",
     ["state = NEW if state is None else read_state(state)", job_of(column.read for column in RECORD)],
 )
-
-
+_records = msgspec.json.Decoder(list[RECORD_TYPE]).decode
 _seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None]]).decode
 
 
-class Reader:
-    """Makes jobs from records, and reuses the parts that records of one answer share."""
-
-    def __init__(self) -> None:
-        self._at, self._specs = Moments(), Specs()
-
-    def job(self, record: tuple[Any, ...]) -> Job:
-        """The job in a record."""
-        return _job(self._at, self._specs, *record)
-
-    def sights(self, document: str) -> list[tuple[int | None, Job | None, Job | None]]:
-        """The answer of ``second_look.sql``: the id of a job's last change, the job, the other job that has its key."""
-        return [
-            (last, None if record is None else self.job(record), None if holder is None else self.job(holder))
-            for last, record, holder in _seen(document)
-        ]
+def reader() -> RecordReader:
+    """A reader of records."""
+    return RecordReader(_job)
 
 
 def jobs_of(document: str) -> list[Job]:
     """The jobs in a JSON array of records."""
-    at, specs = Moments(), Specs()
-    return [_job(at, specs, *record) for record in _records(document)]
+    return reader().jobs(_records(document))
+
+
+def sights_of(document: str) -> list[Sight]:
+    """The answer of ``second_look.sql``."""
+    return reader().sights(_seen(document))
 
 
 is_new = make_is_new(NEW)
@@ -78,8 +69,7 @@ row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
 """A change as ``apply_row.sql`` takes it."""
 
 
-def row_of_report(change: Change, at: Micros) -> tuple[Any, ...]:
-    """A progress report as ``apply.sql`` takes it."""
-    job = change.job
-    progress = None if job.progress is None else encode(job.progress)
-    return (job.seq, change.rev, progress, at[job.updated_at])
+row_of_report: Callable[[Change, Micros], tuple[Any, ...]] = function(
+    "row_of_report", "change, at", ["job = change.job", row(column.changed for column in REPORT)]
+)
+"""A report of progress as ``apply.sql`` takes it."""

@@ -15,10 +15,11 @@ import apsw
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
 from headrace.engine import Bus, Enlisted, Hint, InsertAnswer, Statements, Topic
-from headrace.engines.sqlite import statements
+from headrace.engines.sqlite.applying import applying
 from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
 from headrace.engines.sqlite.db_thread import PATIENCE
 from headrace.engines.sqlite.files import Files, has_moved
+from headrace.engines.sqlite.inserting import inserting
 from headrace.errors import ConfigError, NotSupported
 from headrace.runtime.host import Host
 
@@ -59,10 +60,10 @@ class Transactions:
 
     async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
         # Profiles are made by the statements themselves: the user's transaction may hold the only lock there is.
-        return statements.inserting(jobs)
+        return inserting(jobs)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
-        return statements.applying(change)
+        return applying(change)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[apsw.Connection]:

@@ -1,11 +1,12 @@
 -- Raise the beat number of a worker that is alive, count the jobs it did not name, and answer what it should know.
--- $1 worker, $2 its beat, $3 the moment, $4 jobs given up to this moment should be named, $5 the named ones
+-- $1 worker, $2 jobs given up to this moment should be named, $3 the named ones, from $4 on: sql.workers.COLUMNS that
+-- change
 WITH beaten AS (
-  UPDATE {schema}.workers SET beats = beats + 1, beat = $2, beat_at = $3 WHERE id = $1 AND alive RETURNING beats
+  UPDATE {schema}.workers SET beats = beats + 1, {worker_changed} WHERE id = $1 AND alive RETURNING beats
 ),
 holding AS MATERIALIZED (
-  SELECT j.seq, j.id, j.cancel_requested_at IS NOT NULL AS cancelled, j.unnamed, j.assigned_at <= $4 AS old,
-    j.id = ANY ($5::uuid[]) AS named
+  SELECT j.seq, j.id, j.cancel_requested_at IS NOT NULL AS cancelled, j.unnamed, j.assigned_at <= $2 AS old,
+    j.id = ANY ($3::uuid[]) AS named
   FROM {schema}.jobs j
   WHERE j.stage = 3 AND j.worker = $1
 ),

@@ -4,9 +4,8 @@ SELECT
    FROM (
      SELECT number, folded, until, data FROM {schema}.attempts WHERE seq = b.seq
      UNION ALL
-     -- The one that completed the job, as record.Past.
-     SELECT number, 0, NULL,
-       json_build_array(1, finished_at, epoch - 1, 'completed', worker, assigned_at, began, NULL, NULL)::text
+     -- The one that completed the job.
+     SELECT number, 0, NULL, json_build_array({past_of_completed})::text
      FROM {schema}.jobs WHERE seq = b.seq AND number IS NOT NULL
    ) a),
   (SELECT coalesce(json_agg(e.data::json ORDER BY e.id), '[]')::text FROM {schema}.events e WHERE e.seq = b.seq)

@@ -12,6 +12,6 @@ SELECT EXISTS (SELECT 1 FROM me) AS alive, lines_rev, profiles_rev, settings_rev
 FROM {schema}.books, (
   SELECT array_agg(queue) AS queues, array_agg(task) AS tasks, array_agg(turn_key) AS keys, array_agg(jobs) AS jobs
   FROM (
-    {usage}
+    {usage.sql}
   ) u
 ) h

@@ -1,9 +1,8 @@
--- Store reports of progress, each if the job is still at its rev. $1 to $5: place, seq, rev, progress, updated_at
+-- Store reports of progress, each if the job is still at its rev. From $1 on columns.REPORT, as texts of arrays
 WITH reported AS (
-  UPDATE {schema}.jobs j SET progress = c.progress, updated_at = c.updated_at
-  FROM unnest($1::text::integer[], $2::text::bigint[], $3::text::integer[], $4::text::text[], $5::text::bigint[])
-    AS c (place, seq, rev, progress, updated_at)
-  WHERE j.seq = c.seq AND j.rev = c.rev
+  UPDATE {schema}.jobs j SET {report_sets}
+  FROM unnest({report_arrays}) AS c ({report_names})
+  WHERE j.seq = c.seq AND j.rev = c.rev_before
   RETURNING c.place
 )
 SELECT coalesce(json_agg(place), '[]')::text FROM reported

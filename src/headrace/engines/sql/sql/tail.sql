@@ -1,5 +1,5 @@
 -- The first entries of one kind behind a cursor. $1 id of the job, $2 kind, $3 and $4 cursor, $5 most
-SELECT e.attempt, e.number, e.at, e.name, e.data FROM {schema}.entries e
+SELECT {entry_read} FROM {schema}.entries e
 WHERE e.seq = (SELECT b.seq FROM {schema}.{ids} b WHERE b.id = $1) AND e.kind = $2
   AND (e.attempt, e.number) > (CAST($3 AS integer), CAST($4 AS integer))
 ORDER BY e.attempt, e.number LIMIT $5 + 0

@@ -1,4 +1,3 @@
 -- All known workers, each with the number of jobs that it owns.
-SELECT info, beat, beats, beat_at, alive,
-  (SELECT count(*) FROM {schema}.jobs j WHERE j.stage = 3 AND j.worker = w.id)
+SELECT {worker_read}, (SELECT count(*) FROM {schema}.jobs j WHERE j.stage = 3 AND j.worker = w.id)
 FROM {schema}.workers w

@@ -1,6 +1,6 @@
 -- Apply decided changes, each if the job is still at its rev, in one statement.
 -- rows: [[columns.CHANGE], …]
--- reports (of progress): [[seq, rev, progress, updated_at], …]
+-- reports (of progress): [[columns.REPORT], …]
 CREATE TEMP TABLE missed (row INTEGER, report INTEGER);
 CREATE TEMP VIEW turn AS SELECT NULL AS rows, NULL AS reports;
 CREATE TEMP VIEW turned AS
@@ -11,9 +11,9 @@ CREATE TEMP TRIGGER turning INSTEAD OF INSERT ON turn BEGIN
   INSERT INTO turned
   SELECT key, {change_values} FROM jsonb_each(new.rows);
   INSERT INTO missed (report)
-  SELECT e.key FROM jsonb_each(new.reports) e LEFT JOIN jobs j ON j.seq = e.value ->> 0 WHERE j.rev IS NOT e.value ->> 1;
-  UPDATE jobs SET progress = e.value ->> 2, updated_at = e.value ->> 3
-  FROM jsonb_each(new.reports) e WHERE jobs.seq = e.value ->> 0 AND jobs.rev = e.value ->> 1;
+  SELECT e.key FROM jsonb_each(new.reports) e LEFT JOIN jobs j ON j.seq = {report_seq} WHERE j.rev IS NOT {report_rev_before};
+  UPDATE jobs SET {report_sets}
+  FROM jsonb_each(new.reports) e WHERE jobs.seq = {report_seq} AND jobs.rev = {report_rev_before};
 END;
 
 CREATE TEMP TRIGGER turning_one INSTEAD OF INSERT ON turned BEGIN

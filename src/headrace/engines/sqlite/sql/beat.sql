@@ -1,2 +1,2 @@
--- Raise the beat number of a worker that is alive.
-UPDATE workers SET beats = beats + 1, beat = ?2, beat_at = ?3 WHERE id = ?1 AND alive RETURNING beats
+-- Raise the beat number of a worker that is alive. $1 worker, from $4 on: sql.workers.COLUMNS that change
+UPDATE {schema}.workers SET beats = beats + 1, {worker_changed} WHERE id = $1 AND alive RETURNING beats

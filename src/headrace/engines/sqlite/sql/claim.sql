@@ -102,10 +102,7 @@ END;
 -- ask
 INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)
 RETURNING (
-  SELECT json_array(
-    EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive), lines_rev, profiles_rev, settings_rev,
-    (SELECT min(available_at) FROM jobs WHERE stage = 1))
-  FROM books
+  {claim_top.sql}
 ), iif(
   -- Otherwise nothing was picked, and what is there is what an earlier claim picked.
   EXISTS (SELECT 1 FROM workers WHERE id = ?1 AND alive) AND ?4 = (SELECT lines_rev FROM books)

@@ -1,6 +1,6 @@
--- The attempts and the events of one job.
+-- The attempts and the events of one job: [[number, 0, null, data], …], [event, …].
 SELECT
-  (SELECT '[' || coalesce(group_concat('[' || number || ',' || data || ']', ','), '') || ']'
+  (SELECT '[' || coalesce(group_concat('[' || number || ',0,null,' || data || ']', ','), '') || ']'
    FROM (SELECT number, data FROM attempts a WHERE a.seq = j.seq ORDER BY number)),
   (SELECT '[' || coalesce(group_concat(data, ','), '') || ']'
    FROM (SELECT data FROM events e WHERE e.seq = j.seq ORDER BY e.id))

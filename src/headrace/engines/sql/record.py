@@ -9,39 +9,33 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import Attempt, ErrorInfo, Job, Streak
+from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, counted_by
 from headrace.core.query import Filter
-from headrace.core.status import DEFERRED, HELD, Outcome, Reason, Status
+from headrace.core.status import DEFERRED, HELD, Reason, Status
 from headrace.core.suspects import requirements_of
-from headrace.engine import MAX_PROFILES
-from headrace.errors import ConfigError, Unstorable
+from headrace.errors import Unstorable
 
 __all__ = [
     "BY_KEY",
     "STAGES",
     "Micros",
     "Moments",
-    "Past",
     "Place",
     "State",
-    "attempt_of",
-    "attempts_of",
     "encode",
     "key_of",
     "labels_asked",
     "labels_of",
     "micros",
     "moment",
-    "past_of",
     "place_of",
     "rows_of_spent",
     "sort_out",
     "stage_of",
     "stages_of",
-    "too_many",
     "usage_of",
 ]
 
@@ -137,64 +131,9 @@ class State(msgspec.Struct, array_like=True):
     spared: bool = False
 
 
-class Past(msgspec.Struct, array_like=True):
-    """An attempt as it is kept; the count and the end come first, because folding looks for them."""
-
-    count: int
-    finished_at: int
-    epoch: int
-    outcome: Outcome
-    worker: UUID | None
-    assigned_at: int | None
-    started_at: int | None
-    cause: str | None
-    error: ErrorInfo | None
-
-
-_pasts = msgspec.json.Decoder(list[tuple[int, Past]]).decode
-
-
-def attempts_of(document: str) -> tuple[Attempt, ...]:
-    """The attempts in a JSON array of numbers and records."""
-    return tuple(attempt_of(number, past) for number, past in _pasts(document))
-
-
-def attempt_of(number: int, past: Past, folded: int = 0, until: int | None = None) -> Attempt:
-    """The attempt of a record, with those that were folded into it."""
-    return Attempt(
-        number=number,
-        epoch=past.epoch,
-        outcome=past.outcome,
-        finished_at=moment(past.finished_at if until is None else until),
-        worker=past.worker,
-        assigned_at=None if past.assigned_at is None else moment(past.assigned_at),
-        started_at=None if past.started_at is None else moment(past.started_at),
-        error=past.error,
-        cause=past.cause,
-        count=past.count + folded,
-    )
-
-
 def key_of(job: Job) -> str | None:
     """The dedup key of a job as it is stored: unique over all tasks."""
     return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
-
-
-def past_of(attempt: Attempt, at: Micros) -> str:
-    """An attempt as it is kept."""
-    return encode(
-        (
-            attempt.count,
-            at[attempt.finished_at],
-            attempt.epoch,
-            attempt.outcome,
-            attempt.worker,
-            at[attempt.assigned_at],
-            at[attempt.started_at],
-            attempt.cause,
-            attempt.error,
-        )
-    )
 
 
 def labels_of(job: Job) -> Iterable[str]:
@@ -231,14 +170,6 @@ def place_of(job: Job) -> Place:
     """Where the job stands."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
     return (spec.queue, spec.task, encode(needs, _sorted) if needs else "{}")
-
-
-def too_many() -> ConfigError:
-    """Why a job of yet another profile is refused."""
-    return ConfigError(
-        f"{MAX_PROFILES} pairs of task and requirements have live jobs, which is as many as a store keeps apart:"
-        " require fewer different things"
-    )
 
 
 def sort_out(

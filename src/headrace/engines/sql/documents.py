@@ -1,0 +1,39 @@
+"""What the role ``documents`` does alike in every SQL engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import msgspec
+
+from headrace.core.match import Profile
+from headrace.engine import Profiles, Setting
+from headrace.engines.sql.files import Fetch
+from headrace.engines.sql.record import micros
+
+__all__ = ["SqlDocuments"]
+
+
+class SqlDocuments:
+    """Of the role ``documents``: profiles, settings, leases."""
+
+    def __init__(self, read: Fetch, write: Fetch, askable: Callable[[str], bool]) -> None:
+        """``askable``: whether a store can be asked for this text."""
+        self._read, self._write, self._askable = read, write, askable
+
+    async def profiles(self) -> Profiles:
+        rows = await self._read("profiles")
+        live = [Profile(id, task, msgspec.json.decode(needs)) for _, id, task, needs in rows if id is not None]
+        return Profiles(rows[0][0], tuple(live))
+
+    async def settings(self, prefix: str = "") -> list[Setting]:
+        return [Setting(*row) for row in await self._read("settings", prefix)] if self._askable(prefix) else []
+
+    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+        rows = await self._write("lease", name, holder, micros(now), micros(now + timedelta(seconds=seconds)))
+        return rows[0][0] if rows else None
+
+    async def unlease(self, name: str, holder: UUID) -> None:
+        await self._write("unlease", name, holder)

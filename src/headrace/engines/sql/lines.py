@@ -1,0 +1,107 @@
+"""Inserting into lines: a session remembers the lines that it has interned, until lines are collected."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import msgspec
+
+from headrace.core.batch import Batch
+from headrace.core.job import Job
+from headrace.engine import InsertAnswer, Refused
+from headrace.engines.refusing import refuse_jobs
+from headrace.engines.sql.record import Place, place_of
+from headrace.errors import HeadraceError
+
+__all__ = ["Collected", "Interned", "KnownLines", "Learned"]
+
+Interned = tuple[dict[Place, int], dict[Place, HeadraceError], int]
+"""Lines by place, why other places were refused one, and the count of collections for which the lines are valid."""
+
+
+class Collected(Exception):
+    """Lines were collected since this session learned their numbers."""
+
+
+class Learned(msgspec.Struct, frozen=True):
+    """The lines of the places of some jobs at one count of collections, and why other places were refused one."""
+
+    places: list[Place]
+    """The place of each job."""
+    lines: dict[Place, int]
+    collected: int
+    refused: dict[Place, HeadraceError]
+
+    def taken(self, jobs: Sequence[Job]) -> list[Job]:
+        """The jobs whose lines were not refused."""
+        if not self.refused:
+            return list(jobs)
+        return [job for job, place in zip(jobs, self.places, strict=True) if place not in self.refused]
+
+    def lines_of_taken(self) -> list[int]:
+        """The line of each job whose line was not refused."""
+        return [self.lines[place] for place in self.places if place not in self.refused]
+
+    def answers(self, stored: Iterable[InsertAnswer]) -> list[InsertAnswer]:
+        """The answers for all jobs: a refusal where the line was refused, and the given answers for the others."""
+        if not self.refused:
+            return list(stored)
+        rest = iter(stored)
+        return [Refused(self.refused[place]) if place in self.refused else next(rest) for place in self.places]
+
+
+class KnownLines:
+    """The lines that this session knows; valid for one count of collections."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Place, int] = {}
+        self._collected = -1
+
+    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
+        """Make lines for these places where there are none; ``limited``: unless they need one profile too many."""
+        raise NotImplementedError
+
+    def forget(self, collected: int) -> None:
+        """Forget the lines that were learned at this count, because lines were collected since."""
+        if collected == self._collected:
+            self._lines.clear()
+            self._collected = -1
+
+    async def learn(self, jobs: Sequence[Job], *, limited: bool = True) -> Learned:
+        """The lines of these jobs; those that this session does not remember are interned.
+
+        ``limited``: those that would need one profile too many are refused.
+        """
+        places = [place_of(job) for job in jobs]
+        wanted, refused = set(places), dict[Place, HeadraceError]()
+        while missing := [place for place in wanted if place not in self._lines and place not in refused]:
+            found, none, collected = await self._intern(sorted(missing), limited=limited)
+            if collected != self._collected:
+                self._lines.clear()
+                refused.clear()
+                self._collected = collected
+            self._lines |= found
+            refused |= none
+        # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
+        lines = {place: self._lines[place] for place in wanted - refused.keys()}
+        return Learned(places, lines, self._collected, refused)
+
+    async def insert(
+        self,
+        jobs: Sequence[Job],
+        batch: Batch | None,
+        whole: bool,
+        write: Callable[[list[Job], Learned, Batch | None, bool], Awaitable[list[InsertAnswer]]],
+    ) -> list[InsertAnswer]:
+        """The verb ``Jobs.insert``; ``write`` stores the jobs that have lines, or raises ``Collected``."""
+        refuse_jobs(jobs)
+        whole = whole or batch is not None
+        while True:
+            learned = await self.learn(jobs)
+            if whole and learned.refused:
+                return [Refused(next(iter(learned.refused.values())))] * len(jobs)
+            taken = learned.taken(jobs)
+            try:
+                return learned.answers(await write(taken, learned, batch, whole) if taken or batch is not None else [])
+            except Collected:
+                self.forget(learned.collected)

@@ -1,0 +1,82 @@
+"""What the role ``records`` does alike in every SQL engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from headrace.core.explain.position import BY_WORK, Position
+from headrace.core.job import Job
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rule import Bound
+from headrace.core.query import Count, Ledger, Page, as_seen
+from headrace.core.status import LIVE, Status
+from headrace.engine import Check
+from headrace.engines.sql.files import Fetch
+from headrace.engines.sql.record import encode, micros, moment, usage_of
+
+__all__ = ["NEWEST", "SqlRecords", "ledger_check", "page_of", "position_asked", "position_of"]
+
+NEWEST = 2**62
+"""Behind every order number."""
+
+
+class SqlRecords:
+    """Of the role ``records``: count, ledger and usage."""
+
+    def __init__(self, read: Fetch, search: Fetch) -> None:
+        """``search``: for statements that may look at many jobs."""
+        self._read, self._search = read, search
+
+    async def count(self, now: datetime) -> list[Count]:
+        counts = [
+            Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
+            for queue, status, jobs, oldest in await self._search("count", micros(now))
+        ]
+        return sorted(counts, key=lambda count: (count.queue, count.status))
+
+    async def ledger(self) -> Ledger:
+        return Ledger(*(await self._search("ledger"))[0])
+
+    async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
+        held, names = await self._read("usage"), [encode(bound) for bound in rates]
+        return usage_of(held, await self._read("spent", names) if names else [])
+
+
+def page_of(found: Sequence[Job], limit: int, now: datetime, cursor: str | None) -> Page[Job]:
+    """A page of the first ``limit`` jobs, as they are seen; one job more says that there is another page."""
+    items = tuple(as_seen(job, now) for job in found[:limit])
+    if len(found) <= limit:
+        return Page(items)
+    return Page(items, str(items[-1].seq) if items else cursor)
+
+
+Asked = tuple[str, int, int, int, int, int, list[str], int]
+"""Queue; rank, arrival and order number of the job; the moment; how many to look at; statuses, and from when on."""
+
+
+def position_asked(job: Job, now: datetime, window: float, most: int) -> Asked:
+    """The parameters of the statement."""
+    arrived_at = micros(as_seen(job, now).arrived_at)
+    since = micros(now - timedelta(seconds=window))
+    statuses = [status.value for status in BY_WORK]
+    return job.queue, -job.priority, arrived_at, job.seq, micros(now), most, statuses, since
+
+
+def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first_claimed_at: int | None) -> Position:
+    """The position in the answer of the statement."""
+    return Position(
+        ahead=ahead,
+        keyed=keyed,
+        more=bool(more),
+        ended=ended,
+        since=moment(since),
+        first_claimed_at=None if first_claimed_at is None else moment(first_claimed_at),
+    )
+
+
+def ledger_check(ledger: Ledger) -> Check:
+    """Whether all jobs that were ever submitted are accounted for."""
+    if ledger.unaccounted:
+        return Check("ledger", "fail", f"{ledger.unaccounted} jobs are unaccounted for: {ledger}", "report this")
+    return Check("ledger", "ok", f"{ledger.accepted} submitted, all accounted for")

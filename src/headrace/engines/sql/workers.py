@@ -1,0 +1,85 @@
+"""Workers as rows, and what the role ``workers`` does alike in every SQL engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from headrace.engine import Beat, WorkerInfo, WorkerRow
+from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row, sets
+from headrace.engines.sql.files import Fetch
+from headrace.engines.sql.record import micros, moment
+
+__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "row_of_beat"]
+
+COLUMNS = (
+    Column("id", "uuid", "info.id"),
+    Column("info", "text", "encode(info)", read="info=read_info(info)"),
+    Column("beat", "text", "encode(Beat())", "encode(beat)", "beat=read_beat(beat)"),
+    Column("beats", "bigint", "0", read="beats=beats"),
+    Column("beat_at", "bigint", "micros(now)", "micros(now)", "beat_at=moment(beat_at)"),
+    Column("alive", "boolean", "True", read="alive=bool(alive)"),
+)
+"""What is kept of a worker. What is written may use ``now``, the ``info`` of a new worker, and the ``beat`` of one that
+is known; what is read makes a ``WorkerRow``, but for how many jobs the worker holds."""
+
+NEW = [column for column in COLUMNS if column.new]
+CHANGED = [column for column in COLUMNS if column.changed]
+READ = [column for column in COLUMNS if column.read]
+
+WORDS = {
+    "worker_new": names(NEW),
+    "worker_values": ", ".join(parameters(NEW)),
+    "worker_read": names(READ),
+    "worker_changed": sets(CHANGED, parameters(CHANGED, 4)),
+}
+"""The words that statements have in place of lists of columns; what a beat writes is passed from $4 on."""
+
+_NAMES: dict[str, Any] = {
+    "Beat": Beat,
+    "WorkerRow": WorkerRow,
+    "micros": micros,
+    "moment": moment,
+    "read_info": msgspec.json.Decoder(WorkerInfo).decode,
+    "read_beat": msgspec.json.Decoder(Beat).decode,
+}
+
+_row_of_new: Callable[[WorkerInfo, datetime], tuple[Any, ...]] = function(
+    "row_of_new", "info, now", [row(column.new for column in NEW)], **_NAMES
+)
+row_of_beat: Callable[[Beat, datetime], tuple[Any, ...]] = function(
+    "row_of_beat", "beat, now", [row(column.changed for column in CHANGED)], **_NAMES
+)
+"""What a beat writes."""
+
+_worker: Callable[..., WorkerRow] = function(
+    "worker", f"{names(READ)}, holds", [f"WorkerRow(holds=holds, {arguments(READ)})"], **_NAMES
+)
+
+
+class SqlWorkers:
+    """Of the role ``workers``: register, bury, retire and list."""
+
+    def __init__(self, read: Fetch, write: Fetch) -> None:
+        self._read, self._write = read, write
+
+    async def register(self, info: WorkerInfo, now: datetime) -> None:
+        await self._write("register", *_row_of_new(info, now))
+
+    async def bury(self, worker: UUID, beats: int) -> bool:
+        return bool(await self._write("bury", worker, beats))
+
+    async def retire(self, worker: UUID) -> None:
+        await self._write("retire", worker)
+        await self._write("forget")
+
+    async def list(self) -> list[WorkerRow]:
+        known = [_worker(*row) for row in await self._read("workers")]
+        needed = [row for row in known if row.alive or row.holds]
+        if len(needed) < len(known):
+            await self._write("forget")
+        return sorted(needed, key=lambda row: row.info.started_at)

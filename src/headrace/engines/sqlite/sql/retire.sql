@@ -1,0 +1,2 @@
+-- Mark a worker as not alive. ?1 worker
+UPDATE workers SET alive = 0 WHERE id = ?1
