@@ -14,6 +14,9 @@ QUICK := tests/core tests/house/test_house.py tests/engines/memory tests/runtime
 	$(SUITE)::TestMemory $(SUITE)::TestSqlite \
 	$(SUITE)::TestPostgres::test_the_result_is_what_the_core_picks $(SUITE)::TestPostgres::test_find_agrees_with_the_core
 
+# What is compiled is kept, also if the environment says otherwise: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import signal
+import sys
+from collections.abc import Generator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.seed import pytest_configure, pytest_report_header
@@ -18,3 +23,29 @@ settings.load_profile("patient")
 # is not inherited, even one that does nothing: the tests go on ignoring interrupts, what they start does not.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, lambda number, frame: None)
+
+# What is compiled is kept, also if the environment says otherwise (as that of many images does): the tests start
+# hundreds of processes, and each would compile all it imports anew. `make` does the same, which is earlier.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare the garbage collector the tests themselves: they stay until the end, and are many."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Keep the schemas of a test for the next ones, if it had any."""
+    yield
+    schemas = sys.modules.get("tests.support.schemas")
+    place = getattr(item, "funcargs", {}).get("tmp_path")
+    if schemas and place:
+        schemas.give_back(place)

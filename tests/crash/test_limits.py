@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from headrace import JobHandle
-from headrace.core.job import Job
+from headrace.core.job import History, Job
 from headrace.core.status import HELD, Outcome, Status
 from tests.crash.app import app, limited
 from tests.support import schemas
 from tests.support.crew import crew
-from tests.support.invariants import check_store
+from tests.support.invariants import all_jobs, check_store
 from tests.support.until import until
 
 pytestmark = pytest.mark.timeout(480)
@@ -34,12 +35,12 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return schemas.url_of(tmp_path) if request.param == "postgres" else f"sqlite:///{tmp_path / 'jobs.db'}"
 
 
-async def run_at_once(jobs: list[Job], of: Callable[[Job], object]) -> int:
+def run_at_once(jobs: list[Job], histories: dict[UUID, History], of: Callable[[Job], object]) -> int:
     """How many jobs that are alike were run at the same moment, at most, by the records of their attempts."""
     most = 0
     marks: dict[object, list[tuple[datetime, int]]] = {}
     for job in jobs:
-        for attempt in (await app.history(job.id)).attempts:
+        for attempt in histories[job.id].attempts:
             # Of one that was lost before its start was recorded it is not known since when it was held: a claim is
             # dated when it was asked for, and may have waited for those before it. The looks at the store see it.
             if attempt.started_at is not None:
@@ -114,6 +115,7 @@ async def test_no_limit_is_exceeded_while_workers_are_killed(url: str, tmp_path:
             histories = await check_store(app.engine)
             outcomes = [one.outcome for history in histories.values() for one in history.attempts]
             assert Outcome.LOST in outcomes, f"nobody held anything when he was killed (seed {seed})"
-            jobs = [await app.get(handle.id) for handle in handles]
-            assert await run_at_once(jobs, lambda job: job.concurrency_key) <= KEY, f"seed {seed}"
-            assert await run_at_once(jobs, lambda job: job.task) <= TASK, f"seed {seed}"
+            jobs = await all_jobs(app.engine)
+            assert {job.id for job in jobs} == {handle.id for handle in handles}
+            assert run_at_once(jobs, histories, lambda job: job.concurrency_key) <= KEY, f"seed {seed}"
+            assert run_at_once(jobs, histories, lambda job: job.task) <= TASK, f"seed {seed}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -32,13 +33,22 @@ def commands(group: click.Group, parent: click.Context) -> Iterator[tuple[str, c
             yield from commands(command, ctx)
 
 
+PAGES = ("api.md", "cli.md", "errors.md", "settings.md")
+"""Named here, because every test process would have to make them all to know their names."""
+
+pages = functools.cache(generate.pages)
+
 COMMANDS = list(commands(cli, click.Context(cli, info_name="headrace")))
 
 
-@pytest.mark.parametrize("page", generate.pages())
+def test_every_page_of_the_reference_is_named_here() -> None:
+    assert set(pages()) == set(PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_reference_is_what_the_code_says_now(page: str) -> None:
     kept = (ROOT / "docs" / "reference" / page).read_text(encoding="utf-8")
-    assert kept == generate.pages()[page], f"docs/reference/{page} is out of date: make docs"
+    assert kept == pages()[page], f"docs/reference/{page} is out of date: make docs"
 
 
 def test_every_command_is_written_about() -> None:
@@ -46,7 +56,7 @@ def test_every_command_is_written_about() -> None:
 
 
 def test_every_option_says_what_it_is_for_and_is_in_the_reference() -> None:
-    page = generate.pages()["cli.md"]
+    page = pages()["cli.md"]
     missing = []
     for path, command, ctx in COMMANDS:
         for param in command.get_params(ctx):
@@ -58,7 +68,7 @@ def test_every_option_says_what_it_is_for_and_is_in_the_reference() -> None:
 
 
 def test_every_setting_is_written_about_and_says_what_it_is_for() -> None:
-    page = generate.pages()["settings.md"]
+    page = pages()["settings.md"]
     lines = {setting: re.search(rf"^\| `{setting}` .*\| (.*) \|$", page, re.MULTILINE) for setting in settings()}
     assert [setting for setting, line in lines.items() if line is None or not line[1].strip()] == []
     assert [setting for setting in settings() if f"`{setting}`" not in PROSE] == []
@@ -70,7 +80,7 @@ def settings() -> tuple[str, ...]:
 
 
 def test_every_public_name_is_written_about_and_in_the_reference() -> None:
-    page = generate.pages()["api.md"]
+    page = pages()["api.md"]
     assert [one for one in headrace.__all__ if f"\n### {one}\n" not in page] == []
     assert [one for one in headrace.__all__ if not re.search(rf"\b{one}\b", PROSE)] == []
 
@@ -83,12 +93,12 @@ def test_every_option_of_a_task_is_written_about() -> None:
 def test_every_error_is_written_about_and_drawn_in_the_tree() -> None:
     assert [one for one in errors.__all__ if one != "Directive" and f"`{one}" not in PROSE] == []
     assert [one for one in errors.__all__ if not re.search(rf"\b{one}\b", errors.__doc__ or "")] == []
-    page = generate.pages()["errors.md"]
+    page = pages()["errors.md"]
     assert [one for one in errors.__all__ if f"\n## {one}\n" not in page] == []
 
 
 def test_every_public_member_says_what_it_does() -> None:
-    page = generate.pages()["api.md"]
+    page = pages()["api.md"]
     silent = re.findall(r"^- `(?:async )?\w+\(.*`$", page, re.MULTILINE)
     assert silent == []
 

@@ -20,6 +20,7 @@ from headrace.core.job import Job
 from headrace.engine import Beat, Engine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
+from tests.support import schemas
 
 Make = Callable[[Rules, Host, Path], Engine]
 
@@ -114,6 +115,7 @@ class Sides:
         for side in self.all:
             self._loop.run(side.engine.close())
         self._loop.close()
+        schemas.give_back(Path(self._place.name))
         self._place.cleanup()
 
     def run(self, work: Callable[[Side], Coroutine[Any, Any, Any]]) -> list[Any]:

@@ -29,6 +29,9 @@ from tests.support import daemons, warden
 GIVEN = "HEADRACE_TEST_POSTGRES"
 """The environment variable that names a running server to use instead of an own one."""
 
+OURS = "headrace tests"
+"""The application name of connections that no test is about."""
+
 SETTINGS = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "max_connections": "200"}
 
 INITDB = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
@@ -114,7 +117,8 @@ class Server:
         mine = "" if self._home else f"AND datname = ANY('{{{','.join(self._created)}}}')"
         [(count,)] = self.execute(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-            f" WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() {mine}"
+            " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            f" AND application_name <> '{OURS}' {mine}"
         )
         return int(count)
 
@@ -139,7 +143,8 @@ def shared() -> Server:
     if given := os.environ.get(GIVEN):
         server = Server(given)
     else:
-        server = Server.start(Path(tempfile.gettempdir()), fsync="off")
+        # Nor does it clean up or count by itself: how a statement is planned does not depend on when it is asked.
+        server = Server.start(Path(tempfile.gettempdir()), fsync="off", autovacuum="off")
     atexit.register(server.discard)
     return server
 

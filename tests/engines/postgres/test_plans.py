@@ -30,7 +30,7 @@ from headrace.runtime.host import Host
 from tests.support.postgres import shared
 from tests.support.schemas import postgres_engine, schema_of
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("plans")]  # the full stores are made once
 
 PACKAGE = resources.files("headrace.engines.postgres")
 
@@ -69,8 +69,8 @@ SELECT setval('{schema}.seqs', {rows} + 1);
 async def fill(connection: Connection, schema: str, rows: int = 50_000) -> None:
     """As many jobs, half of them done, half in line.
 
-    Nothing is made at the same moment as all else: to a server that has found that out (autovacuum is on where a table
-    is small), an index by moment and id would be as good as one by id.
+    Nothing is made at the same moment as all else: to a server that has found that out, an index by moment and id would
+    be as good as one by id.
     """
     await connection.execute(FILL.format(schema=schema, now=micros(BEGIN) - 10**9, rows=rows))
 
