@@ -33,7 +33,7 @@ endif
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test quick check fix bench docs clean
+.PHONY: help run test quick soak check fix bench docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test: $(VENV)/.dev ## run all tests; options for pytest in ARGS, as in make test
 
 quick: $(VENV)/.dev ## run the core, memory and SQLite tests and a smoke of the rest, within a minute on two cores
 	@$(BIN)/python -m pytest -q -n $(QUICK_WORKERS) $(QUICK) $(ARGS)
+
+soak: $(VENV)/.dev ## run the tests that take minutes, one after another, and print their figures; options for pytest in ARGS
+	@$(BIN)/python -m pytest -s tests/soak $(ARGS)
 
 check: $(VENV)/.dev ## formatting, lint, types and layers
 	@$(BIN)/ruff format --check --quiet . || { echo "not formatted: make fix" >&2; exit 1; }
