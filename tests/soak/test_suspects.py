@@ -71,8 +71,8 @@ IN_FLIGHT, WORKERS = 10_000, 6
 async def test_a_power_cut_does_not_slow_down_what_comes_after(kind: str, tmp_path: Path) -> None:
     """Ten thousand jobs are in the hands of workers when all of them are killed at once.
 
-    None of them is suspect. Their starts are stored before their handlers are called, from now on, as those of jobs with
-    a single attempt always are: so they are compared with such jobs, and the rest of the backlog with any.
+    None of them is suspect. Their starts are stored before their handlers are called, from now on, as those of jobs
+    with a single attempt always are: so they are compared with such jobs, and the rest of the backlog with any.
     """
     url, flags = url_of(kind, tmp_path), ("--concurrency", "10")
     with app.override(url=url), crew(url, tmp_path, "tests.crash.poisoned:app") as workers:
