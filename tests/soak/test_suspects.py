@@ -59,9 +59,7 @@ async def test_no_innocent_job_fails(
             await outlive(app, workers, bad, innocents, flags=flags, within=600)
             assert calls(note) <= policy.max_attempts + 2
     took = time.monotonic() - since
-    print(
-        f"\n{kind}, {company}, concurrency {concurrency}, {number} workers, {backoff}: {took:.0f} s, {calls(note)} calls"
-    )
+    print(f"\n{kind}, {company}, concurrency {concurrency}, {number} workers, {backoff}: {took:.0f} s, {calls(note)}×")
 
 
 IN_FLIGHT, WORKERS = 10_000, 6
