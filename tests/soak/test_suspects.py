@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from headrace import Retry
 from headrace.core.status import Status
+from headrace.handle import JobHandle
 from tests.crash.poisoned import app, instant, late_poison, long, poison, poisoned_together, together
 from tests.support import schemas
 from tests.support.crew import Crew, crew
@@ -39,6 +41,7 @@ async def test_no_innocent_job_fails(
     with app.override(url=url), crew(url, tmp_path, "tests.crash.poisoned:app") as workers:
         async with app:
             innocents: list[UUID]
+            bad: JobHandle[Any]
             match company:
                 case "instant":
                     before = await instant.options(retry=policy).map([(n,) for n in range(16)])
