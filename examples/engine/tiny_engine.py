@@ -264,7 +264,8 @@ class Jobs(Role):
             due = [job.available_at for job in store.jobs.values() if job.status in DEFERRED]
             due += [dealt.next_permit] if dealt is not None and dealt.next_permit is not None else []
             full = dealt is not None and bool(dealt.full)
-            return Claimed(tuple(again), store.profiles_rev, store.settings_rev, min(due, default=None), full)
+            paced, soon = limits.spending(again), min(due, default=None)
+            return Claimed(tuple(again), store.profiles_rev, store.settings_rev, soon, full, paced)
 
     @staticmethod
     def _lines(store: Store, ask: Ask, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:
@@ -673,6 +674,9 @@ class TinyEngine:
 
     async def migrate(self, *, plan: bool = False) -> list[str]:
         return []
+
+    async def time(self) -> datetime | None:
+        return None
 
     async def check(self, now: datetime) -> list[Check]:
         return [Check("ledger", "ok" if not (await self.records.ledger()).unaccounted else "fail", "the books balance")]

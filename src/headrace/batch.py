@@ -114,7 +114,7 @@ class BatchHandle:
 
         :raises TransitionRefused: it was cancelled meanwhile; what was stored before that is cancelled with it
         """
-        session, now = self._app.session, self._app.host.clock.now()
+        session, now = self._app.session, await self._app.lanes.now()
         drafts = arranged(list({draft.id: draft for draft in self._drafts}.values()))
         parentage = child_of_handler(self._app)
         id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)

@@ -194,6 +194,15 @@ async def test_a_worker_with_a_longer_lease_may_be_silent_for_longer(crew: Crew)
     assert [row.alive for row in await crew.sums.app.workers()] == [False]
 
 
+async def test_the_doctor_names_workers_whose_clocks_are_wrong(crew: Crew) -> None:
+    right, wrong = await crew.join("add"), await crew.join("add")
+    workers, now = crew.sums.app.engine.workers, crew.clock.now()
+    await workers.beat(right, Beat(clock_apart=-1.9), now)
+    await workers.beat(wrong, Beat(clock_apart=-3600.0), now)
+    found = [one for one in await crew.findings("warn") if "clock of worker" in one]
+    assert found == [f"the clock of worker {wrong} on mill (pid 42) is 60 min behind the store's"]
+
+
 async def test_the_doctor_fails_when_all_who_served_a_task_are_silent(crew: Crew) -> None:
     await crew.join("add", "multiply", "fail")
     await crew.sums.add.submit(1)

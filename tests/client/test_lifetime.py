@@ -12,7 +12,7 @@ from headrace import App
 from headrace.client import lifetime
 from headrace.engine import Engine
 from headrace.errors import ConfigError, HeadraceError, NotOpen
-from headrace.runtime.clock import SystemClock
+from headrace.runtime.store_clock import StoreClock
 from headrace.testing import FakeClock
 from headrace.wiring import connect
 from tests.support.apps import ENGINES, Sums, url_of
@@ -124,7 +124,7 @@ async def test_override_lends_another_store_and_clock(tmp_path: Path) -> None:
         with app.override(clock=FakeClock()):
             assert app.settings.url == "memory://"
     assert sums.app.settings.url.startswith("sqlite")
-    assert isinstance(sums.app.host.clock, SystemClock)
+    assert isinstance(sums.app.host.clock, StoreClock)
     assert os.listdir(tmp_path) == []
 
 

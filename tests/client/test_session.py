@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,10 +9,52 @@ import pytest
 from headrace import App
 from headrace.client.registry import TaskDoc
 from headrace.engine import InsertAnswer
-from headrace.errors import NotOpen
+from headrace.engines.memory import MemoryEngine
+from headrace.errors import NotOpen, Unavailable
+from headrace.runtime.store_clock import StoreClock
 from headrace.testing import FakeClock
 from tests.support.apps import Sums
 from tests.support.until import until
+
+
+async def test_a_session_goes_by_the_stores_time_from_its_opening_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    local, ahead, asked = FakeClock(), timedelta(hours=-1), list[datetime]()
+
+    async def time(engine: MemoryEngine) -> datetime | None:
+        asked.append(local.now())
+        return local.now() + ahead
+
+    monkeypatch.setattr(MemoryEngine, "time", time)
+    sums = Sums()
+    with sums.app.override(url="memory://", clock=StoreClock(local)):
+        async with sums.app:
+            assert sums.app.host.clock.now() == local.now() + ahead
+            job = await sums.add.options(delay=60).submit(1)
+            stored = await job.refresh()
+            assert stored.available_at == local.now() + ahead + timedelta(seconds=60)
+            # A session that does not beat measures again with a write, if that is half a minute old.
+            before, ahead = len(asked), timedelta(hours=1)
+            local.advance(29)
+            await sums.add.submit(1)
+            assert len(asked) == before
+            local.advance(2)
+            stored = await (await sums.add.submit(1)).refresh()
+            assert (len(asked), stored.created_at) == (before + 1, local.now() + ahead)
+            local.advance(31)
+            await job.cancel()
+            assert len(asked) == before + 2
+
+
+async def test_a_store_that_cannot_say_its_time_is_not_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def time(engine: MemoryEngine) -> datetime | None:
+        raise Unavailable("away")
+
+    monkeypatch.setattr(MemoryEngine, "time", time)
+    app = App("memory://")
+    with pytest.raises(Unavailable):
+        await app.__aenter__()
+    with pytest.raises(NotOpen):
+        _ = app.session
 
 
 async def test_what_was_found_is_believed_for_a_while() -> None:

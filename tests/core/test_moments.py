@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from headrace.core.moments import length, moment, time_of_day, utc
+from headrace.core.moments import length, moment, time_of_day, told_apart, utc
 
 AT = datetime(2026, 1, 31, 7, 0, 5, 678901, tzinfo=UTC)
 INDIA = timezone(timedelta(hours=5, minutes=30))
@@ -47,3 +47,10 @@ def test_programs_are_told_utc() -> None:
 )
 def test_a_length_is_told_in_one_unit(seconds: float, words: str) -> None:
     assert length(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(3600.4, "60 min ahead of"), (-90.0, "90 s behind"), (2.4, "2 s ahead of")]
+)
+def test_a_wrong_clock_is_told_by_how_far_it_is_from_the_stores(seconds: float, words: str) -> None:
+    assert told_apart(seconds) == f"{words} the store's"

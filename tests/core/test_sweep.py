@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
+from headrace.core.clock_steps import Step
 from headrace.core.defaults import Rules
 from headrace.core.status import ENDED, Cause, Reason, Status
 from headrace.core.sweep import cause_of, sweep
@@ -53,6 +55,39 @@ def test_a_cancel_nobody_obeyed_is_the_cause_even_without_a_timeout() -> None:
 def test_a_timeout_before_the_patience_with_a_cancel_is_over_is_a_timeout() -> None:
     job = asked(running(timeout=1.0))
     assert cause_of(job, at(11), Rules(), alive=True) is Cause.TIMEOUT
+
+
+HOUR = 3600.0
+
+
+@pytest.mark.parametrize(("status", "seconds"), [(Status.ASSIGNED, 30), (Status.ACCEPTED, 30), (Status.RUNNING, 1810)])
+def test_what_was_held_before_a_step_forward_is_judged_without_it(status: Status, seconds: float) -> None:
+    job, step = stand(status), Step(at(5 + HOUR), HOUR)
+    assert cause_of(job, at(6 + HOUR), RULES, alive=True) is not None
+    assert cause_of(job, at(6 + HOUR), RULES, alive=True, steps=[step]) is None
+    assert sweep(job, at(6 + HOUR), 0.5, RULES, alive=True, steps=[step]) is None
+    assert cause_of(job, at(seconds + HOUR - 0.1), RULES, alive=True, steps=[step]) is None
+    assert cause_of(job, at(seconds + HOUR), RULES, alive=True, steps=[step]) is not None
+
+
+def test_what_was_held_after_a_step_is_judged_as_always() -> None:
+    step = Step(at(-HOUR), HOUR)
+    assert cause_of(running(), at(1810), RULES, alive=True, steps=[step]) is Cause.TIMEOUT
+    assert cause_of(running(), at(6), RULES, alive=False, steps=[Step(at(5), HOUR)]) is Cause.LEASE
+
+
+def test_the_patience_with_a_cancel_is_put_off_as_well() -> None:
+    job, step = asked(running(timeout=1800.0)), Step(at(5 + HOUR), HOUR)
+    assert cause_of(job, at(6 + HOUR), RULES, alive=True) is Cause.CANCEL
+    assert cause_of(job, at(29 + HOUR), RULES, alive=True, steps=[step]) is None
+    assert cause_of(job, at(30 + HOUR), RULES, alive=True, steps=[step]) is Cause.CANCEL
+
+
+def test_a_cancel_after_a_step_waits_no_longer_because_of_it() -> None:
+    job = replace(asked(running(timeout=1800.0)), cancel_requested_at=at(HOUR + 100), act_by=at(HOUR + 130))
+    step = Step(at(5 + HOUR), HOUR)
+    assert cause_of(job, at(HOUR + 129), RULES, alive=True, steps=[step]) is None
+    assert cause_of(job, at(HOUR + 130), RULES, alive=True, steps=[step]) is Cause.CANCEL
 
 
 @pytest.mark.parametrize("status", sorted(ENDED | {Status.RETRYING}))

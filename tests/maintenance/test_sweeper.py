@@ -252,7 +252,7 @@ async def test_a_late_lose_never_overwrites_a_completed_job() -> None:
         rows = await w.engine.jobs.overdue(w.now)
         assert [row.job for row in rows] == [job]
         await player.complete(job)  # a buried worker's finish is judged by rev and epoch alone
-        assert await s._settle_all(rows) == 0
+        assert await s._settle_all(rows, w.now, ()) == 0
         assert (await w.job(job)).status is Status.COMPLETED
 
 
@@ -264,7 +264,7 @@ async def test_a_conflict_is_decided_again() -> None:
         await w.engine.workers.bury(player.id, 0)
         rows = await w.engine.jobs.overdue(w.now)
         await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
-        assert await s._settle_all(rows) == 1
+        assert await s._settle_all(rows, w.now, ()) == 1
         ended = await w.job(job)
         assert (ended.status, ended.reason) == (Status.CANCELLED, Reason.USER)
 
@@ -278,7 +278,7 @@ async def test_a_job_that_changed_hands_is_left_to_its_new_owner() -> None:
         rows = await w.engine.jobs.overdue(w.now)
         await w.lanes.apply(release(job, w.now))
         taken = await player.run()
-        assert await s._settle_all(rows) == 0
+        assert await s._settle_all(rows, w.now, ()) == 0
         assert await w.job(job) == taken
 
 

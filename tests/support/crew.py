@@ -25,13 +25,13 @@ class Crew:
         self._env = os.environ | {"HEADRACE_URL": url, "PYTHONPATH": path} | settings
         self.members: list[subprocess.Popen[bytes]] = []
 
-    def hire(self, *flags: str) -> subprocess.Popen[bytes]:
+    def hire(self, *flags: str, **environment: str) -> subprocess.Popen[bytes]:
         """Start one more worker process."""
         with self.log(len(self.members)).open("wb") as log:
             member = subprocess.Popen(
                 [sys.executable, "-m", "headrace", "worker", self._module, *flags],
                 cwd=ROOT,
-                env=self._env,
+                env=self._env | environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

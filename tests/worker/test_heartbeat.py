@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Self, cast
+
+import pytest
 
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.engine import Engine
 from headrace.errors import Unavailable
-from headrace.runtime.clock import SystemClock
+from headrace.runtime.clock import Clock
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.store_clock import StoreClock
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.worker import Worker
 from tests.support.faults import Instead
 from tests.support.shop import Shop
 from tests.support.until import until
+from tests.support.wrong_clock import PlainClock, WrongClock
 
 
 class Elsewhere:
@@ -123,6 +127,33 @@ async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Sh
     assert (await shop.get(id)).status is Status.FAILED
 
 
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+async def test_a_clock_that_is_set_while_the_loop_is_blocked_ends_no_attempt(shop: Shop, by: float) -> None:
+    gate, clock = threading.Event(), WrongClock()
+    shop.host.clock = StoreClock(clock)
+
+    async def blocks() -> None:
+        gate.wait(30)
+
+    shop.task(blocks)
+    async with Elsewhere(shop) as elsewhere:
+        id = await shop.submit("blocks", timeout=60.0, retry=Retry(0))
+        await shop.reaches(id, Status.RUNNING)  # this the heartbeat has written, for a loop that cannot
+        clock.set(by)
+        worker = elsewhere.worker
+        assert worker is not None
+        (before,) = await shop.engine.workers.list()
+
+        async def beaten() -> bool:
+            (row,) = await shop.engine.workers.list()
+            return row.beats >= before.beats + 3  # and each comes with several looks at what runs
+
+        await until(beaten)
+        gate.set()
+        assert (await shop.ended(id)).status is Status.COMPLETED
+    assert await shop.outcomes(id) == ["completed"]
+
+
 async def test_the_time_of_a_blocked_worker_runs_out_also_when_its_start_was_left_out(shop: Shop) -> None:
     gate = threading.Event()
 
@@ -180,21 +211,25 @@ async def test_a_worker_that_is_not_heard_starts_nothing_new(shop: Shop) -> None
     await worker.lanes.close()
 
 
-async def test_a_clock_that_jumps_forward_makes_a_worker_wait_for_its_next_beat(shop: Shop) -> None:
-    class Jumpy(SystemClock):
-        ahead = timedelta()
-
-        def now(self) -> datetime:
-            """As of the last jump."""
-            return super().now() + self.ahead
-
-    clock = Jumpy()
+def silent_then(shop: Shop, clock: Clock, jump: Callable[[], None]) -> list[bool]:
+    """Whether a worker may start nothing: before the jump, after it, and after its next beat."""
     heart = Heartbeat(cast(Any, None), shop.engine, Host(clock), asyncio.get_running_loop())
     heart.acknowledged()
     silent = [heart.silent]
     heart._look_from = 0.0
-    clock.ahead = timedelta(seconds=60)  # a machine that slept: its monotonic clock slept, too
+    jump()
     silent.append(heart.silent)
     heart.acknowledged()
-    silent.append(heart.silent)
-    assert silent == [False, True, False]
+    return [*silent, heart.silent]
+
+
+async def test_a_machine_that_slept_makes_a_worker_wait_for_its_next_beat(shop: Shop) -> None:
+    for made in (lambda one: one, PlainClock, StoreClock):
+        clock = WrongClock()
+        assert silent_then(shop, made(clock), partial(clock.sleep, 60.0)) == [False, True, False]
+
+
+async def test_a_clock_that_was_set_keeps_no_worker_waiting(shop: Shop) -> None:
+    for seconds in (3600.0, -3600.0):
+        clock = WrongClock()
+        assert silent_then(shop, StoreClock(clock), partial(clock.set, seconds)) == [False, False, False]

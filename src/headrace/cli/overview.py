@@ -14,6 +14,7 @@ from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.times import ago, moment, span
 from headrace.cli.words import compact, short
+from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.schedule.schedule import Continuous
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
@@ -179,6 +180,8 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
         state = Text(beat.state if row.silent_since is None else told_silence(row.silent_since, now), style)
         if beat.stuck_threads:
             state.append(f" ({beat.stuck_threads} stuck)", "red")
+        if abs(beat.clock_apart) > CLOCK_APART:
+            state.append(f" (clock {told_apart(beat.clock_apart)})", "yellow")
         made.add_row(
             Text(short(info.id), "cyan"),
             Text(info.host),

@@ -13,6 +13,7 @@ from headrace.client.registry import TaskDoc, known_tasks
 from headrace.client.session import Session
 from headrace.core.explain.explanation import many
 from headrace.core.limits.rule import Limits, limits_of, told_unreadable
+from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Filter, Ledger
 from headrace.core.record import Record
 from headrace.core.silent_workers import told_silence
@@ -155,7 +156,8 @@ async def prune(session: Session) -> int:
 async def doctor(session: Session) -> list[Check]:
     """Look for what is wrong, each finding with its remedy."""
     engine, now = session.engine, session.host.clock.now()
-    rows, checks = await workers(session), await engine.check(now)
+    clock = session.host.store_clock
+    rows, checks = await workers(session), await engine.check(now if clock is None else clock.local.now())
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     return [
         *checks,
@@ -178,6 +180,9 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
         if row.beat.state == "blocked":
             message = f"{who} does not let its event loop run"
             found.append(Check("workers", "warn", message, "make blocking handlers plain functions: they get threads"))
+        if row.alive and abs(row.beat.clock_apart) > CLOCK_APART:
+            message = f"the clock of {who} is {told_apart(row.beat.clock_apart)}"
+            found.append(Check("clock", "warn", message, "jobs go by the store's clock; let its machine follow NTP"))
         if row.alive and row.beat.stuck_threads:
             message = f"{who} has {row.beat.stuck_threads} threads that do not stop"
             found.append(Check("workers", "warn", message, "call ctx.check() in long loops of plain functions"))

@@ -77,7 +77,7 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
     parentage = child_of_handler(draft.app)
-    return within.handle_of(draft, await session.lanes.insert(draft.job(session.host.clock.now(), parentage)))
+    return within.handle_of(draft, await session.lanes.insert(draft.job(await session.lanes.now(), parentage)))
 
 
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
@@ -93,7 +93,7 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = await within.submit(session, unique, connection)
     else:
         parentage = child_of_handler(app)
-        answers = await session.lanes.insert_many(jobs_of(unique, session.host.clock.now(), parentage))
+        answers = await session.lanes.insert_many(jobs_of(unique, await session.lanes.now(), parentage))
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]

@@ -24,8 +24,13 @@ class Session:
 
     @classmethod
     async def open(cls, engine: Engine, host: Host) -> Session:
-        """Connect."""
+        """Connect, and set the clock by the store's."""
         await engine.open()
+        try:
+            await host.measure(engine)
+        except BaseException:
+            await engine.close()
+            raise
         return cls(engine, host)
 
     async def close(self) -> None:

@@ -88,7 +88,7 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 
 async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Statements[list[InsertAnswer]]:
-    now, parentage = session.host.clock.now(), parentage_here(drafts[0].app)
+    now, parentage = await session.lanes.now(), parentage_here(drafts[0].app)
     return await _transactions(session.engine).inserting([draft.job(now, parentage) for draft in drafts], now)
 
 

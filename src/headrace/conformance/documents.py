@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
 from headrace.core import acts
 from headrace.core.claim import Ask
+from headrace.core.lease import SLACK, Lease, taken
 from headrace.core.match import Profile
 from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
 from headrace.errors import HeadraceError
@@ -185,6 +187,20 @@ class Documents(Part):
         third = await lab.engine.documents.lease("sweep", one, 10, lab.now)
         assert third is not None
         assert third > second
+
+    async def test_a_lease_that_ends_later_than_it_can_have_been_taken_for_is_void(self, lab: Lab) -> None:
+        one, two, three = lab.new_id(), lab.new_id(), lab.new_id()
+        first = await lab.engine.documents.lease("sweep", one, 10, lab.at(3600))  # by a clock that is an hour ahead
+        second = await lab.engine.documents.lease("sweep", two, 10, lab.now)
+        assert first is not None
+        assert second == first + 1
+        assert await lab.engine.documents.lease("sweep", three, 10, lab.at(-1)) is None, "clocks are never quite alike"
+        # As core.lease says, to the microsecond.
+        for until in (SLACK, SLACK + timedelta(microseconds=1)):
+            lease = Lease(second, two, lab.at(10))
+            now = lab.now - until
+            expected = taken(lease, three, 10, now)
+            assert await lab.engine.documents.lease("sweep", three, 10, now) == (expected and expected.token)
 
     async def test_a_duty_given_back_is_free(self, lab: Lab) -> None:
         one, two = lab.new_id(), lab.new_id()

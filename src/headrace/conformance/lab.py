@@ -126,6 +126,7 @@ class Lab:
         queues: tuple[str, ...] | None = None,
         accept: bool = True,
         request: int | None = None,
+        lead: float = 0.0,
     ) -> Claimed | Dead:
         """Claim as this worker, for every profile of these tasks (None: of all)."""
         if request is None:
@@ -133,7 +134,8 @@ class Lab:
             request = self._requests
         known = (await self.engine.documents.profiles()).profiles
         profiles = frozenset(profile.id for profile in known if tasks is None or profile.task in tasks)
-        wish = Ask(n=n, free=n if free is None else free, profiles=profiles, queues=queues, accept=accept)
+        free = n if free is None else free
+        wish = Ask(n=n, free=free, profiles=profiles, queues=queues, accept=accept, lead=lead)
         return await self.engine.jobs.claim(worker, wish, request, self.now)
 
     async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
+from datetime import timedelta
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -63,6 +64,21 @@ class Sessions(Part):
         assert await lab.engine.migrate() == []
 
     # -- open and close
+
+    async def test_its_time_runs_like_any_clock_or_it_has_none(self, lab: Lab) -> None:
+        clock = lab.host.clock
+        asked, first, answered = clock.monotonic(), await lab.engine.time(), clock.monotonic()
+        times = [await lab.engine.time() for _ in range(20)]
+        again, last, after = clock.monotonic(), await lab.engine.time(), clock.monotonic()
+        if first is None or last is None:
+            assert {first, *times, last} == {None}, "a store has a clock or it has none"
+            return
+        assert first.utcoffset() == timedelta(0), "aware, in UTC"
+        moments = [first, *(one for one in times if one is not None), last]
+        assert len(moments) == 22
+        assert moments == sorted(moments), "it does not stand in a transaction that began earlier"
+        passed = (last - first).total_seconds()
+        assert again - answered - 0.5 <= passed <= after - asked + 0.5
 
     async def test_a_closed_session_may_be_opened_again(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -95,6 +95,18 @@ class Workers(Part):
         again = await beat(lab, worker)
         assert (again.profiles_rev, again.settings_rev) == (after.profiles_rev, after.settings_rev)
 
+    async def test_a_beat_tells_the_stores_time(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        before = await lab.engine.time()
+        answer = await lab.engine.workers.beat(worker, Beat(), lab.now)
+        after = await lab.engine.time()
+        assert isinstance(answer, Alive)
+        if before is None or after is None:
+            assert answer.now is None, "it has none but this machine's, as Engine.time says"
+        else:
+            assert answer.now is not None
+            assert before <= answer.now <= after
+
     async def test_an_unknown_worker_is_dead(self, lab: Lab) -> None:
         assert await lab.engine.workers.beat(lab.new_id(), Beat(), lab.now) == Dead()
         assert await lab.engine.workers.list() == []

@@ -33,6 +33,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """The queues it serves; None is all."""
     accept: bool = True
     """Take the jobs straight into its hands (accepted) instead of being offered them (assigned)."""
+    lead: float = 0.0
+    """A job that spends a permit of a rate begins within so many seconds of the claim, or is given back."""
 
 
 class Grant(msgspec.Struct, frozen=True):

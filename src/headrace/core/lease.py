@@ -7,7 +7,10 @@ from uuid import UUID
 
 import msgspec
 
-__all__ = ["FREE", "Lease", "given_back", "taken"]
+__all__ = ["FREE", "SLACK", "Lease", "given_back", "taken"]
+
+SLACK = timedelta(seconds=2)
+"""How far the clocks of two who want a duty may be apart."""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -24,11 +27,15 @@ FREE = Lease()
 
 
 def taken(lease: Lease, holder: UUID, seconds: float, now: datetime) -> Lease | None:
-    """The lease once ``holder`` has taken or renewed it for so long; None: another holds it."""
+    """The lease once ``holder`` has taken or renewed it for so long; None: another holds it.
+
+    A lease that ends later than it can have been taken for is void: whoever wrote it had a wrong clock, or the clock
+    was set back since.
+    """
     until = now + timedelta(seconds=seconds)
     if lease.holder == holder:
         return Lease(lease.token, holder, until)
-    if lease.until is not None and lease.until > now:
+    if lease.until is not None and now < lease.until <= until + SLACK:
         return None
     return Lease(lease.token + 1, holder, until)
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, tzinfo
 
-__all__ = ["length", "moment", "time_of_day", "utc"]
+__all__ = ["CLOCK_APART", "length", "moment", "time_of_day", "told_apart", "utc"]
+
+CLOCK_APART = 2.0
+"""Seconds that the clock of a machine may be wrong before somebody is told."""
 
 
 def moment(at: datetime, zone: tzinfo | None, *, exact: bool = False) -> str:
@@ -36,3 +39,8 @@ def length(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
+
+
+def told_apart(seconds: float) -> str:
+    """How wrong a clock is that is so far ahead of the store's."""
+    return f"{length(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the store's"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from headrace.core.acts import expire
 from headrace.core.change import Change
+from headrace.core.clock_steps import Step, extended
 from headrace.core.decide import expired, soonest
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
@@ -20,8 +22,13 @@ _UNNAMED = 2
 _DEADLINE = {Status.ASSIGNED: Cause.ACCEPT_BY, Status.ACCEPTED: Cause.START_BY, Status.RUNNING: Cause.TIMEOUT}
 
 
-def cause_of(job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int = 0) -> Cause | None:
-    """Why a held job must be taken from its worker now, or None if it may keep it."""
+def cause_of(
+    job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int = 0, steps: Sequence[Step] = ()
+) -> Cause | None:
+    """Why a held job must be taken from its worker now, or None if it may keep it.
+
+    ``steps``: those of the store's time. What was counted from before a step is judged without it.
+    """
     if not job.held:
         return None
     if not alive:
@@ -31,7 +38,12 @@ def cause_of(job: Job, now: datetime, rules: Rules, *, alive: bool, unnamed: int
     if job.act_by is None or job.act_by > now:
         return None
     patience = soonest(job, None, rules)
-    return Cause.CANCEL if patience is not None and patience <= now else _DEADLINE[job.status]
+    if patience is not None and extended(patience, job.cancel_requested_at, steps) <= now:
+        return Cause.CANCEL
+    if patience is not None and patience <= job.act_by:
+        return None  # its own deadline is later still
+    began = job.started_at if job.status is Status.RUNNING else job.assigned_at
+    return _DEADLINE[job.status] if extended(job.act_by, began, steps) <= now else None
 
 
 def sweep(
@@ -44,14 +56,15 @@ def sweep(
     unnamed: int = 0,
     heard_at: datetime | None = None,
     beside_suspect: bool = False,
+    steps: Sequence[Step] = (),
 ) -> Change | None:
-    """The change the sweeper must write about this job, if any; ``heard_at``: the last beat of its worker.
+    """The change the sweeper must write about this job, if any.
 
-    ``beside_suspect``: see ``lose``.
+    ``heard_at``: the last beat of its worker; ``beside_suspect``: as of ``lose``; ``steps``: as of ``cause_of``.
     """
     if job.status in TABLE[Verb.EXPIRE]:
         return expire(job, now) if expired(job, now) else None
-    cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed)
+    cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed, steps=steps)
     if cause is None:
         return None
     return lose(job, cause, now, chance, rules, heard_at=heard_at, beside_suspect=beside_suspect)

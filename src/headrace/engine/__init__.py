@@ -8,7 +8,8 @@ Five rules hold for every verb of every role:
 - **The core decides, an engine applies.** No engine decides what becomes of a job. Where a verb must repeat a rule of
   ``headrace.core`` for speed, its docstring names the function, and the suite compares the two.
 - **Time is an argument.** No engine reads a clock: ``now`` is what its caller says, and calls may come with a ``now``
-  that is earlier than that of the call before.
+  that is earlier than that of the call before. Callers say the store's time, which they measure by ``Engine.time`` and
+  by the answers to beats.
 - **One verb, one commit.** All that a verb writes is durable when it returns, or none of it. Where a verb may write in
   several commits, its docstring says so.
 - **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more

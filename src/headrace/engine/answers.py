@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from typing import Literal
+from uuid import UUID
 
 import msgspec
 
@@ -81,6 +82,10 @@ class Claimed(msgspec.Struct, frozen=True):
     (``Dealt.next_permit``), whichever is sooner; None: unknown. Without a hint there is no need to ask earlier."""
     full: bool = False
     """A limit of jobs at once kept somebody waiting: worth asking again when one of them has left its worker."""
+    paced: frozenset[UUID] = frozenset()
+    """Those of the jobs that spent a permit of a rate (``core.limits.rule.Limits.spending``): each begins within
+    ``Ask.lead`` of its claim, or the worker gives it back and the permit is lost. In the answer to a repeated request
+    that is the claim which gave them away, not the repeat."""
 
 
 class Overdue(msgspec.Struct, frozen=True):
@@ -104,8 +109,8 @@ class Profiles(msgspec.Struct, frozen=True):
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A small document under compare-and-set; its key is a name behind ``queue:``, ``limit:``, ``rate:``, ``task:`` or
-    ``schedule:``."""
+    """A small document under compare-and-set; its key is a name behind ``queue:``, ``limit:``, ``rate:``, ``task:``,
+    ``schedule:`` or ``clock:``."""
 
     key: str
     value: str

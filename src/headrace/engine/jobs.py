@@ -77,7 +77,8 @@ class Jobs(Protocol):
         *Limits.* Where a queue or a task is limited, or jobs have concurrency keys, the result is what
         ``core.limits.limit.deal`` makes of the jobs in line, group by group. What it answers of spent rates
         (``spent``) and of keys that had a turn (``turned``) is stored in the same commit. Nothing is ever
-        given beyond a limit, whatever other claims do at the same time.
+        given beyond a limit, whatever other claims do at the same time. Permits of rates are dealt with ``ask.lead``;
+        ``paced`` of the answer, also of that to a repeated request, names the jobs that spent one.
 
         *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
         ``Entry`` that is ``unread`` and stands where the first job stands that was not read, or the last that was.

@@ -90,8 +90,18 @@ class Engine(Protocol):
         """Bring the schema up to date, or (``plan``) only say what would be done; the names of the migrations."""
         ...
 
+    async def time(self) -> datetime | None:
+        """The store's own time, as of this call: aware, in UTC. None: it has none but this machine's.
+
+        What sessions pass as ``now`` to all other verbs is made of it. It is asked for rarely, and nothing is written.
+        """
+        ...
+
     async def check(self, now: datetime) -> list[Check]:
-        """The findings of a look at the store's own health: reachable, settings, versions, integrity, clock."""
+        """The findings of a look at the store's own health: reachable, settings, versions, integrity, clock.
+
+        Here alone ``now`` is what this machine's clock says.
+        """
         ...
 
     def another_session(self) -> Engine:

@@ -27,6 +27,8 @@ class Alive(msgspec.Struct, frozen=True):
     """Jobs the store gave it more than two beats ago that the beat did not name."""
     profiles_rev: int
     settings_rev: int
+    now: datetime | None = None
+    """The store's own time, as ``Engine.time`` says it: the beat measures it in passing."""
 
 
 class Dead(msgspec.Struct, frozen=True):
@@ -61,6 +63,8 @@ class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Threads that outlived their attempts."""
     done: int = 0
     """Attempts finished since the start."""
+    clock_apart: float = 0.0
+    """Seconds that the clock of its machine is ahead of the store's; nothing but a warning comes of it."""
 
 
 class WorkerRow(msgspec.Struct, Record, frozen=True):

@@ -40,6 +40,7 @@ class Elector:
         asked = self.host.clock.monotonic()
         if asked < self._ask_at:
             return self.token is not None
+        await self.host.make_sure(self.engine)
         token = await self.engine.documents.lease(self.duty, self.holder, self.seconds, self.host.clock.now())
         if token != self.token:
             _log.debug("%s: %s", self.duty, "taken over" if token is not None else "left to another")

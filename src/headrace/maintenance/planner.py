@@ -86,6 +86,7 @@ class Planner(Duty):
 
     async def tick(self) -> int:
         """Make the jobs of every fire that is due; how many were submitted. Continuous tasks are tended as well."""
+        await self.host.make_sure(self.engine)
         total, upcoming = 0, list[datetime | None]()
         self._waiting, self._tasks = False, None
         before, self._settled = self._settled, {}

@@ -10,6 +10,8 @@ from uuid import UUID
 
 from headrace.core.account import account, name_of
 from headrace.core.change import Applied, Change, Conflict
+from headrace.core.clock_steps import Step
+from headrace.core.defaults import Rules
 from headrace.core.explain.explanation import many
 from headrace.core.job import Job
 from headrace.core.liveness import PAUSE, Watch, is_certain, is_dead, is_late
@@ -18,6 +20,7 @@ from headrace.engine import MAX_BATCH, Engine, Overdue
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unstorable
 from headrace.maintenance.elector import Duty
+from headrace.maintenance.step_record import StepRecord
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 
@@ -39,6 +42,7 @@ class Sweeper(Duty):
         self._limit = limit
         self._beats: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
         self._late: Watch[tuple[UUID, int]] = Watch(self.rules.look_gap)
+        self._steps = StepRecord(engine, host)
         self._again_at = float("-inf")
         """When to promote and to process notes again (monotonic)."""
         self._quiet = False
@@ -108,16 +112,20 @@ class Sweeper(Duty):
     async def sweep(self) -> int:
         """Decide about every overdue job, and write the changes; how many."""
         clock, total, first = self.host.clock, 0, True
+        await self.host.measure(self.engine)
         while True:
             before = clock.monotonic()
-            rows = await self.engine.jobs.overdue(clock.now(), self._limit)
+            # One moment for all that follows, and the steps after it: so no step is in the moment and not among them.
+            now = clock.now()
+            rows = await self.engine.jobs.overdue(now, self._limit)
             self._quiet = first and not rows
-            late = [(row.job.id, row.job.epoch) for row in rows if not self._certain(row)]
+            steps = await self._steps.known() if self._steps.is_behind or self._deadlines(rows, now) else ()
+            late = [(row.job.id, row.job.epoch) for row in rows if not _certain(row, now, self.rules, steps)]
             if first:
                 self._late.look(late, before, clock.monotonic())
             else:
                 self._late.add(late, clock.monotonic())
-            swept = await self._settle_all([row for row in rows if self._ripe(row)])
+            swept = await self._settle_all([row for row in rows if self._ripe(row, now, steps)], now, steps)
             total, first = total + swept, False
             # What is not ripe yet stays among the overdue, so a full page without a change is the end as well.
             if len(rows) < self._limit or not swept:
@@ -126,35 +134,37 @@ class Sweeper(Duty):
             self.engine.bus.send(Hint(Topic.READY))
         return total
 
-    def _certain(self, row: Overdue) -> bool:
-        job, now = row.job, self.host.clock.now()
-        return is_certain(cause_of(job, now, self.rules, alive=row.alive, unnamed=row.unnamed))
+    def _deadlines(self, rows: Sequence[Overdue], now: datetime) -> bool:
+        """Whether any of these is here because of a deadline, so that it matters whether time has stepped."""
+        return any(not _certain(row, now, self.rules) for row in rows)
 
-    def _ripe(self, row: Overdue) -> bool:
+    def _ripe(self, row: Overdue, now: datetime, steps: Sequence[Step]) -> bool:
         """Whether it can be decided now what becomes of this job."""
-        return self._certain(row) or is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
+        if _certain(row, now, self.rules, steps):
+            return True
+        return is_late(self._late.of((row.job.id, row.job.epoch)), self.rules)
 
-    async def _settle_all(self, rows: Sequence[Overdue]) -> int:
-        answers = await asyncio.gather(*(self._settle(row) for row in rows), return_exceptions=True)
+    async def _settle_all(self, rows: Sequence[Overdue], now: datetime, steps: Sequence[Step]) -> int:
+        answers = await asyncio.gather(*(self._settle(row, now, steps) for row in rows), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
                 raise answer
         return sum(answer is True for answer in answers)
 
-    async def _settle(self, row: Overdue) -> bool:
+    async def _settle(self, row: Overdue, now: datetime, steps: Sequence[Step]) -> bool:
         """Decide about one job until the store agrees, or somebody else has moved it on; whether we moved it."""
         job, epoch = row.job, row.job.epoch
         for _ in range(_TRIES):
-            now, chance = self.host.clock.now(), self.host.dice.chance()
             change = sweep(
                 job,
                 now,
-                chance,
+                self.host.dice.chance(),
                 self.rules,
                 alive=row.alive,
                 unnamed=row.unnamed,
                 heard_at=row.heard_at,
                 beside_suspect=row.beside_suspect,
+                steps=steps,
             )
             if change is None:
                 return False
@@ -170,6 +180,10 @@ class Sweeper(Duty):
                 return False  # another owner: what we know of the worker says nothing about this one
             job = verdict.job
         return False
+
+
+def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[Step] = ()) -> bool:
+    return is_certain(cause_of(row.job, now, rules, alive=row.alive, unnamed=row.unnamed, steps=steps))
 
 
 def _say(change: Change, job: Job, now: datetime, *, charged: bool) -> None:

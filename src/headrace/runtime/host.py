@@ -7,19 +7,48 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any
+from datetime import datetime
+from typing import Any, Protocol
 
 from headrace.runtime.clock import Clock, Dice, SystemClock, SystemDice
+from headrace.runtime.store_clock import StoreClock
 
 __all__ = ["Host"]
 
 
+class _Timed(Protocol):
+    async def time(self) -> datetime | None: ...
+
+
 class Host:
-    """Everything a service takes from its surroundings: clock, dice, sleeps, threads."""
+    """Everything a service takes from its surroundings: clock, dice, sleeps, threads.
+
+    Its clock shows the store's time once it has been measured. A clock that is passed in is used as it is.
+    """
 
     def __init__(self, clock: Clock | None = None, dice: Dice | None = None) -> None:
-        self.clock: Clock = clock or SystemClock()
+        self.clock: Clock = clock or StoreClock(SystemClock())
         self.dice: Dice = dice or SystemDice()
+
+    @property
+    def store_clock(self) -> StoreClock | None:
+        """The clock, if it is one that is set by the store's."""
+        return self.clock if isinstance(self.clock, StoreClock) else None
+
+    async def measure(self, engine: _Timed) -> None:
+        """Set the clock by the store's."""
+        if (clock := self.store_clock) is not None:
+            await clock.measure(engine.time)
+
+    async def make_sure(self, engine: _Timed) -> None:
+        """Set the clock by the store's if the machine slept, or its clock was set: before anything is judged."""
+        if (clock := self.store_clock) is not None and clock.is_unsure:
+            await clock.measure(engine.time)
+
+    def uptime(self) -> float:
+        """Seconds that count on while the machine sleeps; only differences mean something."""
+        uptime: Callable[[], float] | None = getattr(self.clock, "uptime", None)
+        return self.clock.now().timestamp() if uptime is None else uptime()
 
     @property
     def name(self) -> str:

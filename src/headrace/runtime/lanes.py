@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
@@ -16,7 +17,7 @@ from headrace.core.job import Job
 from headrace.core.status import Status, Verb
 from headrace.engine import Duplicated, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import Duplicate, JobNotFound, Unavailable
+from headrace.errors import Duplicate, EngineError, JobNotFound, Unavailable
 from headrace.runtime.batcher import Batcher, Ticket
 from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.host import Host
@@ -69,7 +70,7 @@ class Lanes:
                 flights=flights,
             )
 
-        self._patience = patience
+        self._patience, self._clock = patience, host.store_clock
         # A finished job's result must not be given up while the worker lives: finishes are repeated for ever. Of one
         # job, an OwnedJob writes one at a time; those of different jobs may be written in any order.
         self._finishes, self._acts = changes("finishes", None, flights=2), changes("changes", patience)
@@ -82,6 +83,13 @@ class Lanes:
         """Does what follows from changes for other jobs."""
         self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask)
         """Stores new jobs."""
+
+    async def now(self) -> datetime:
+        """The store's time, for what is about to be written; measured again if that was long ago."""
+        if self._clock is not None and self._clock.is_old:  # not every session beats
+            with suppress(EngineError):  # then nothing can be written either, and whoever writes is told
+                await self._clock.measure(self.engine.time)
+        return self.host.clock.now()
 
     # -- submits
 
@@ -123,6 +131,7 @@ class Lanes:
         :raises Duplicate: the dedup key it needs again is held by another job.
         :raises Unavailable: the store was away, or the job in a transaction of somebody's, for longer than is waited.
         """
+        await self.now()
         job = (await self.engine.jobs.get([id]))[0]
         moves, pause, until = 0, FIRST_PAUSE, self.host.clock.monotonic() + self._patience
         while moves < _TRIES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from datetime import datetime
 
 from headrace.core.claim import Order, order
 from headrace.core.job import Job
+from headrace.worker.lead import Permits
 from headrace.worker.owned_job import OwnedJob
 
 __all__ = ["LOOKED_AT", "Buffer", "Pace"]
@@ -57,17 +59,33 @@ class Buffer:
 
     def remove(self, chosen: Callable[[Job], bool]) -> list[OwnedJob]:
         """Take out the jobs of which this is true."""
+        return self._take_out(lambda owned: chosen(owned.job))
+
+    def remove_late(self, monotonic: float) -> list[tuple[Permits, OwnedJob]]:
+        """Take out those that should have begun by now."""
+        late = self._take_out(lambda owned: owned.permits is not None and owned.permits.by < monotonic)
+        return [(owned.permits, owned) for owned in late if owned.permits is not None]
+
+    def _take_out(self, chosen: Callable[[OwnedJob], bool]) -> list[OwnedJob]:
         with self._lock:
-            found = [owned for owned in self._line if chosen(owned.job)]
+            found = [owned for owned in self._line if chosen(owned)]
             if found:
-                self._line = deque(owned for owned in self._line if not chosen(owned.job))
+                self._line = deque(owned for owned in self._line if not chosen(owned))
         return found
+
+    @property
+    def begin_by(self) -> float:
+        """When the first of them must have begun (monotonic)."""
+        with self._lock:
+            owned_jobs = list(self._line)
+        return min((owned.permits.by for owned in owned_jobs if owned.permits is not None), default=math.inf)
 
     def waited(self, now: datetime) -> float:
         """For how many seconds the job that was claimed first has been here; 0 if there is none."""
         with self._lock:
             jobs = [owned.job for owned in self._line]
-        return (now - min((job.assigned_at or job.updated_at for job in jobs), default=now)).total_seconds()
+        # A clock that was set back must not keep them here until it has caught up.
+        return abs((now - min((job.assigned_at or job.updated_at for job in jobs), default=now)).total_seconds())
 
 
 class Pace:

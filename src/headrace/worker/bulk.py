@@ -14,6 +14,7 @@ from headrace.core.job import Progress
 from headrace.errors import HeadraceError, InvalidResult, NotSupported
 from headrace.worker.context import Caller, Context
 from headrace.worker.owned_job import OwnedJob
+from headrace.worker.perform import is_late
 from headrace.worker.resources import Resource
 from headrace.worker.run import STOP_PATIENCE, Run
 from headrace.worker.slot_yielding import RunSlot
@@ -148,6 +149,9 @@ class Call:
 
     async def _perform(self, seats: Sequence[_Seat]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
+        seats = [seat for seat in seats if self._in_time(seat)]
+        if not seats:
+            return
         first, items = seats[0].ctx, [seat.item for seat in seats]
         ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.own_slot))
         entered = ctx.entered()
@@ -168,6 +172,14 @@ class Call:
         for seat, outcome in zip(seats, outcomes, strict=True):
             if not seat.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
                 seat.outcome.set_result(outcome)
+
+    def _in_time(self, seat: _Seat) -> bool:
+        """Whether the job may still begin; one that a rate counts and that is too late leaves the call."""
+        run = cast("Run", seat.ctx.caller)
+        if not is_late(seat.ctx):
+            return True
+        run.stop("shutdown")
+        return False
 
     def abandon(self) -> None:
         """Cancel the call, because the worker stops."""

@@ -23,6 +23,7 @@ from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed
 from headrace.errors import HeadraceError, NotSupported
 from headrace.handler import Handler
+from headrace.runtime.clock import SystemClock
 from headrace.worker.context import Caller, Context, Stopping
 from headrace.worker.entry_writer import EntryWriter
 from headrace.worker.logs import caught_logs
@@ -57,6 +58,8 @@ class Request(msgspec.Struct, tag="request"):
     job: Job
     attempt: int
     started_at: datetime
+    begin_by: float | None = None
+    """By when its handler is called (monotonic), or not at all."""
 
 
 class Stop(msgspec.Struct, tag="stop"):
@@ -133,7 +136,7 @@ def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Pip
             match to_child.decode(pipe.recv_bytes()):
                 case Request() as request:
                     # Made here, so that a stop right behind it finds what to stop.
-                    caller = _Piped(pipe, lock)
+                    caller = _Piped(pipe, lock, request.begin_by)
                     ctx = Context(request.job, request.attempt, request.started_at, caller)
                     requests.put((request, ctx, caller))
                 case Stop(why):
@@ -149,9 +152,9 @@ def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Pip
 class _Piped(Caller):
     """Heard by the parent until the job ends: what the job left behind must not speak for the next."""
 
-    def __init__(self, pipe: Connection, lock: threading.Lock) -> None:
+    def __init__(self, pipe: Connection, lock: threading.Lock, begin_by: float | None) -> None:
         """``lock``: held by whoever writes to the pipe."""
-        self._pipe, self._lock = pipe, lock
+        self._pipe, self._lock, self._begin_by = pipe, lock, begin_by
         self._slot = _Slot(self._send)
         self._acted = self._over = False
 
@@ -168,6 +171,9 @@ class _Piped(Caller):
 
     def slot(self) -> _Slot:
         return self._slot
+
+    def begins_within(self) -> float | None:
+        return None if self._begin_by is None else self._begin_by - SystemClock().monotonic()
 
     def acted(self) -> None:
         if not self._acted:  # the start is recorded once

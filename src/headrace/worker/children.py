@@ -11,6 +11,7 @@ import threading
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Ending, Failed, Released
 from headrace.handler import Handler
+from headrace.runtime.clock import SystemClock
 from headrace.runtime.waiting import Slot
 from headrace.worker.child import Act, Back, End, Go, Log, Report, Request, Stop, Yield, encode, serve, to_parent
 from headrace.worker.context import Context, Stopping
@@ -117,7 +118,6 @@ class Children:
 
     def run(self, handler: Handler, ctx: Context, job: Job) -> Ending:
         """Run a job in a child and wait for its end; called on a thread."""
-        request = Request(handler.fn.__module__, handler.fn.__qualname__, job, ctx.attempt, ctx.started_at)
         post, done = _Post(), False
         with self._lock:
             self._busy[ctx] = post
@@ -129,8 +129,14 @@ class Children:
                 if self._closed or ctx.stopping is not None or self._busy.get(ctx) is not post:
                     done = True
                     return Released()
-            ending = child.run(request, ctx)
+            left, begin_by = ctx.caller.begins_within(), None
+            if left is not None:
+                begin_by = SystemClock().monotonic() + left  # which a child reads on the same machine, alike
+            fn = handler.fn
+            ending = child.run(Request(fn.__module__, fn.__qualname__, job, ctx.attempt, ctx.started_at, begin_by), ctx)
             done = True
+            if left is not None and ctx.stopping is None and isinstance(ending, Released):
+                ctx.caller.begins_within()  # it was late in the child: the lead is learned from that
             return ending
         finally:
             with self._lock:

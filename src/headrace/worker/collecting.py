@@ -11,6 +11,7 @@ from headrace.core.job import Job
 from headrace.handler import Bulk, Handler
 from headrace.worker.buffer import Buffer
 from headrace.worker.bulk import Call
+from headrace.worker.lead import Lead, Permits
 from headrace.worker.owned_job import OwnedJob
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Collector:
         self._turned_away = False
         """Whether its fetcher asked while no slot was likely to come free soon."""
         self._slots = slots
+        self.lead = Lead(slots.host.clock, bulk.wait)
+        """How long after its claim a job that spent a permit of a rate may begin."""
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
         self.calls: set[Call] = set()
@@ -63,9 +66,9 @@ class Collector:
             self._turned_away = False
             self.wake()
 
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int], permits: Permits | None = None) -> None:
         """Keep the claimed jobs until there are enough for a call."""
-        self.waiting.add(self._slots.own(jobs), queue_priorities)
+        self.waiting.add(self._slots.own(jobs, permits), queue_priorities)
         self._wait()
         self._slots.dispatch()
 

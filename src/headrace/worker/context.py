@@ -80,6 +80,13 @@ class Caller:
     def log(self, data: str) -> None:
         """Add a line to the log of the job."""
 
+    def begins_within(self) -> float | None:
+        """How many seconds are left to call the handler, below 0 none; None: it may be called whenever that is."""
+        return None
+
+    def begun(self) -> None:
+        """Note that the handler was called before in this run: it may be called again whenever that is."""
+
     def entry_writer(self) -> EntryWriter | None:
         """The writer of what the run adds to its job; None: nothing is kept.
 

@@ -14,6 +14,7 @@ from headrace.engine import Claimed, Dead, Profiles
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
 from headrace.runtime.service import Service
+from headrace.worker.lead import Permits
 
 if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
@@ -76,13 +77,14 @@ class Fetcher(Service):
                 if wanted <= 0:
                     await self._host.wait(self._wake, POLL_LONGEST)
                     continue
-                claimed = await self._claim(min(wanted, _MOST), free)
-                if claimed is None:
+                answer = await self._claim(min(wanted, _MOST), free)
+                if answer is None:
                     continue
+                claimed, permits = answer
                 if claimed.jobs:
                     self._poll = POLL_FIRST
                     self._worker.taken()
-                    self._taker.take(claimed.jobs, self._priorities)
+                    self._taker.take(claimed.jobs, self._priorities, permits)
                 fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
                     if not claimed.jobs and claimed.profiles_rev == self.profiles_rev:
@@ -115,13 +117,14 @@ class Fetcher(Service):
         if everybody or not set(self._queues or ()).isdisjoint(hint.names):
             self._wake.set()
 
-    async def _claim(self, n: int, free: int) -> Claimed | None:
-        """One claim, repeated until the store answers; None if it cannot be used."""
+    async def _claim(self, n: int, free: int) -> tuple[Claimed, Permits | None] | None:
+        """One claim, repeated until the store answers, and the permits that it spent; None if it cannot be used."""
         if self.profiles_rev < 0 and not await self.know_profiles():
             return None
         self.request = self._host.dice.token()
         try:
-            return await self._ask(Ask(n=n, free=free, profiles=self._wanted(), queues=self._queues), self.request)
+            wanted, lead = self._wanted(), self._taker.lead.seconds
+            return await self._ask(Ask(n=n, free=free, profiles=wanted, queues=self._queues, lead=lead), self.request)
         finally:
             self.request = None
 
@@ -131,11 +134,14 @@ class Fetcher(Service):
             return frozenset(id for id in self._served if self._profiles[id].task not in shunned)
         return self._served
 
-    async def _ask(self, ask: Ask, request: int) -> Claimed | None:
-        pause, worker = 0.05, self._worker.id
+    async def _ask(self, ask: Ask, request: int) -> tuple[Claimed, Permits | None] | None:
+        pause, worker, clock, dealt = 0.05, self._worker.id, self._host.clock, None
+        since, now = clock.monotonic(), clock.now()
         while True:
             try:
-                answer = await self._engine.jobs.claim(worker, ask, request, self._host.clock.now())
+                await self._host.make_sure(self._engine)
+                since, now = clock.monotonic(), clock.now()
+                answer = await self._engine.jobs.claim(worker, ask, request, now)
             except StoreLost:
                 raise
             except EngineError as error:
@@ -143,6 +149,8 @@ class Fetcher(Service):
                     _log.warning("no jobs could be claimed, trying on: %s", error)
                 # A request whose reply was lost may have claimed jobs: repeat the same request, even when stopping.
                 unknown = isinstance(error, Unavailable) and error.outcome == "unknown"
+                if unknown and dealt is None:
+                    dealt = now, since  # perhaps: the permits of what is given again were spent then
                 if self.stopping.is_set() and (not unknown or pause > 1.0):
                     return None
                 await self._host.sleep(pause * (0.5 + self._host.dice.chance() / 2))
@@ -151,7 +159,10 @@ class Fetcher(Service):
             if isinstance(answer, Dead):
                 await self._worker.died(worker)
                 return None
-            return answer
+            permits = None
+            if answer.paced:
+                permits = Permits(answer.paced, self._taker.lead, ask.lead, *(dealt or (now, since)))
+            return answer, permits
 
     async def _catch_up(self, claimed: Claimed) -> bool:
         """Learn new profiles and settings; whether it is worth claiming again at once."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -21,6 +21,7 @@ from headrace.core.account import account
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
+from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Dead, Engine
@@ -46,12 +47,12 @@ class Heartbeat:
     def __init__(self, worker: Worker, engine: Engine, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._worker, self._engine, self._host, self._loop = worker, engine, host, loop
         self._rules = engine.rules
-        self._acked = (host.clock.monotonic(), host.clock.now())
+        self._acked = (host.clock.monotonic(), host.uptime())
         self._mute_from = self._look_from = 0.0
         self._stop: Callable[[], object] = lambda: None
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
-        self._outage = False
+        self._outage = self._wrong = False
         self.blocked = False
         """Whether the worker's loop stood still at the last look."""
         self.lost: StoreLost | None = None
@@ -72,13 +73,13 @@ class Heartbeat:
 
     def acknowledged(self) -> None:
         """Remember that the store has just acknowledged the worker."""
-        self._acked = (self._host.clock.monotonic(), self._host.clock.now())
+        self._acked = (self._host.clock.monotonic(), self._host.uptime())
         self._mute_from = self._acked[0] + self._rules.silence
 
     @property
     def silent(self) -> bool:
         """Whether nothing new may be started, because the store has not heard of the worker for too long."""
-        # Called before every start, so the wall clock, which shows a suspended machine, is read only twice a second.
+        # Called before every start, so the clock that shows a suspended machine is read only twice a second.
         monotonic = self._host.clock.monotonic()
         if monotonic >= self._look_from:
             self._look_from = monotonic + 0.5
@@ -88,10 +89,9 @@ class Heartbeat:
 
     @property
     def silence(self) -> float:
-        """Seconds since the last acknowledged beat, by whichever clock says more: one may have slept or been set."""
-        monotonic, wall = self._acked
-        by_wall = (self._host.clock.now() - wall).total_seconds()
-        return max(self._host.clock.monotonic() - monotonic, by_wall)
+        """Seconds since the last acknowledged beat, those included that the machine slept."""
+        monotonic, uptime = self._acked
+        return max(self._host.clock.monotonic() - monotonic, self._host.uptime() - uptime)
 
     async def _main(self) -> None:
         loop, stopping = asyncio.get_running_loop(), asyncio.Event()
@@ -106,8 +106,9 @@ class Heartbeat:
                     if not opened:
                         await session.open()
                         opened = True
+                        await self._host.measure(session)
                     await self._look(session)
-                    if self._host.clock.monotonic() >= next_beat:
+                    if self._host.clock.monotonic() >= next_beat or self._unsure:
                         await self._beat(session)
                         next_beat = self._host.clock.monotonic() + self._rules.beat
                 except StoreLost as error:
@@ -123,14 +124,31 @@ class Heartbeat:
                 await session.close()
 
     async def _beat(self, session: Engine) -> None:
-        worker = self._worker.id
+        worker, clock = self._worker.id, self._host.store_clock
+        asked = None if clock is None else clock.asking()
         answer = await session.workers.beat(worker, self._worker.beat(self.blocked), self._host.clock.now())
         if isinstance(answer, Alive):
+            if clock is not None and asked is not None and answer.now is not None:
+                clock.told(asked, answer.now)
             self.acknowledged()
+            self._compare()
         if self._outage:
             self._outage = False
             _log.warning("beats are acknowledged again")
         self._tell(worker, answer)
+
+    @property
+    def _unsure(self) -> bool:
+        """Whether the machine slept, or its clock was set, and the store's time must be measured."""
+        return (clock := self._host.store_clock) is not None and clock.is_unsure
+
+    def _compare(self) -> None:
+        """Say so, once, if this machine's clock is wrong."""
+        apart = 0.0 if (clock := self._host.store_clock) is None else clock.apart
+        if abs(apart) > CLOCK_APART and not self._wrong:
+            text = "the clock of this machine is %s; jobs go by the store's, so it costs nothing. Let it follow NTP"
+            _log.warning(text, told_apart(apart))
+        self._wrong = abs(apart) > CLOCK_APART
 
     def _tell(self, worker: UUID, answer: Alive | Dead) -> None:
         try:
@@ -153,24 +171,30 @@ class Heartbeat:
             await self._stand_in(session)
 
     async def _stand_in(self, session: Engine) -> None:
-        now, chance = self._host.clock.now(), self._host.dice.chance()
+        now, monotonic, chance = self._host.clock.now(), self._host.clock.monotonic(), self._host.dice.chance()
         todo: list[tuple[Job, Decide]] = [
             (owned.job, lambda job: release(job, now)) for owned in self._worker.drop_buffer()
         ]
         todo += [
-            (owned.job, partial(self._overdue, started_at=owned.started_at, now=now, chance=chance))
-            for owned in self._worker.executing()
-            if owned.started_at is not None and not owned.over
+            (
+                run.owned.job,
+                partial(self._overdue, started_at=started, ran=monotonic - run.began, now=now, chance=chance),
+            )
+            for run in self._worker.executing()
+            if (started := run.owned.started_at) is not None and not run.owned.over
         ]
         tries = _TRIES
         while todo and tries:
             again = [await self._apply(session, todo[n : n + MAX_BATCH], now) for n in range(0, len(todo), MAX_BATCH)]
             todo, tries = [one for part in again for one in part], tries - 1
 
-    def _overdue(self, job: Job, started_at: datetime, now: datetime, chance: float) -> Change | None:
-        """The change that the loop would have written by now: the end if the timeout is over, otherwise the start."""
+    def _overdue(self, job: Job, started_at: datetime, ran: float, now: datetime, chance: float) -> Change | None:
+        """The change that the loop would have written by now: the end if the timeout is over, otherwise the start.
+
+        ``ran``: for how many seconds the handler has run, by monotonic time.
+        """
         timeout = job.spec.timeout
-        if timeout is not None and now >= started_at + timedelta(seconds=timeout):
+        if timeout is not None and ran >= timeout:
             return finish(job, TimedOut(), now, chance, self._rules, started_at)
         return None if job.status is Status.RUNNING else start(job, started_at, self._rules)
 

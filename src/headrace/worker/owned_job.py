@@ -17,6 +17,7 @@ from headrace.core.status import Reason, Status, Verb
 from headrace.errors import StoreLost, TransitionRefused, Unstorable
 from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
+from headrace.worker.lead import Permits
 
 __all__ = ["OwnedJob", "Settled"]
 
@@ -50,6 +51,7 @@ class OwnedJob:
         "kept",
         "lanes",
         "over",
+        "permits",
         "since",
         "started_at",
         "weight",
@@ -64,6 +66,8 @@ class OwnedJob:
         """The job as last known to be stored."""
         self.started_at: datetime | None = None
         """When the handler was called; the start itself may not be stored yet."""
+        self.permits: Permits | None = None
+        """What its claim has spent of rates, if a rate counts it: it begins in time, or not at all."""
         self.ending: Ending | None = None
         """How the attempt ended; set once, by whoever is first."""
         self.ended_at: datetime | None = None

@@ -24,7 +24,13 @@ from headrace.worker.streaming import invoke
 if TYPE_CHECKING:
     from headrace.worker.children import Children
 
-__all__ = ["call", "call_async", "perform", "raised"]
+__all__ = ["call", "call_async", "is_late", "perform", "raised"]
+
+
+def is_late(ctx: Context) -> bool:
+    """Whether a rate counts the job, and its handler may not be called any more."""
+    left = ctx.caller.begins_within()
+    return left is not None and left < 0
 
 
 async def call(
@@ -78,6 +84,8 @@ def _plain(
     handler: Handler, ctx: Context, job: Job, encode: Callable[[Any], Any] | None = None
 ) -> tuple[Any, BaseException | None]:
     """Call a plain function on this very thread. An error is returned: not every kind can pass between threads."""
+    if is_late(ctx):
+        return None, Stopped("shutdown")
     entered = ctx.entered()
     try:
         kwargs = handler.decode(job.payload_text)
@@ -102,8 +110,11 @@ def _wrapped(
         nonlocal before
         if before is None:
             before = ctx.places()
+            if handler.mode == "async" and is_late(ctx):
+                raise Stopped("shutdown")
         else:
             ctx.rewind(before)
+            ctx.caller.begun()
         if handler.flows:
             return await invoke(handler, ctx, job)
         if handler.mode == "async":

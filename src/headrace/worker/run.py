@@ -118,7 +118,7 @@ class Run(Caller):
                 if not await self._started_first():
                     return
                 self.began = slots.host.clock.monotonic()
-            if self.told_to_stop:  # before it began
+            if self.told_to_stop or (owned.permits is not None and self._is_late()):  # before it began
                 self.finish(Released())
                 return
             if owned.started_at is None:
@@ -151,6 +151,11 @@ class Run(Caller):
             # Otherwise every job would leave a circle of references, context and run, for the garbage collector.
             self._ctx, self._timers = None, ()
             slots.left(self)
+
+    def _is_late(self) -> bool:
+        """Whether a rate counts the job and it may not begin any more; a bulk call looks when it begins."""
+        left = None if self.bulk_call is not None else self.begins_within()
+        return left is not None and left < 0
 
     def finish(self, ending: Ending) -> None:
         """End the attempt, once: the owned job writes the end, and reports to the slots what the store answered."""
@@ -276,6 +281,14 @@ class Run(Caller):
         self._timers += (self._loop.call_later(seconds, act),)
 
     # -- for its Context, on whatever thread
+
+    def begins_within(self) -> float | None:
+        """How many seconds are left to call the handler, if a rate counts the job."""
+        return None if self.owned.permits is None else self.owned.permits.left()
+
+    def begun(self) -> None:
+        """Note that the handler was called before: a permit is for the run, however often middleware calls it."""
+        self.owned.permits = None
 
     def resource(self, resource: Resource[T]) -> T:
         """The resource that the worker has open for this definition."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from datetime import datetime
@@ -18,6 +19,7 @@ from headrace.worker.bulk import Call
 from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector
+from headrace.worker.lead import Lead, Permits
 from headrace.worker.owned_job import OwnedJob, Settled
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
@@ -70,6 +72,10 @@ class Slots:
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
         self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
+        self.lead = Lead(host.clock)
+        """How long after its claim a job that spent a permit of a rate may begin."""
+        self._begin_by = math.inf
+        """When the first job that waits here for a slot must have begun (monotonic), or earlier."""
         self._on_settled = self.settled  # bound once, for all jobs
         self._pace = Pace(concurrency)
         self._ahead = 0
@@ -112,14 +118,19 @@ class Slots:
         # Only when the buffer is half empty: many small claims would cost more than they bring.
         return (ahead - buffered, 0) if buffered * 2 <= ahead else (0, 0)
 
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int], permits: Permits | None = None) -> None:
         """Buffer what was claimed and start what there is room for."""
-        self.buffer.add(self.own(jobs), queue_priorities)
+        self.buffer.add(self.own(jobs, permits), queue_priorities)
         self.yielded.turn_away()
         self.dispatch()
 
-    def own(self, jobs: Sequence[Job], settled: Settled | None = None) -> list[OwnedJob]:
-        """Make an owned job of each claimed one; ``settled`` is called in place of the method of this name."""
+    def own(
+        self, jobs: Sequence[Job], permits: Permits | None = None, settled: Settled | None = None
+    ) -> list[OwnedJob]:
+        """Make an owned job of each claimed one; ``permits``: what those of them have spent that a rate counts.
+
+        ``settled`` is called in place of the method of this name.
+        """
         claimed, settled = [], settled or self._on_settled
         for job in jobs:
             number = job.id.int
@@ -127,6 +138,11 @@ class Slots:
                 self._supersede(self.owned[number])
             owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, settled)
             claimed.append(owned)
+        if permits is not None:
+            self._begin_by = min(self._begin_by, permits.by)
+            for owned in claimed:
+                if owned.job.id in permits.jobs:
+                    owned.permits = permits
         return claimed
 
     def _supersede(self, old: OwnedJob) -> None:
@@ -138,10 +154,9 @@ class Slots:
 
     def _busy_since(self) -> float | None:
         """How long the running handlers have been running, on average."""
-        now = self.host.clock.now()
+        now = self.host.clock.monotonic()
         newest = islice(reversed(self.runs.items()), LOOKED_AT)
-        began = [owned.started_at for owned, run in newest if not run.yielded]
-        spans = [(now - moment).total_seconds() for moment in began if moment is not None]
+        spans = [now - run.began for owned, run in newest if owned.started_at is not None and not run.yielded]
         return sum(spans) / len(spans) if spans else None
 
     # -- through
@@ -296,6 +311,8 @@ class Slots:
             # A clock that was set back must not put the start off until it has caught up.
             if started is not None and owned.start_due and not 0 <= (now - started).total_seconds() < START_WITHIN:
                 owned.write_start()
+        if monotonic > self._begin_by:
+            self._release_late(monotonic)
         self.tally.look()
         self.yielded.tick()
         self.stuck.look(monotonic)
@@ -341,6 +358,14 @@ class Slots:
     def _release_all(self, line: Buffer) -> None:
         for owned in line.empty():
             owned.release()
+
+    def _release_late(self, monotonic: float) -> None:
+        """Give back what has spent a permit of a rate and waited here for longer than it may."""
+        for line in self._lines():
+            for permits, owned in line.remove_late(monotonic):
+                permits.left()  # from which the lead is learned
+                owned.release()
+        self._begin_by = min(line.begin_by for line in self._lines())
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Take out the jobs that were claimed ahead, without writing anything about them."""

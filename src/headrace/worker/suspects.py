@@ -14,6 +14,7 @@ from headrace.engine import Claimed
 from headrace.engine.bus import Hint, Topic
 from headrace.worker.buffer import Buffer
 from headrace.worker.fetcher import Fetcher
+from headrace.worker.lead import Lead, Permits
 from headrace.worker.owned_job import OwnedJob
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Suspects:
         """The levels of suspects for which there was room."""
         self.wake: Callable[[], None] = lambda: None
         """Has its fetcher look again."""
+        self.lead = Lead(slots.host.clock)
+        """How long after its claim a suspect that spent a permit of a rate may begin: its start is written first."""
         self._slots = slots
         self._owned: dict[OwnedJob, int] = {}
         self._round_began = -math.inf
@@ -89,9 +92,9 @@ class Suspects:
             self.wants_slot = False
             self._slots.hungry()
 
-    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int]) -> None:
+    def take(self, jobs: Sequence[Job], queue_priorities: Mapping[str, int], permits: Permits | None = None) -> None:
         """Begin what was claimed, as soon as there are slots."""
-        claimed = self._slots.own(jobs, self._settled)
+        claimed = self._slots.own(jobs, permits, self._settled)
         self._owned |= {owned: level_of(owned.job) for owned in claimed}
         self.waiting.add(claimed, queue_priorities)
         self._slots.dispatch()
@@ -150,7 +153,7 @@ class SuspectFetcher(Fetcher):
             return 0, 0
         return super()._room()
 
-    async def _claim(self, n: int, free: int) -> Claimed | None:
+    async def _claim(self, n: int, free: int) -> tuple[Claimed, Permits | None] | None:
         try:
             return await super()._claim(n, free)
         finally:

@@ -25,6 +25,7 @@ from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.logs import caught_logs
 from headrace.worker.owned_job import OwnedJob
 from headrace.worker.resources import Resource, Resources
+from headrace.worker.run import Run
 from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
@@ -329,7 +330,7 @@ class Worker(Service):
 
     def beat(self, blocked: bool) -> Beat:
         """The beat that the worker sends to the store."""
-        stats = self.stats
+        stats, clock = self.stats, self.host.store_clock
         return Beat(
             held=tuple(owned.job.id for owned in list(self._slots.owned.values())),
             state="blocked" if blocked else stats.state,
@@ -337,11 +338,12 @@ class Worker(Service):
             buffered=stats.buffered,
             stuck_threads=stats.stuck_threads,
             done=stats.done + stats.failed,
+            clock_apart=0.0 if clock is None else round(clock.apart, 3),
         )
 
-    def executing(self) -> Iterable[OwnedJob]:
-        """The jobs whose handlers were called, except those that a transaction of their handler has."""
-        return [owned for owned in list(self._slots.runs) if not owned.in_transaction]
+    def executing(self) -> Iterable[Run]:
+        """The runs whose handlers were called, except those whose job a transaction of their handler has."""
+        return [run for owned, run in list(self._slots.runs.items()) if not owned.in_transaction]
 
     def drop_buffer(self) -> list[OwnedJob]:
         """Take all jobs out of the buffer; the caller gives them back."""

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from headrace.core.claim import Ask, order, pick
 from headrace.core.defaults import Rules
@@ -16,6 +17,7 @@ from headrace.core.limits.limit import Entry, Usage, deal, lapses, wanted
 from headrace.core.limits.rate import Rate, micros
 from headrace.core.limits.rule import Group, Limits, QueueRule, TaskRule, layered, limits_of
 from headrace.core.status import Status
+from tests.core.stand import submitted
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RULES = Rules()
@@ -91,6 +93,42 @@ def test_what_a_claim_fills_by_itself_is_not_told_as_full() -> None:
     limits = Limits({}, {"a": TaskRule(max_concurrency=1)}, {})
     dealt = deal([(Group("q", "a"), entries(3))], ask(), NOON, RULES, limits, Usage())
     assert (len(dealt.taken), dealt.full) == (1, {})
+
+
+def test_a_permit_is_spent_as_of_the_end_of_the_lead() -> None:
+    limits = Limits({}, {"a": TaskRule(rates=("api",))}, {"api": Rate(3, per=60, kind="sliding")})
+    wish, lines = Ask(n=100, free=100, profiles=frozenset(), lead=5.0), [(Group("q", "a"), entries(9))]
+    dealt = deal(lines, wish, NOON, RULES, limits, Usage())
+    assert len(dealt.taken) == 3
+    assert dealt.next_permit == lapses(dealt.spent["rate", "api"]) == NOON + timedelta(seconds=65)
+    usage = Usage(spent=dealt.spent)
+    assert not deal(lines, wish, NOON + timedelta(seconds=64.9), RULES, limits, usage).taken
+    assert len(deal(lines, wish, NOON + timedelta(seconds=65), RULES, limits, usage).taken) == 3
+
+
+def test_what_counts_for_longer_than_it_can_is_stored_as_it_is_judged() -> None:
+    """The clock was set back by a day: a window later, and not a day later, there are permits again."""
+    limits = Limits({}, {"a": TaskRule(rates=("api",))}, {"api": Rate(1, per=60, kind="sliding")})
+    lines = [(Group("q", "a"), entries(9))]
+    usage = Usage(spent={("rate", "api"): ((NOON + timedelta(days=1), 1),)})
+    dealt = deal(lines, ask(), NOON, RULES, limits, usage)
+    assert dealt.taken == []
+    assert dealt.next_permit == lapses(dealt.spent["rate", "api"]) == NOON + timedelta(seconds=60)
+
+
+def test_who_needs_a_permit_is_said_by_queue_task_and_key() -> None:
+    limits = Limits(
+        {"slow": QueueRule(rates=("api",))},
+        {"a": TaskRule(rates=("own",)), "b": TaskRule(rates=("gone",), max_concurrency=1)},
+        {"api": Rate(1, per=1), "own": Rate(1, per=1, keyed=True)},
+    )
+    places = [("slow", "c", None), ("q", "a", None), ("q", "a", "k"), ("q", "b", "k"), ("q", "c", None)]
+    jobs = [
+        replace(submitted(task=task, queue=queue, concurrency_key=key), id=UUID(int=number))
+        for number, (queue, task, key) in enumerate(places)
+    ]
+    assert limits.spending(jobs) == {jobs[0].id, jobs[2].id}
+    assert Limits().spending(jobs) == frozenset()
 
 
 def test_what_was_used_lapses() -> None:

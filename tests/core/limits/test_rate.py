@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.limits.rate import Rate, Spent, next_permit, permits, spend
+from headrace.core.limits.rate import LONGEST_LEAD, Rate, Spent, micros, next_permit, permits, spend, trimmed
 from headrace.errors import ConfigError
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -74,6 +75,138 @@ def test_a_clock_that_is_set_back_holds_nobody_up_for_longer_than_a_window(kind:
     assert next_permit(rate, spent, at(-86400)) <= at(-86400 + 62)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("moment", [0.0, 59.0])
+def test_after_the_clock_was_set_back_a_window_later_all_is_as_ever(kind: Any, moment: float) -> None:
+    """Whoever looks meanwhile stores what is left: otherwise it would count until the clock has caught up."""
+    rate, back = Rate(2, per=60, kind=kind), moment - 86400
+    spent: Spent = ()
+    for _ in range(2):
+        spent = spend(rate, spent, at(moment))
+    begun = list[float]()
+    for later in range(0, 125, 5):
+        now = at(back + later)
+        if permits(rate, spent, now):
+            spent = spend(rate, spent, now)
+            begun.append(back + later)
+        else:
+            spent = trimmed(rate, spent, now) or spent
+    assert back < begun[0] <= back + 65
+    assert len(begun) >= 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_trimmed_that_another_claim_may_have_spent(kind: Any) -> None:
+    """Claims overtake one another: one that asked earlier must not shorten what a later one has spent."""
+    rate = Rate(5, per=1, kind=kind)
+    spent = spend(rate, (), at(20), 5, lead=LONGEST_LEAD)
+    assert trimmed(rate, spent, at(0)) is None
+    assert permits(rate, spent, at(0)) == 0
+    assert permits(rate, spend(rate, spent, at(0), 0), at(20)) == 0
+
+
+class Claim(msgspec.Struct):
+    """One claim: how long after the one before the store deals it, how long before that it was asked, with which lead,
+    for how many, and where within its span each of them begins (0 to 1)."""
+
+    gap: float
+    delay: float
+    lead: float
+    starts: list[float]
+
+
+def claims(per: float) -> st.SearchStrategy[list[Claim]]:
+    """Any claims, on the scale of the window."""
+    part = st.one_of(st.sampled_from([0.0, 0.001, 0.05, 0.5, 1.0]), st.floats(0, 3)).map(lambda one: one * per / 4)
+    lead = part.map(lambda one: min(one, LONGEST_LEAD))
+    # A claim of a worker that stood still for longer is that of a dead one, and given nothing.
+    delay = st.one_of(st.just(0.0), lead)
+    starts = st.lists(st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)), min_size=1, max_size=30)
+    return st.lists(st.builds(Claim, gap=part, delay=delay, lead=lead, starts=starts), max_size=40)
+
+
+def begun(rate: Rate, sequence: list[Claim]) -> list[int]:
+    """When the handlers of these claims are called, in microseconds: not before the store has dealt the claim, and not
+    after the lead of the moment at which it was asked; what cannot begin within is given back, its permit lost."""
+    spent: Spent = ()
+    real, calls = 0.0, list[int]()
+    for claim in sequence:
+        real += claim.gap
+        now = at(max(0.0, real - claim.delay))
+        first, last = micros(at(real)), micros(now + timedelta(seconds=claim.lead))
+        for place in claim.starts:
+            if permits(rate, spent, now) < 1:
+                break
+            spent = spend(rate, spent, now, lead=claim.lead)
+            if first <= last:
+                calls.append(first + round(place * (last - first)))
+    return sorted(calls)
+
+
+SPANS = st.sampled_from([0.05, 1.0, 10.0, 3600.0])
+
+
+@given(limit=st.integers(1, 12), per=SPANS, data=st.data())
+def test_no_fixed_window_has_more_calls_than_its_limit(limit: int, per: float, data: st.DataObject) -> None:
+    calls = begun(Rate(limit, per=per), data.draw(claims(per)))
+    windows = Counter(call // round(per * 1_000_000) for call in calls)
+    assert max(windows.values(), default=0) <= limit
+
+
+@given(limit=st.integers(1, 12), per=SPANS, data=st.data())
+def test_no_span_of_a_sliding_window_has_more_calls_than_its_limit(limit: int, per: float, data: st.DataObject) -> None:
+    calls = begun(Rate(limit, per=per, kind="sliding"), data.draw(claims(per)))
+    for earlier, later in zip(calls, calls[limit:], strict=False):
+        assert later - earlier >= per * 1_000_000
+
+
+@given(limit=st.integers(1, 12), per=SPANS, data=st.data())
+def test_no_span_has_more_calls_than_a_full_bucket_and_what_came_in_meanwhile(
+    limit: int, per: float, data: st.DataObject
+) -> None:
+    calls = begun(Rate(limit, per=per, kind="bucket"), data.draw(claims(per)))
+    for index, first in enumerate(calls):
+        for count, last in enumerate(calls[index:], 1):
+            assert (count - limit) * per * 1_000_000 <= (last - first) * limit
+
+
+def saturated(rate: Rate, lead: float, seconds: float) -> list[float]:
+    """When claims are dealt one whenever there is a permit, from noon on."""
+    spent: Spent = ()
+    now, dealt = at(0), list[float]()
+    while now < at(seconds):
+        while permits(rate, spent, now):
+            spent = spend(rate, spent, now, lead=lead)
+            dealt.append((now - at(0)).total_seconds())
+        now = next_permit(rate, spent, now)
+    return dealt
+
+
+def test_with_jobs_always_in_line_a_fixed_window_loses_nothing_to_the_lead() -> None:
+    assert len(saturated(Rate(50, per=10), 0.1, 100)) == 500
+
+
+def test_what_begins_near_the_edge_of_a_fixed_window_counts_on_both_sides() -> None:
+    rate = Rate(3, per=10)
+    spent = spend(rate, (), at(9.95), 2, lead=0.1)
+    assert permits(rate, spent, at(9.99)) == 1
+    assert permits(rate, spent, at(10)) == 1
+    assert permits(rate, spent, at(20)) == 3
+    assert permits(rate, spend(rate, (), at(9.8), 2, lead=0.1), at(10)) == 3
+
+
+def test_a_sliding_window_is_longer_by_the_lead_and_a_sixtieth_of_it() -> None:
+    dealt = saturated(Rate(50, per=10, kind="sliding"), 0.1, 1000)
+    cycle = 10 + 0.1 + 10 / 60
+    assert 50 * 1000 / cycle * 0.99 <= len(dealt) <= 50 * 1000 / 10.1 + 50
+
+
+def test_a_bucket_is_smaller_by_what_comes_in_during_the_lead_and_as_fast() -> None:
+    dealt = saturated(Rate(50, per=10, kind="bucket"), 1.0, 1000)
+    assert dealt.count(0.0) == 50 - 5
+    assert len(dealt) == 45 + 50 * 100 - 1
+
+
 @given(
     limit=st.integers(1, 20),
     per=st.sampled_from([0.5, 7.0, 60.0, 3600.0]),
@@ -94,15 +227,21 @@ def test_no_span_has_more_than_the_limit(limit: int, per: float, steps: list[flo
             assert sum(first <= moment <= last for moment in bucket) <= allowed + 1e-6
 
 
-@given(kind=st.sampled_from(KINDS), limit=st.integers(1, 50), gaps=st.lists(st.floats(0, 30), max_size=30))
-def test_what_is_kept_stays_small(kind: Any, limit: int, gaps: list[float]) -> None:
-    rate, now = Rate(limit, per=60, kind=kind), 0.0
+@given(
+    kind=st.sampled_from(KINDS),
+    limit=st.integers(1, 50),
+    per=st.sampled_from([0.001, 1.0, 60.0]),
+    lead=st.sampled_from([0.0, 0.05, 30.0]),
+    gaps=st.lists(st.floats(0, 30), max_size=30),
+)
+def test_what_is_kept_stays_small(kind: Any, limit: int, per: float, lead: float, gaps: list[float]) -> None:
+    rate, now = Rate(limit, per=per, kind=kind), 0.0
     spent: Spent = ()
     for gap in gaps:
         now += gap
         if permits(rate, spent, at(now)):
-            spent = spend(rate, spent, at(now))
-        assert len(spent) <= 62
+            spent = spend(rate, spent, at(now), lead=lead)
+        assert len(spent) <= 124
     assert msgspec.json.decode(msgspec.json.encode(spent), type=Spent) == spent
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -289,6 +290,78 @@ class Limiting(Part):
         assert keys(await lab.claim(worker, 10)) == ["a", "b", None, None]
         lab.later(61)
         assert keys(await lab.claim(worker, 10)) == ["a", "b"]
+
+    @pytest.mark.parametrize("kind", ["fixed", "sliding", "bucket"])
+    async def test_a_permit_counts_until_its_job_can_have_begun_a_window_ago(self, lab: Lab, kind: Any) -> None:
+        """With a lead of 5 s, claimed 2 s before the end of a fixed window: it counts in the next window as well."""
+        await rate(lab, "api", 3, per=60, kind=kind)
+        await rule(lab, "limit:work", rates=["api"])
+        worker = await lab.worker()
+        await fill(lab, 9)
+        lab.now = lab.now.replace(second=58, microsecond=0)
+        wanted = 2 if kind == "bucket" else 3  # a bucket is smaller by what comes in during the lead
+        assert len(await lab.claim(worker, 10, lead=5)) == wanted
+        claimed = await lab.ask(worker, 10, lead=5)
+        assert isinstance(claimed, Claimed)
+        assert (claimed.jobs, claimed.paced, claimed.next_due) == (
+            (),
+            frozenset(),
+            lab.at({"fixed": 62, "sliding": 65, "bucket": 5}[kind]),
+        )
+        assert claimed.next_due is not None
+        lab.now = claimed.next_due - timedelta(milliseconds=1)
+        assert await lab.claim(worker, 10, lead=5) == []
+        lab.later(0.001)
+        assert len(await lab.claim(worker, 10, lead=5)) == (1 if kind == "bucket" else 3)
+
+    async def test_a_claim_says_which_jobs_spent_a_permit(self, lab: Lab) -> None:
+        await rate(lab, "api", 3, per=60)
+        await rate(lab, "own", 3, per=60, keyed=True)
+        await rule(lab, "queue:slow", rates=["api"])
+        await rule(lab, "limit:work", rates=["own"], max_per_key=5)
+        await rule(lab, "limit:narrow", max_concurrency=1)
+        worker = await lab.worker()
+        jobs = [
+            lab.job("other", queue="slow"),
+            lab.job("work", concurrency_key="k"),
+            lab.job("work"),
+            lab.job("narrow"),
+            lab.job("other"),
+        ]
+        await lab.put_all(*jobs)
+        first = await lab.ask(worker, 10, request=7, lead=1)
+        assert isinstance(first, Claimed)
+        assert {job.id for job in first.jobs} == {job.id for job in jobs}
+        assert first.paced == {jobs[0].id, jobs[1].id}
+        # A repeat spends nothing more, and says the same of what is still held unstarted.
+        await lab.start(next(job for job in first.jobs if job.id == jobs[0].id))
+        before = await lab.engine.records.usage([("rate", "api")])
+        lab.later(1)
+        again = await lab.ask(worker, 10, request=7, lead=1)
+        assert isinstance(again, Claimed)
+        assert again.paced == {jobs[1].id}
+        assert (await lab.engine.records.usage([("rate", "api")])).spent == before.spent
+
+    async def test_where_nothing_has_a_rate_no_job_spent_a_permit(self, lab: Lab) -> None:
+        await rate(lab, "api", 3, per=60)
+        await rule(lab, "queue:elsewhere", rates=["api"])
+        await fill(lab, 2)
+        claimed = await lab.ask(await lab.worker(), 10, lead=1)
+        assert isinstance(claimed, Claimed)
+        assert (len(claimed.jobs), claimed.paced) == (2, frozenset())
+
+    async def test_a_job_that_is_given_back_unstarted_keeps_its_place_and_loses_its_permit(self, lab: Lab) -> None:
+        await rate(lab, "api", 2, per=60, kind="sliding")
+        await rule(lab, "limit:work", rates=["api"])
+        worker = await lab.worker()
+        await fill(lab, 3)
+        first, second = await lab.claim(worker, 10, lead=1)
+        back = await lab.do(lifecycle.release(first, lab.now))
+        assert (back.charged, back.attempt) == (0, 0)
+        assert await lab.claim(worker, 10, lead=1) == []
+        lab.later(62)
+        await free(lab, second)
+        assert [job.id for job in await lab.claim(worker, 1, lead=1)] == [first.id]
 
     async def test_a_rate_that_nobody_defined_limits_nothing(self, lab: Lab) -> None:
         await rule(lab, "limit:work", rates=["nothing"])

@@ -14,7 +14,7 @@ import msgspec
 
 from headrace.core.claim import Ask, stops
 from headrace.core.defaults import Rules
-from headrace.core.limits.rate import Rate, Spent, micros, next_permit, permits, spend
+from headrace.core.limits.rate import Rate, Spent, micros, next_permit, permits, spend, trimmed
 from headrace.core.limits.rule import Bound, Group, Limits
 
 __all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "wanted"]
@@ -122,7 +122,7 @@ class _Hand(msgspec.Struct, eq=False):
                 return False
         return not self.paced or _permitted(self.paced, usage, now, dealt)
 
-    def take(self, usage: Usage, now: datetime, dealt: Dealt) -> bool:
+    def take(self, usage: Usage, now: datetime, lead: float, dealt: Dealt) -> bool:
         """Count one that is given where there was room; whether there is still."""
         free, held = True, usage.held
         for bound, most in self.concurrency or ():
@@ -131,7 +131,7 @@ class _Hand(msgspec.Struct, eq=False):
         if not self.paced:
             return free
         for bound, rate in self.paced:
-            usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now)
+            usage.spent[bound] = dealt.spent[bound] = spend(rate, usage.spent.get(bound, ()), now, lead=lead)
         return free and _permitted(self.paced, usage, now, dealt)
 
     def _bind(self, limits: Limits) -> list[tuple[Bound, int]]:
@@ -158,8 +158,9 @@ def deal(
     usage: Usage,
 ) -> Dealt:
     """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
-    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies. An entry
-    that is ``unread`` may end a group: whoever cannot read all of it learns whether that mattered."""
+    beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies. One that
+    a rate counts may begin until ``ask.lead`` seconds from now, and its permit is spent as of then. An entry that is
+    ``unread`` may end a group: whoever cannot read all of it learns whether that mattered."""
     dealt, at = Dealt([], {}, {}, None, {}), micros(now)
     taken, turned = dealt.taken, dealt.turned
     table = _laid_out(lines, limits, usage)
@@ -178,7 +179,7 @@ def deal(
             if hand.turn is not None:
                 usage.last[hand.turn] = at
                 turned[hand.turn] = turned.get(hand.turn, 0) + 1
-            if limited and not hand.take(usage, now, dealt):
+            if limited and not hand.take(usage, now, ask.lead, dealt):
                 continue  # who is next need not even be looked up
         head = next(hand.entries, None)
         if head is not None:
@@ -216,6 +217,8 @@ def _permitted(paced: Sequence[tuple[Bound, Rate]], usage: Usage, now: datetime,
     for bound, rate in paced:
         spent = usage.spent.get(bound, ())
         if permits(rate, spent, now) < 1:
+            if (less := trimmed(rate, spent, now)) is not None:
+                usage.spent[bound] = dealt.spent[bound] = less
             soon = next_permit(rate, spent, now)
             dealt.next_permit = soon if dealt.next_permit is None else min(dealt.next_permit, soon)
             return False

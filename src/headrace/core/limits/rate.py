@@ -1,7 +1,22 @@
-"""Rates: how many may be begun in a span of time, and when the next one may."""
+"""Rates: how many may be begun in a span of time, and when the next one may.
+
+A permit is dealt at a claim, and the handler is called a little later. So a permit comes with a *lead*: the handler is
+called within [claim, claim + lead], or not at all. The permit is spent as of the end of that span, and whether there is
+one is judged as of its beginning. Wherever the calls fall within their spans, the promise of each kind then holds:
+
+- ``fixed``: at most ``limit`` calls in each window. A permit counts in every window that its span touches.
+- ``sliding``: at most ``limit`` calls in any ``per`` seconds.
+- ``bucket``: at most ``limit * (1 + T / per)`` calls in any ``T`` seconds.
+
+Why: let p be the last permit dealt of those whose calls fall into one window. Each other one of them still counts at
+the moment p was dealt, since it counts until its call is out of every window that p's call can be in. (A bucket: k
+permits before p have put off the moment when it is full again to k steps after the first call at least.)
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -10,7 +25,10 @@ from headrace.core.bounds import whole
 from headrace.core.retry import Seconds, seconds
 from headrace.errors import ConfigError
 
-__all__ = ["Rate", "Spent", "micros", "next_permit", "permits", "spend"]
+__all__ = ["LONGEST_LEAD", "Rate", "Spent", "micros", "next_permit", "permits", "spend", "trimmed"]
+
+LONGEST_LEAD = 30.0
+"""Seconds that may be between a claim and the call of a handler that spent a permit, at most."""
 
 Spent = tuple[tuple[datetime, int], ...]
 """Permits that were used: until when, and how many. Of a bucket: when it will be full again."""
@@ -19,6 +37,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
 _GRAINS = 60
 """A sliding window remembers what was used in so many parts of it."""
+_APART = 2 * round(LONGEST_LEAD * 1_000_000)
+"""By how much later another claim may have spent its permits: leads differ, and claims overtake one another."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -68,46 +88,71 @@ def _span(rate: Rate) -> int:
     return max(round(rate.per * 1_000_000), _GRAINS)
 
 
-def _freed(rate: Rate, now: int) -> int:
-    """Until when a permit used now counts."""
-    span = _span(rate)
+def _freed(rate: Rate, at: int, lead: int = 0) -> int:
+    """Until when a permit counts that is used between this moment and the end of the lead."""
+    span, end = _span(rate), at + lead
+    # A long lead is counted in larger parts: there are never many to remember.
     if rate.kind == "fixed":
-        return (now // span + 1) * span
-    grain = span // _GRAINS
-    return -(-(now + span) // grain) * grain  # up to the next grain: a little later, never too early
+        windows = span * (1 + lead // (span * _GRAINS))
+        return (end // windows + 1) * windows
+    grain = span // _GRAINS * (1 + lead // span)
+    return -(-(end + span) // grain) * grain  # up to the next grain: a little later, never too early
 
 
-def _kept(rate: Rate, spent: Spent, now: int) -> list[tuple[int, int]]:
-    """What still counts of what was spent, for no longer than if it were spent now: the clock may be set back."""
-    last = _freed(rate, now)
-    return [(min(micros(until), last), count) for until, count in spent if micros(until) > now]
+def _last(rate: Rate, at: int) -> int:
+    """The latest moment until which anything spent by now can count. What counts for longer was spent before the clock
+    was set back, or when the window was longer."""
+    return at + _APART + _span(rate) if rate.kind == "bucket" else _freed(rate, at + _APART)
 
 
-def _full(rate: Rate, spent: Spent, now: int) -> int:
+def _kept(rate: Rate, spent: Spent, at: int) -> list[tuple[int, int]]:
+    """What still counts of what was spent; what counts for too long, as if it were spent now."""
+    last = _last(rate, at)
+    found = ((micros(until), count) for until, count in spent)
+    return [(until if until <= last else _freed(rate, at), count) for until, count in found if until > at]
+
+
+def _full(rate: Rate, spent: Spent, at: int) -> int:
     """When a bucket is full again."""
-    at = micros(spent[0][0]) if spent else now
-    return min(max(at, now), now + _span(rate))
+    full = micros(spent[0][0]) if spent else at
+    return max(full, at) if full <= _last(rate, at) else at + _span(rate)
 
 
 def permits(rate: Rate, spent: Spent, now: datetime) -> int:
-    """How many may be begun now."""
+    """How many may be begun from now on."""
     at = micros(now)
     if rate.kind == "bucket":
         span = _span(rate)
-        return (at + span - _full(rate, spent, at)) * rate.limit // span
+        return max(0, (at + span - _full(rate, spent, at)) * rate.limit // span)
     return max(0, rate.limit - sum(count for _, count in _kept(rate, spent, at)))
 
 
-def spend(rate: Rate, spent: Spent, now: datetime, count: int = 1) -> Spent:
-    """What is used after so many were begun."""
-    at = micros(now)
+def spend(rate: Rate, spent: Spent, now: datetime, count: int = 1, lead: float = 0.0) -> Spent:
+    """What is used after so many were allowed to begin within ``lead`` seconds from now."""
+    at, ahead = micros(now), math.ceil(lead * 1_000_000)
     if rate.kind == "bucket":
         step = -(-count * _span(rate) // rate.limit)
-        return ((_moment(_full(rate, spent, at) + step), 0),)
-    until, kept = _freed(rate, at), dict[int, int]()
-    for moment, used in (*_kept(rate, spent, at), (until, count)):
-        kept[moment] = kept.get(moment, 0) + used
-    return tuple((_moment(moment), kept[moment]) for moment in sorted(kept))
+        return ((_moment(max(_full(rate, spent, at), at + ahead) + step), 0),)
+    return _summed((*_kept(rate, spent, at), (_freed(rate, at, ahead), count)))
+
+
+def trimmed(rate: Rate, spent: Spent, now: datetime) -> Spent | None:
+    """What was spent, if some of it counts for longer than it can, as if that were spent now; None if nothing does.
+
+    Who finds it stores this, so that it lapses: read again later, it would count anew from then on.
+    """
+    at = micros(now)
+    last = _last(rate, at)
+    if all(micros(until) <= last for until, _ in spent):
+        return None
+    return ((_moment(_full(rate, spent, at)), 0),) if rate.kind == "bucket" else _summed(_kept(rate, spent, at))
+
+
+def _summed(used: Iterable[tuple[int, int]]) -> Spent:
+    counts = dict[int, int]()
+    for until, count in used:
+        counts[until] = counts.get(until, 0) + count
+    return tuple((_moment(until), counts[until]) for until in sorted(counts))
 
 
 def next_permit(rate: Rate, spent: Spent, now: datetime) -> datetime:

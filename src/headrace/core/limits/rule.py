@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.job import Job
 from headrace.core.limits.rate import Rate
 
 __all__ = [
@@ -130,6 +132,21 @@ class Limits(msgspec.Struct, frozen=True):
             if rated[kind]:
                 found.update(self.paced(group))  # in place: an union with what is no set makes a new one
         return found
+
+    def spending(self, jobs: Iterable[Job]) -> frozenset[UUID]:
+        """Those of the jobs that need a permit of a rate, by id."""
+        if not self.rates:
+            return frozenset()
+        found: dict[tuple[str, str, bool], bool] = {}
+        ids = list[UUID]()
+        for job in jobs:
+            key = job.spec.concurrency_key
+            kind = (job.spec.queue, job.spec.task, key is None)
+            if kind not in found:
+                found[kind] = bool(self.paced(Group(job.spec.queue, job.spec.task, key)))
+            if found[kind]:
+                ids.append(job.id)
+        return frozenset(ids)
 
     def undefined(self) -> dict[str, list[str]]:
         """The rates that queues and tasks name and nobody has defined, and who names them: they limit nothing."""

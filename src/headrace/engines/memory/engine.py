@@ -61,6 +61,9 @@ class MemoryEngine:
     async def migrate(self, *, plan: bool = False) -> list[str]:
         return []
 
+    async def time(self) -> datetime | None:
+        return None
+
     async def check(self, now: datetime) -> list[Check]:
         ledger = await self.records.ledger()
         if ledger.unaccounted:

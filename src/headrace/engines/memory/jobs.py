@@ -65,7 +65,8 @@ class Jobs:
                 for job in taken:
                     table.put(job)
                 due += [] if permit is None else [permit]
-            return Claimed(tuple(taken), table.profiles_rev, state.settings_rev, min(due, default=None), full)
+            paced, soon = state.limits.spending(taken), min(due, default=None)
+            return Claimed(tuple(taken), table.profiles_rev, state.settings_rev, soon, full, paced)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         refuse_changes(changes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime
 
+from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Ledger
 from headrace.engine import Check
 from headrace.engines.postgres import migrate
@@ -17,7 +18,6 @@ __all__ = ["OLDEST", "check"]
 OLDEST = 130000
 """PostgreSQL 13."""
 
-_CLOCK_APART = 5.0
 _OLD_TRANSACTION = 3600.0
 
 
@@ -64,12 +64,11 @@ async def _durable(connection: Connection) -> Check:
 
 async def _clock(connection: Connection, now: datetime) -> Check:
     there = await connection.fetchval("SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint")
-    apart = (there - micros(now)) / 1e6
-    if abs(apart) > _CLOCK_APART:
-        return Check(
-            "clock", "warn", f"the server's clock is {apart:+.1f} s from this machine's", "let both follow NTP"
-        )
-    return Check("clock", "ok", f"{apart:+.2f} s from this machine's")
+    apart = (micros(now) - there) / 1e6
+    if abs(apart) > CLOCK_APART:
+        message = f"the clock of this machine is {told_apart(apart)} ({apart:+.1f} s); jobs go by the server's"
+        return Check("clock", "warn", message, "let both follow NTP")
+    return Check("clock", "ok", f"this machine's is {apart:+.2f} s from the server's")
 
 
 async def _horizon(connection: Connection) -> Check:

@@ -24,6 +24,7 @@ from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.records import Records
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
+from headrace.engines.sql.record import moment
 from headrace.errors import ConfigError
 from headrace.runtime.host import Host
 
@@ -32,6 +33,7 @@ __all__ = ["PostgresEngine"]
 _WARM_SIZE, _COLD_SIZE, _SEARCH_SIZE = 2, 2, 1
 _REST = _WARM_SIZE + _COLD_SIZE + _SEARCH_SIZE
 _LEAST = _REST + 1
+_TIME = "SELECT (extract(epoch FROM clock_timestamp()) * 1e6)::bigint"
 
 
 class PostgresEngine:
@@ -139,6 +141,9 @@ class PostgresEngine:
         async with self._aside() as connection:
             done = await migrate.applied(connection, self._schema)
             return done, [step.name for step in await migrate.pending(connection, self._schema)]
+
+    async def time(self) -> datetime | None:
+        return moment((await self._hot.fetch(_TIME))[0][0])
 
     async def check(self, now: datetime) -> list[Check]:
         async with self._aside() as connection:

@@ -112,7 +112,7 @@ class Limiting:
             rows: list[Any] = await connection.fetch(sql("claimed", self._schema), given.worker, given.claim)
             again = Reader().jobs(rows)
             again.sort(key=lambda job: order(job, serving.priorities.get(job.queue, 0)))
-            return self._claimed(head, again, due)
+            return self._claimed(head, again, due, serving)
         # After a long time without workers there are too many arrivals for one transaction.
         if head["came"] and not await arrive(connection, self._schema, serving, tasks):
             return _More.CAME
@@ -133,7 +133,7 @@ class Limiting:
         left = stays(table, places.keys() - {job.seq for job in jobs}) if len(jobs) < len(places) else None
         if left is not None:  # others have locked these jobs, which stay in line
             await connection.execute(self._stand, micros(now), *left)
-        return self._claimed(head, jobs, min(soon, default=None), full=bool(dealt.full))
+        return self._claimed(head, jobs, min(soon, default=None), serving, full=bool(dealt.full))
 
     async def _deal(
         self,
@@ -183,9 +183,9 @@ class Limiting:
             await connection.execute(sql("spend", self._schema), names, data, until, micros(now))
 
     @staticmethod
-    def _claimed(head: Any, jobs: list[Job], due: int | None, *, full: bool = False) -> Claimed:
-        soon = None if due is None else moment(due)
-        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], soon, full)
+    def _claimed(head: Any, jobs: list[Job], due: int | None, serving: Serving, *, full: bool = False) -> Claimed:
+        soon, paced = None if due is None else moment(due), serving.limits.spending(jobs)
+        return Claimed(tuple(jobs), head["profiles_rev"], head["settings_rev"], soon, full, paced)
 
 
 def _gates(serving: Serving) -> list[str]:

@@ -10,7 +10,7 @@ from headrace.engine import Alive, Beat, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.sql.record import micros
+from headrace.engines.sql.record import micros, moment
 from headrace.engines.sql.workers import SqlWorkers, row_of_beat
 
 __all__ = ["Workers"]
@@ -28,7 +28,7 @@ class Workers(SqlWorkers):
         args = (worker, old, list(beat.held), *row_of_beat(beat, now))
         # If the connection is dead, the beat must fail early enough to be sent on another one in time.
         patience = min(self._rules.silence, 30.0)
-        beats, profiles_rev, settings_rev, cancels, forgotten = (
+        beats, profiles_rev, settings_rev, cancels, forgotten, there = (
             await self._hot.fetch(sql("beat", self._schema), *args, patience=patience)
         )[0]
         if beats is None:
@@ -39,4 +39,4 @@ class Workers(SqlWorkers):
             # The worker may have handed back or finished some of them since.
             unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
             unknown.sort(key=lambda job: job.seq)
-        return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev)
+        return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev, moment(there))

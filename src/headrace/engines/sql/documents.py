@@ -8,6 +8,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.lease import SLACK
 from headrace.core.match import Profile
 from headrace.engine import Profiles, Setting
 from headrace.engines.sql.files import Fetch
@@ -32,7 +33,8 @@ class SqlDocuments:
         return [Setting(*row) for row in await self._read("settings", prefix)] if self._askable(prefix) else []
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
-        rows = await self._write("lease", name, holder, micros(now), micros(now + timedelta(seconds=seconds)))
+        until = now + timedelta(seconds=seconds)
+        rows = await self._write("lease", name, holder, micros(now), micros(until), micros(until + SLACK))
         return rows[0][0] if rows else None
 
     async def unlease(self, name: str, holder: UUID) -> None:

@@ -44,8 +44,13 @@ class Claiming:
         self._rules = rules
         self._served, self._limiting = Served(), Limiting(rules)
 
-    def claim(self, connection: apsw.Connection, ask: Ask, given: Grant, now: datetime) -> tuple[Head, str]:
-        """Promote what is due, then give the worker the first jobs in order that it may take: their records."""
+    def claim(
+        self, connection: apsw.Connection, ask: Ask, given: Grant, now: datetime
+    ) -> tuple[Head, str, Limits | None]:
+        """Promote what is due, then give the worker the first jobs in order that it may take: their records.
+
+        Also the limits that they were dealt by; None if none mattered.
+        """
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         terms = (ask.n, ask.free, self._rules.fragile_after, given.status.value)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
@@ -64,7 +69,7 @@ class Claiming:
                 connection.execute(statement("promote"), (times[0], PROMOTED))
                 continue
             if not head.alive or (head.lines_rev == rev and known):
-                return head, jobs
+                return head, jobs, limits
             number, rev = self._served.of(connection, ask, head.lines_rev)
 
     def _limited(

@@ -137,6 +137,9 @@ class SqliteEngine:
             )
         )
 
+    async def time(self) -> datetime | None:
+        return None
+
     async def check(self, now: datetime) -> list[Check]:
         if not self._path.exists():
             return [

@@ -55,12 +55,14 @@ class Jobs:
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         given, claiming = grant(worker, ask, request, now, self._rules), self._claiming
-        head, jobs = await self._writer.run(lambda connection: claiming.claim(connection, ask, given, now))
+        head, records, limits = await self._writer.run(lambda connection: claiming.claim(connection, ask, given, now))
         if not head.alive:
             return Dead()
         due = min((at for at in (head.next_due, head.next_permit) if at is not None), default=None)
         next_due = None if due is None else moment(due)
-        return Claimed(tuple(jobs_of(jobs)), head.profiles_rev, head.settings_rev, next_due, head.full)
+        jobs = tuple(jobs_of(records))
+        paced = frozenset[UUID]() if limits is None else limits.spending(jobs)
+        return Claimed(jobs, head.profiles_rev, head.settings_rev, next_due, head.full, paced)
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         verdicts: list[Verdict] = []

@@ -23,5 +23,6 @@ counted AS (
 )
 SELECT (SELECT beats FROM beaten), profiles_rev, settings_rev,
   ARRAY(SELECT id FROM holding WHERE cancelled ORDER BY seq),
-  ARRAY(SELECT id FROM holding WHERE old AND NOT named ORDER BY seq)
+  ARRAY(SELECT id FROM holding WHERE old AND NOT named ORDER BY seq),
+  (extract(epoch FROM clock_timestamp()) * 1e6)::bigint
 FROM {schema}.books

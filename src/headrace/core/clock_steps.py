@@ -1,0 +1,80 @@
+"""Steps of the store's time, and what they do not do: an attempt that began before one is judged without it.
+
+A step is a jump of the wall clock against monotonic time: somebody set the clock, or the machine slept. Deadlines of
+held jobs are moments of the wall clock, so a step forward would end attempts that had time left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+__all__ = ["KEPT", "NOTICED", "SETTING", "Step", "Steps", "extended", "on_record"]
+
+SETTING = "clock:steps"
+"""The setting under which they are on record."""
+KEPT = 30 * 86400.0
+"""Seconds for which a step is kept on record."""
+NOTICED = 60.0
+"""Seconds within which every session has noticed a step: each measures with a beat, or with a write every 30 s."""
+_ALIKE = 1.0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A jump of the store's time."""
+
+    at: datetime
+    """When it was noticed, by the time after it."""
+    by: float
+    """Seconds; negative: back."""
+
+
+class Steps(msgspec.Struct, frozen=True):
+    """The steps on record, oldest first: a setting."""
+
+    steps: tuple[Step, ...] = ()
+
+    def to_text(self) -> str:
+        """As JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Steps:
+        """From JSON."""
+        return msgspec.json.decode(text, type=cls)
+
+
+def extended(deadline: datetime, since: datetime | None, steps: Iterable[Step]) -> datetime:
+    """The deadline that was counted from this moment, put off by all steps forward since.
+
+    A moment counts as before a step if the clock without the step could have shown it until everybody had noticed. So
+    after a short step (up to a minute) some deadlines are put off by it for nothing: the sweeper only comes later.
+    Steps back put nothing off. They make a deadline come later by themselves.
+    """
+    if since is None:
+        return deadline
+    late = sum(step.by for step in steps if step.by > 0 and since <= step.at + timedelta(seconds=NOTICED - step.by))
+    return deadline + timedelta(seconds=late)
+
+
+def on_record(known: Sequence[Step], seen: Sequence[Step], now: datetime) -> tuple[Step, ...]:
+    """The record once all steps that one clock has seen are on it: each once, and none that is too old to matter.
+
+    Several clocks see the same step, each at a moment of its own. One on record stands for one of those seen.
+    """
+    oldest, left, added = now - timedelta(seconds=KEPT), list(known), list[Step]()
+    for step in seen:
+        same = next((one for one in left if _same(one, step)), None)
+        if same is None:
+            added.append(step)
+        else:
+            left.remove(same)
+    kept = (step for step in (*known, *added) if step.at >= oldest)
+    return tuple(sorted(kept, key=lambda step: step.at))
+
+
+def _same(one: Step, other: Step) -> bool:
+    apart = abs((one.at - other.at).total_seconds())
+    return abs(one.by - other.by) <= _ALIKE and apart <= NOTICED

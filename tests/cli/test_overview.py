@@ -1,0 +1,32 @@
+"""The store as a whole, for people to look at."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from headrace.cli.overview import workers_view
+from headrace.engine import Beat, WorkerInfo, WorkerRow
+from tests.cli.records import ID, at
+
+
+@pytest.mark.parametrize(
+    ("apart", "said"),
+    [
+        (1.9, None),
+        (-1.9, None),
+        (90.0, "clock 90 s ahead of the store's"),
+        (-3600.0, "clock 60 min behind the store's"),
+    ],
+)
+def test_a_worker_whose_clock_is_wrong_is_seen(apart: float, said: str | None) -> None:
+    info = WorkerInfo(id=ID, host="mill", pid=42, started_at=at(0), concurrency=10)
+    out = Console(file=io.StringIO(), width=200, color_system=None, markup=False)
+    out.print(workers_view([WorkerRow(info, Beat(clock_apart=apart), 7, at(5), True, 0)], at(5)))
+    assert isinstance(out.file, io.StringIO)
+    printed = out.file.getvalue()
+    assert "running" in printed
+    assert ("clock" in printed) is (said is not None)
+    assert said is None or said in printed
