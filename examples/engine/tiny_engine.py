@@ -36,6 +36,7 @@ from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_o
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
+from headrace.core.suspects import requirements_of
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
@@ -88,6 +89,7 @@ class Store:
         self.batches: dict[UUID, Batch] = {}
         self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
         self.watched: dict[UUID, Watched] = {}
+        self.beside_suspects: set[UUID] = set()  # dead workers on which suspects and others ran together
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.leases: dict[str, Lease] = {}
@@ -132,7 +134,7 @@ class Store:
             if len(self.profiles) >= MAX_PROFILES and is_new:
                 return None
             self.profiles_rev += 1
-            self.profiles[key] = Profile(self.profiles_rev, job.task, job.requires)
+            self.profiles[key] = Profile(self.profiles_rev, job.task, requirements_of(job))
         return self.profiles[key]
 
     def holder(self, job: Job) -> Job | None:
@@ -212,7 +214,7 @@ class Store:
 
 
 def _profile_key(job: Job) -> tuple[str, str]:
-    return job.task, json.dumps(job.requires, sort_keys=True)
+    return job.task, json.dumps(requirements_of(job), sort_keys=True)
 
 
 class Role:
@@ -315,7 +317,8 @@ class Jobs(Role):
                 elif late or not store.alive(job.worker) or store.unnamed[job.id] >= 2:
                     row = store.workers.get(job.worker)
                     heard_at = None if row is None else row[3]
-                    found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at))
+                    beside = job.worker in store.beside_suspects
+                    found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at, beside))
             return found[:limit]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
@@ -584,6 +587,9 @@ class Workers(Role):
         with self.store() as store:
             if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
+            running = {job.suspect > 0 for job in store.held_by(worker) if job.status is Status.RUNNING}
+            if len(running) == 2:
+                store.beside_suspects.add(worker)
             store.die(worker)
             return True
 

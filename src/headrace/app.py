@@ -284,14 +284,18 @@ class App(Hooked, Scheduling, Limited):
         parent: UUID | str | None = None,
         root: UUID | str | None = None,
         batch: UUID | str | None = None,
+        suspect: bool = False,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Job]:
-        """The jobs that match, newest first, a page at a time; ``root``: all descendants of a job without a parent."""
+        """The jobs that match, newest first, a page at a time; ``root``: all descendants of a job without a parent.
+
+        ``suspect``: only jobs that ran when their worker died, and that may have killed it.
+        """
         found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
         kin = {"parent": parent, "root": root, "batch": batch}
         ids = {name: as_id(id) for name, id in kin.items() if id is not None}
-        return await jobs.jobs(self.session, status=status, limit=limit, cursor=cursor, **found, **ids)
+        return await jobs.jobs(self.session, status=status, suspect=suspect, limit=limit, cursor=cursor, **found, **ids)
 
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""

@@ -16,6 +16,7 @@ from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.moments import moment as told
 from headrace.core.retry import Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
+from headrace.core.suspects import REQUIREMENT
 from headrace.errors import ConfigError
 from headrace.worker.callbacks import Callback
 from headrace.worker.middleware import Middleware
@@ -206,6 +207,13 @@ def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]
     return lambda value, name: None if value is None else check(value, name)
 
 
+def _requires(value: Any, name: str) -> dict[str, Any]:
+    plain = _json(value, name)
+    if REQUIREMENT in plain:
+        raise ConfigError(f"{name} must not name {REQUIREMENT!r}: headrace keeps that for jobs whose worker died")
+    return plain
+
+
 _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "queue": bounds.checked_name,
     "priority": _priority,
@@ -218,7 +226,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "on_duplicate": _one_of("return", "raise"),
     "tags": _tags,
     "metadata": _json,
-    "requires": _json,
+    "requires": _requires,
     "customer": _maybe(bounds.checked_key),
     "concurrency_key": _maybe(bounds.checked_key),
     "after": _after,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.conftest import Shell
 from tests.support import schemas
+from tests.support.postgres import shared
 
 
 def findings(shell: Shell, *words: str, code: int = 0) -> dict[str, dict[str, str]]:
@@ -33,7 +34,7 @@ def test_an_empty_file_is_no_store_and_stays_empty(shell: Shell) -> None:
 
 
 def test_a_missing_schema_is_a_finding_and_stays_missing(shell: Shell, tmp_path: Path) -> None:
-    url = schemas.url_of(tmp_path)
+    url = shared().url(schema=schemas.schema_of(tmp_path))
     for _ in range(2):  # the first look did not make it
         found = findings(shell, "--url", url, code=1)
         assert "there is no store at" in found["store"]["message"]

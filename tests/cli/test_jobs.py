@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import App
+from headrace.core.status import Status
 from tests.cli.conftest import Shell
 from tests.support.apps import busy_worker
 
@@ -23,6 +26,27 @@ def test_jobs_are_listed_newest_first_and_filtered(shell: Shell) -> None:
         assert [job["id"] for job in shell.json("jobs", *words, "--url", shell.url)["items"]] == [picture]
     assert shell.json("jobs", "--status", "failed", "--url", shell.url)["items"] == []
     assert "no jobs match" in shell("jobs", "--status", "failed", "--url", shell.url).stderr
+
+
+def test_suspects_are_found_and_named(shell: Shell) -> None:
+    shell.submit("add", "a=1")
+    bad = shell.submit("add", "a=2")
+
+    async def suspected() -> None:
+        async with App(shell.url) as app:
+            await app.cancel(bad)
+            job = replace(await app.get(bad), id=uuid4(), status=Status.QUEUED, reason=None, finished_at=None)
+            await app.engine.jobs.insert([replace(job, suspect=2, attempt=2, charged=2)], job.created_at)
+
+    asyncio.run(suspected())
+    [job] = shell.json("jobs", "--suspect", "--url", shell.url)["items"]
+    assert (job["suspect"], job["spared"]) == (2, False)
+    words = "ran when its workers died, 2 times; it runs beside no other suspect"
+    assert words in shell("show", job["id"], "--url", shell.url).stdout
+    assert f"It is suspect: it {words}." in shell("explain", job["id"], "--url", shell.url).stdout.replace("\n", " ")
+    shell("cancel", "--suspect", "--yes", "--url", shell.url)
+    statuses = [one["status"] for one in shell.json("jobs", "--url", shell.url)["items"]]
+    assert sorted(statuses) == ["cancelled", "cancelled", "queued"]
 
 
 def test_pages_follow_one_another(shell: Shell) -> None:

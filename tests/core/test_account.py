@@ -53,7 +53,7 @@ def test_timed_out_and_lost_say_why_once() -> None:
 def test_one_lost_without_a_start_on_record_is_not_counted() -> None:
     lost = lifecycle.lose(stand(Status.ACCEPTED), Cause.LEASE, at(40), 0.5, RULES).job
     said = "work 00000001: an attempt that may not have begun was lost; queued again, not charged"
-    assert account(lost, Outcome.LOST, at(40), charged=False) == said
+    assert account(lost, Outcome.LOST, at(40), charged=False, began=False) == said
 
 
 @pytest.mark.parametrize("reason", [Reason.INVALID_PAYLOAD, Reason.INVALID_RESULT])

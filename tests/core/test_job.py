@@ -20,6 +20,7 @@ RECORD = {
     *("id", "task", "queue", "tags", "metadata", "customer"),
     *("payload", "headers", "route", "query", "requires"),
     *("status", "reason", "rev", "epoch", "attempt", "charged", "unstarted_losses", "redrives", "worker", "progress"),
+    *("suspect", "spared"),
     *("priority", "max_attempts", "retry", "timeout", "available_at", "not_after", "dedup"),
     *("request_key", "request_hash", "concurrency_key"),
     *(

@@ -289,7 +289,18 @@ class Machine(RuleBasedStateMachine):
         self.sides.agree(lambda side: side.engine.jobs.overdue(self.now), sort=lambda overdue: overdue.job.id)
         batches = []
         for side_found in found:
-            changes = [sweep(one.job, self.now, 0.5, RULES, alive=one.alive, unnamed=one.unnamed) for one in side_found]
+            changes = [
+                sweep(
+                    one.job,
+                    self.now,
+                    0.5,
+                    RULES,
+                    alive=one.alive,
+                    unnamed=one.unnamed,
+                    beside_suspect=one.beside_suspect,
+                )
+                for one in side_found
+            ]
             batches.append([change for change in changes if change is not None])
         assert all(len(batch) == len(found[0]) for batch in batches), "everything found has an answer"
         self._write(batches)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -305,3 +309,54 @@ async def test_a_host_measures_only_what_is_a_store_clock() -> None:
     assert server.asked == 4
     assert isinstance(Host().clock, StoreClock)
     assert isinstance(Host().clock.local, SystemClock)  # type: ignore[attr-defined]
+
+
+async def test_threads_that_look_at_once_notice_a_step_once() -> None:
+    for _ in range(20):
+        local = WrongClock()
+        clock = StoreClock(local)
+        begin = threading.Barrier(4)
+
+        def look(clock: StoreClock = clock, begin: threading.Barrier = begin) -> None:
+            begin.wait()
+            for _ in range(50):
+                clock.look()
+
+        threads = [threading.Thread(target=look) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        begin.wait()
+        local.set(3600)
+        for thread in threads:
+            thread.join()
+        clock.look()
+        assert [round(step.by) for step in steps(clock)] == [3600]
+
+
+FORKS = """
+import os, threading
+from headrace.runtime.clock import SystemClock
+from headrace.runtime.store_clock import StoreClock
+
+clock, held, done = StoreClock(SystemClock()), threading.Event(), threading.Event()
+
+def holds():
+    with clock._lock:
+        held.set()
+        done.wait()
+
+threading.Thread(target=holds).start()
+held.wait()
+if os.fork() == 0:
+    clock.look()
+    print("looked", flush=True)
+    os._exit(0)
+os.wait()
+done.set()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_fork_leaves_no_lock_behind() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "looked\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from headrace.core.job import History, Job
+from headrace.core.job import Attempt, History, Job
 from headrace.core.query import Filter
 from headrace.core.status import Outcome, Status
 from headrace.engine import Engine
@@ -49,6 +49,13 @@ def _check_attempts(job: Job, history: History) -> None:
     assert not epochs or epochs[-1] < job.epoch or not job.ended, job
     finishes = [attempt for attempt in attempts if attempt.outcome is Outcome.COMPLETED]
     assert len(finishes) == (job.status is Status.COMPLETED), job
-    charged = [one for one in attempts if one.outcome in _CHARGED or (one.outcome is Outcome.LOST and one.started_at)]
+    charged = [one for one in attempts if one.outcome in _CHARGED or _is_charged_loss(one)]
     if job.redrives == 0:
         assert len(charged) == job.charged <= job.max_attempts, (job, attempts)
+
+
+def _is_charged_loss(attempt: Attempt) -> bool:
+    """Whether a lost attempt counts: its start is on record, and no suspect beside it is to blame."""
+    if attempt.outcome is not Outcome.LOST or attempt.started_at is None:
+        return False
+    return attempt.error is None or (attempt.error.details or {}).get("charged", True)

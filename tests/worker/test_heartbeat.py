@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Self, cast
 from uuid import UUID
@@ -310,3 +311,36 @@ async def _comes_to(ask: Callable[[], Awaitable[object]], expected: object) -> b
 
 
 async def idle() -> None: ...
+
+
+async def test_no_job_is_claimed_by_a_clock_that_is_unsure(shop: Shop) -> None:
+    async def noop() -> str:
+        return "done"
+
+    async def time() -> datetime | None:
+        return datetime.now(UTC)
+
+    def watched(engine: Engine) -> Any:
+        claim = engine.jobs.claim
+
+        async def claiming(*args: Any) -> Any:
+            unsure.append(clock.is_unsure)
+            return await claim(*args)
+
+        another = lambda: watched(engine.another_session())  # noqa: E731
+        return Instead(engine, time=time, jobs=Instead(engine.jobs, claim=claiming), another_session=another)
+
+    shop.task(noop)
+    wrong, unsure = WrongClock(), list[bool]()
+    shop.host.clock = clock = StoreClock(wrong)
+    engine = watched(shop.engine)
+    await shop.host.measure(engine)
+    worker = shop.worker(engine=engine)
+    async with worker:
+        for by in (3600.0, -7200.0, 90.0):
+            assert (await shop.ended(await shop.submit("noop"))).result == "done"
+            wrong.set(by)
+        assert (await shop.ended(await shop.submit("noop"))).result == "done"
+    await worker.lanes.close()
+    assert set(unsure) == {False}
+    assert abs((clock.now() - datetime.now(UTC)).total_seconds()) < 1

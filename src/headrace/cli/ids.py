@@ -132,7 +132,7 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def given(status: Sequence[str], **others: str | None) -> dict[str, Any]:
+def given(status: Sequence[str], **others: str | bool | None) -> dict[str, Any]:
     """The filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
-    chosen: dict[str, Any] = {name: value for name, value in others.items() if value is not None}
+    chosen: dict[str, Any] = {name: value for name, value in others.items() if value not in (None, False)}
     return chosen | {"status": list(status)} if status else chosen

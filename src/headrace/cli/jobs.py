@@ -26,7 +26,7 @@ __all__ = ["explain", "jobs", "show", "watch"]
 @click.option("--all", "whole", is_flag=True, help="All pages at once.")
 @common
 def jobs(
-    state: State, status: tuple[str, ...], limit: int, cursor: str | None, whole: bool, **others: str | None
+    state: State, status: tuple[str, ...], limit: int, cursor: str | None, whole: bool, **others: str | bool | None
 ) -> None:
     """List jobs, newest first."""
     filters = given(status, **others)

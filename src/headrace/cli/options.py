@@ -70,6 +70,7 @@ def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
 def filters(fn: F) -> F:
     """Add the flags that choose jobs."""
     for option in (
+        click.option("--suspect", is_flag=True, help="Jobs that may have killed their worker."),
         click.option("--text", metavar="TEXT", help="Found in the id, the task, the payload or the error."),
         click.option("--batch", metavar="ID", help="Jobs of this batch; the id of one of them will do."),
         click.option("--root", metavar="ID", help="All descendants of this job."),

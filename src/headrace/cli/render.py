@@ -17,6 +17,7 @@ from headrace.cli.words import compact, counted, cut, printable, short
 from headrace.core.job import History, Job
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
+from headrace.core.suspects import told_suspect
 
 __all__ = [
     "STYLES",
@@ -165,6 +166,7 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
         facts.append(("progress", bar.append("  " + " · ".join(words)) if words else bar))
     silent = f" ({told_silence(silent_since, now)})" if silent_since else ""
     optional: dict[str, str | Text | None] = {
+        "suspect": told_suspect(job),
         "worker": Text.assemble(str(job.worker), (silent, "bold red")) if job.worker else None,
         "tags": ", ".join(job.tags),
         "metadata": compact(job.metadata) if job.metadata else None,

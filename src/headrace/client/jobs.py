@@ -199,6 +199,7 @@ async def jobs(
     session: Session,
     *,
     status: Status | str | Sequence[Status | str] | None,
+    suspect: bool,
     limit: int,
     cursor: str | None,
     **others: Any,
@@ -213,7 +214,7 @@ async def jobs(
     for name, value in others.items():
         if not isinstance(value, str | UUID | None):
             raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
-    filter = Filter(status=statuses, **others)
+    filter = Filter(status=statuses, suspect=bool(suspect), **others)
     return await session.engine.records.find(filter, session.host.clock.now(), limit, cursor)
 
 

@@ -44,6 +44,7 @@ from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
 from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
@@ -70,6 +71,7 @@ class Suite(
     Effects,
     Fencing,
     Sweeping,
+    Suspects,
     Workers,
     Asking,
     Positions,

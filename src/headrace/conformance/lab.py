@@ -217,10 +217,13 @@ class Lab:
 
     async def sweep(self, found: Overdue) -> Job:
         """Do what the sweeper must do about this job."""
-        alive, unnamed, heard_at = found.alive, found.unnamed, found.heard_at
-        return await self.do(
-            sweep(found.job, self.now, 0.5, self.rules, alive=alive, unnamed=unnamed, heard_at=heard_at)
-        )
+        return await self.do(self.swept(found))
+
+    def swept(self, found: Overdue) -> Change | None:
+        """What the sweeper decides about this job."""
+        alive, unnamed, heard_at, beside = found.alive, found.unnamed, found.heard_at, found.beside_suspect
+        job, rules = found.job, self.rules
+        return sweep(job, self.now, 0.5, rules, alive=alive, unnamed=unnamed, heard_at=heard_at, beside_suspect=beside)
 
     async def process_notes(self, limit: int = 1000) -> list[Change]:
         """Process notes until there are none left; what came of it."""

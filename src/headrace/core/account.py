@@ -27,19 +27,23 @@ def name_of(job: Job) -> str:
     return f"{job.spec.task} {short(job.id)}"
 
 
-def account(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True) -> str:
+def account(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True, began: bool = True) -> str:
     """What became of an attempt, and of its job with it; ``job`` is as stored after that.
+
+    ``began``: its start is on record.
 
     Payload and result are left out, and what was found wrong with them: logs go where they may not.
     """
-    which = f"attempt {job.charged} of {job.max_attempts}" if charged else "an attempt that may not have begun"
+    which = f"attempt {job.charged} of {job.max_attempts}"
+    if not charged:
+        which = f"attempt {job.attempt}" if began else "an attempt that may not have begun"
     what = {Outcome.TIMED_OUT: "timed out", Outcome.LOST: "was lost"}.get(outcome, "failed")
-    return f"{name_of(job)}: {which} {what}{_why(job, charged=charged)}; {_then(job, now)}"
+    return f"{name_of(job)}: {which} {what}{_why(job, began=began)}; {_then(job, now)}"
 
 
-def _why(job: Job, *, charged: bool) -> str:
+def _why(job: Job, *, began: bool) -> str:
     error = job.error
-    if error is None or not charged:
+    if error is None or not began:
         return ""
     if job.reason in _PRIVATE:
         return f": {error.type} (the job says more)"

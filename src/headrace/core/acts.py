@@ -67,6 +67,8 @@ def retry(job: Job, now: datetime, *, by: str | None = None) -> Change:
         "act_by": not_after if job.first_started_at is None else None,
         "charged": 0,
         "unstarted_losses": 0,
+        "suspect": 0,
+        "spared": False,
         "redrives": job.redrives + 1,
         "cancel_requested_at": None,
         "finished_at": None,
@@ -94,6 +96,7 @@ def resolve(
     """Set the end by hand: a result completes the job, an error fails it."""
     if error is None:
         fields = ended(job, Status.COMPLETED, now) | {"result_text": result_text or "null", "error": None}
+        fields |= {"suspect": 0, "spared": False}
     else:
         fields = ended(job, Status.FAILED, now, Reason.NON_RETRYABLE) | {"error": error}
     key = Key.KEEP if job.ended else key_freed(job)

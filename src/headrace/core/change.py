@@ -80,6 +80,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     attempt: Attempt | None = None
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
+    moves: bool = False
+    """It stands in another line than before, since ``core.suspects.requirements_of`` the job are others."""
     event: Event | None = None
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()

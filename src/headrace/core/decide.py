@@ -11,6 +11,7 @@ from headrace.core.change import Change, Key, Note, Tally
 from headrace.core.defaults import Rules
 from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
 from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
+from headrace.core.suspects import level_of
 from headrace.core.table import check
 
 __all__ = [
@@ -82,6 +83,7 @@ def change(
         worker=job.worker if owner else None,
         attempt=closes,
         key=key,
+        moves=bool(job.suspect or made.suspect) and made.status not in ENDED and level_of(job) != level_of(made),
         event=event,
         notes=_notes(job, verb, made),
         tally=None if job.spec.batch is None else _tally(job.status, made.status),

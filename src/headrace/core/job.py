@@ -80,6 +80,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     attempt: int = 0
     charged: int = 0
     unstarted_losses: int = 0
+    suspect: int = 0
+    spared: bool = False
     redrives: int = 0
     waits: int = 0
     worker: UUID | None = None

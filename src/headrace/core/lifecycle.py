@@ -213,6 +213,8 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
         attempt=attempt,
         charged=job.charged + 1,
         unstarted_losses=0,
+        suspect=0,
+        spared=False,
         worker=None,
         claim=None,
         act_by=None,

@@ -7,12 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.core.change import Change
+from headrace.core.change import Change, Key
 from headrace.core.decide import LOOSE, again, change, close, ended, key_freed, over
 from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.moments import length, utc
-from headrace.core.status import Cause, Outcome, Reason, Status, Verb
+from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
+from headrace.core.suspects import is_spared
 
 __all__ = ["lose"]
 
@@ -25,6 +26,8 @@ _LOST = {
     Cause.CANCEL: "the handler did not stop within the grace of a cancel",
 }
 
+_SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
+
 
 def lose(
     job: Job,
@@ -36,14 +39,16 @@ def lose(
     owner: bool = False,
     error: ErrorInfo | None = None,
     heard_at: datetime | None = None,
+    beside_suspect: bool = False,
 ) -> Change:
     """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out).
 
-    ``heard_at``: the last beat of a worker that is dead, which says how long it was silent.
+    ``heard_at``: the last beat of a worker that is dead, which says how long it was silent. ``beside_suspect``: on
+    that worker suspects and ordinary jobs ran together, as its burial recorded.
     """
     error = error or _lost(job, cause, now, heard_at, rules)
     if job.status is Status.RUNNING:
-        return _lose_started(job, cause, now, chance, error, owner=owner)
+        return _lose_started(job, cause, now, chance, error, owner=owner, beside_suspect=beside_suspect)
     losses = job.unstarted_losses + 1
     fields: dict[str, Any] = {"unstarted_losses": losses}
     closes = None
@@ -79,13 +84,23 @@ def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rule
     return ErrorInfo("Lost", f"{text}: {how}", details=details)
 
 
-def _lose_started(job: Job, cause: Cause, now: datetime, chance: float, error: ErrorInfo, *, owner: bool) -> Change:
-    policy, charged = job.spec.retry, job.charged + 1
-    timed_out = cause is Cause.TIMEOUT
+def _lose_started(
+    job: Job, cause: Cause, now: datetime, chance: float, error: ErrorInfo, *, owner: bool, beside_suspect: bool
+) -> Change:
+    policy, timed_out, died = job.spec.retry, cause is Cause.TIMEOUT, cause is Cause.LEASE
+    spared = died and is_spared(job, beside_suspect=beside_suspect)
+    charged = job.charged if spared else job.charged + 1
+    if spared:
+        message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
+        error = replace(error, message=message, details={**(error.details or {}), "charged": False})
     outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
     closes = close(job, outcome, now, error, cause)
     if charged >= policy.max_attempts or job.cancel_requested_at is not None:
         fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
-        return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
-    fields = again(job, now, charged, error, policy.delay(charged - 1, chance))
-    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes)
+    else:
+        # Jobs that were lost together must not come back together, again and again.
+        fields = again(job, now, charged, error, policy.delay(max(0, charged - 1), chance, jitter=not timed_out))
+    if died:
+        fields |= {"suspect": job.suspect + 1, "spared": job.spared or spared}
+    key = key_freed(job) if fields["status"] in ENDED else Key.KEEP
+    return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key)

@@ -34,6 +34,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     root: UUID | None = None
     """Descendants of this job, which has no parent itself."""
     batch: UUID | None = None
+    suspect: bool = False
+    """Only jobs that are suspected of having killed their worker."""
 
 
 class Page(msgspec.Struct, Record, Generic[T], frozen=True):
@@ -94,6 +96,8 @@ def as_seen(job: Job, now: datetime) -> Job:
 def matches(job: Job, filter: Filter, now: datetime) -> bool:
     """Whether the job is one of those asked for; what an engine's own search must agree with."""
     if filter.status and seen_status(job, now) not in filter.status:
+        return False
+    if filter.suspect and not job.suspect:
         return False
     spec = job.spec
     for want, has in (

@@ -115,8 +115,10 @@ class Retry:
         """The budget: the first attempt and its retries."""
         return self.max_retries + 1
 
-    def delay(self, n: int, chance: float) -> float:
+    def delay(self, n: int, chance: float, *, jitter: bool = False) -> float:
         """Seconds before retry ``n`` (from 0). With jitter, ``chance`` in [0, 1) makes it 50 to 100 % of the whole.
+
+        ``jitter``: whatever the policy says of it.
 
         ``cap`` bounds exponential delays only. A list of delays is used as it is; its last delay repeats.
         """
@@ -129,7 +131,7 @@ class Retry:
                 whole = min(self.initial * self.factor**n, self.cap)
             except OverflowError:
                 whole = self.cap
-        return whole * (0.5 + chance / 2) if self.jitter else whole
+        return whole * (0.5 + chance / 2) if self.jitter or jitter else whole
 
     def allows(self, names: Sequence[str]) -> bool:
         """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""

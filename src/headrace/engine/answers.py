@@ -97,6 +97,8 @@ class Overdue(msgspec.Struct, frozen=True):
     """Successive beats that did not name it."""
     heard_at: datetime | None = None
     """The last beat of its worker."""
+    beside_suspect: bool = False
+    """Suspects and ordinary jobs ran together on its worker when that was buried."""
 
 
 class Profiles(msgspec.Struct, frozen=True):

@@ -180,6 +180,10 @@ class Workers(Protocol):
     async def bury(self, worker: UUID, beats: int) -> bool:
         """Declare the living worker dead if its beat number is still this one; whether it was. Its duties are free.
 
+        In the same commit it is put on record whether the jobs that the worker was running (status ``running``) were
+        both suspect ones and others. A burial that is repeated leaves this as it was, since some of these jobs may
+        have been taken already. ``Jobs.overdue`` answers it with the jobs of this worker.
+
         From then on no claim of this worker is given anything: see ``Jobs.claim``. Its jobs stay its own until the
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job
         names it, so that the sweeper finds its jobs.

@@ -199,6 +199,7 @@ class Sweeper(Duty):
                 alive=row.alive,
                 unnamed=row.unnamed,
                 heard_at=row.heard_at,
+                beside_suspect=row.beside_suspect,
                 steps=steps,
             )
             if change is None:
@@ -209,7 +210,7 @@ class Sweeper(Duty):
                 _log.exception("job %s could not be swept", job.id)  # it must not keep the others waiting
                 return False
             if isinstance(verdict, Applied):
-                _say(change, verdict.job, now)
+                _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
                 return True
             if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
                 return False  # another owner: what we know of the worker says nothing about this one
@@ -221,10 +222,10 @@ def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[Step] = 
     return is_certain(cause_of(row.job, now, rules, alive=row.alive, unnamed=row.unnamed, steps=steps))
 
 
-def _say(change: Change, job: Job, now: datetime) -> None:
+def _say(change: Change, job: Job, now: datetime, *, charged: bool) -> None:
     """Log what was taken from its worker: nobody else may be left to do so."""
     attempt = change.attempt
     if attempt is None:
         _log.info("%s: %s, now %s", name_of(job), change.verb, job.status)
     else:
-        _log.warning("%s", account(job, attempt.outcome, now, charged=attempt.started_at is not None))
+        _log.warning("%s", account(job, attempt.outcome, now, charged=charged, began=attempt.started_at is not None))

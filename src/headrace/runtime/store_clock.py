@@ -7,6 +7,9 @@ memory, has no other clock than this machine's, and then neither is measured.
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -58,7 +61,7 @@ class StoreClock:
     ``now`` never goes back because a measurement was more exact than the one before: it stands still until time has
     caught up. A step of the store's clock is followed, back as well as forward.
 
-    It is used from several threads without a lock, which a fork could leave locked: each reads and writes one value.
+    It is used from several threads. ``now`` takes no lock.
     """
 
     def __init__(self, local: Clock) -> None:
@@ -77,6 +80,8 @@ class StoreClock:
         self._unsure, self._jumps = False, 0
         self._steps: tuple[Step, ...] = ()
         self._reading = self._read()
+        self._lock = threading.Lock()
+        _clocks.add(self)
 
     def now(self) -> datetime:
         """The store's time: aware, in UTC."""
@@ -108,8 +113,7 @@ class StoreClock:
             asked = self.asking()
             said = await ask()
             if said is None:
-                self._samples, self._anchor, self._unsure = (), None, False
-                self._reading = self._read()
+                self._forget()
                 return
             self.told(asked, said)
 
@@ -120,9 +124,12 @@ class StoreClock:
 
     def told(self, asked: Asked, said: datetime) -> None:
         """Count a measurement: the store was asked then, and has just answered that this is its time."""
-        self.look()
-        if asked.jumps != self._jumps:
-            return  # the machine slept, or its clock was set, while the answer was on its way
+        with self._lock:
+            self._look()
+            if asked.jumps == self._jumps:  # else the machine slept, or its clock was set, before the answer came
+                self._count(asked, said)
+
+    def _count(self, asked: Asked, said: datetime) -> None:
         answered = self._passed()
         new = _Sample(answered - asked.passed, said.timestamp() - (asked.passed + answered) / 2)
         anchor, stepped = self._anchor, False
@@ -138,9 +145,21 @@ class StoreClock:
             self._anchor = min(samples).ahead, _EVER if stepped else max(floor, answered + ahead)
         self._measured_at, self._unsure = answered, False
         if stepped:
-            self.look()
+            self._look()
         else:
             self._reading = self._read()  # to know better is no step
+
+    def _forget(self) -> None:
+        """Go by this machine's clock from now on: the store is another one."""
+        with self._lock:
+            self._look()
+            if self._anchor is not None:
+                self._samples, self._anchor, self._unsure = (), None, False
+                self._reading = self._read()
+
+    def after_fork(self) -> None:
+        """Go on with a lock that nobody holds."""
+        self._lock = threading.Lock()
 
     @property
     def is_old(self) -> bool:
@@ -167,6 +186,10 @@ class StoreClock:
 
     def look(self) -> None:
         """Notice whether a clock has stepped since the last look; of little use if that was long ago."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
         self._looked_at = self._passed()
         last, found = self._reading, self._read()
         self._reading = found
@@ -183,6 +206,18 @@ class StoreClock:
             now = wall if self._anchor is None else passed + self._anchor[0]
             if self.monotonic() - before < _BREATH:  # else this thread was stopped in between, and not a clock
                 return _Reading(wall - before, passed - before, now - before)
+
+
+_clocks: weakref.WeakSet[StoreClock] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for clock in _clocks:  # another thread may have held its lock, and that thread is not here
+        clock.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _agree(one: _Sample, other: _Sample) -> bool:

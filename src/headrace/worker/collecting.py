@@ -101,8 +101,12 @@ class Collector:
         if len(self.waiting):
             self._wait()
         if owned_jobs:
-            self.calls.add(Call(self, self._slots, owned_jobs))
+            self.call(owned_jobs)
             self.wake()
+
+    def call(self, owned_jobs: Sequence[OwnedJob]) -> None:
+        """Make a call with these jobs."""
+        self.calls.add(Call(self, self._slots, owned_jobs))
 
     def gives_up(self, now: datetime) -> bool:
         """Whether its jobs have waited too long for a slot, so that other workers should have them."""

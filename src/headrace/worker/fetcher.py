@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from headrace.core.claim import Ask
 from headrace.core.limits.rule import limits_of
-from headrace.core.match import serves
-from headrace.engine import Claimed, Dead
+from headrace.core.match import Profile, serves
+from headrace.engine import Claimed, Dead, Profiles
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import EngineError, StoreLost, Unavailable
 from headrace.runtime.service import Service
@@ -19,6 +19,7 @@ from headrace.worker.lead import Permits
 if TYPE_CHECKING:
     from headrace.worker.collecting import Collector
     from headrace.worker.slots import Slots
+    from headrace.worker.suspects import Suspects
     from headrace.worker.worker import Worker
 
 __all__ = ["Fetcher"]
@@ -34,15 +35,20 @@ class Fetcher(Service):
     """Claims jobs for the slots or for the collector of a bulk handler, as many as that has room for."""
 
     def __init__(
-        self, worker: Worker, taker: Slots | Collector, tasks: frozenset[str], shunned: Callable[[], frozenset[str]]
+        self,
+        worker: Worker,
+        taker: Slots | Collector | Suspects,
+        tasks: frozenset[str],
+        shunned: Callable[[], frozenset[str]],
     ) -> None:
         """``shunned``: tasks of which nothing is to be claimed for now."""
         super().__init__()
         self._worker, self._taker, self._tasks, self._shunned = worker, taker, tasks, shunned
         self._engine, self._host, self._queues = worker.engine, worker.host, worker.queues
         self._served: frozenset[int] = frozenset()
-        self._task_of: dict[int, str] = {}
-        self._profiles_rev = -1
+        self._profiles: dict[int, Profile] = {}
+        self.profiles_rev = -1
+        """The rev of the profiles that it knows of."""
         self._settings_rev = -1
         self._priorities: dict[str, int] = {}
         self._wake = asyncio.Event()
@@ -67,7 +73,7 @@ class Fetcher(Service):
         try:
             while not self.stopping.is_set():
                 self._wake.clear()
-                wanted, free = self._taker.room()
+                wanted, free = self._room()
                 if wanted <= 0:
                     await self._host.wait(self._wake, POLL_LONGEST)
                     continue
@@ -81,12 +87,16 @@ class Fetcher(Service):
                     self._taker.take(claimed.jobs, self._priorities, permits)
                 fresh = await self._catch_up(claimed) or self._heed(claimed.full)
                 if len(claimed.jobs) < wanted and not fresh and not self._wake.is_set():
-                    if not claimed.jobs and claimed.profiles_rev == self._profiles_rev:
+                    if not claimed.jobs and claimed.profiles_rev == self.profiles_rev:
                         self._worker.idle(self)
                     await self._host.wait(self._wake, self._pause(claimed))
         finally:
             unlisten()
             self._heed(False)
+
+    def _room(self) -> tuple[int, int]:
+        """How many jobs to ask for, and how many of them could be started at once."""
+        return self._taker.room()
 
     def _heed(self, full: bool) -> bool:
         """Listen for freed slots as long as a limit keeps jobs waiting; whether one may just have been missed."""
@@ -109,17 +119,20 @@ class Fetcher(Service):
 
     async def _claim(self, n: int, free: int) -> tuple[Claimed, Permits | None] | None:
         """One claim, repeated until the store answers, and the permits that it spent; None if it cannot be used."""
-        if self._profiles_rev < 0 and not await self._know_profiles():
+        if self.profiles_rev < 0 and not await self.know_profiles():
             return None
-        profiles = self._served
-        if shunned := self._shunned():
-            profiles = frozenset(id for id in profiles if self._task_of[id] not in shunned)
         self.request = self._host.dice.token()
         try:
-            lead = self._taker.lead.seconds
-            return await self._ask(Ask(n=n, free=free, profiles=profiles, queues=self._queues, lead=lead), self.request)
+            wanted, lead = self._wanted(), self._taker.lead.seconds
+            return await self._ask(Ask(n=n, free=free, profiles=wanted, queues=self._queues, lead=lead), self.request)
         finally:
             self.request = None
+
+    def _wanted(self) -> frozenset[int]:
+        """The profiles to ask for."""
+        if shunned := self._shunned():
+            return frozenset(id for id in self._served if self._profiles[id].task not in shunned)
+        return self._served
 
     async def _ask(self, ask: Ask, request: int) -> tuple[Claimed, Permits | None] | None:
         pause, worker, clock, dealt = 0.05, self._worker.id, self._host.clock, None
@@ -155,9 +168,9 @@ class Fetcher(Service):
         """Learn new profiles and settings; whether it is worth claiming again at once."""
         fresh = False
         try:
-            if claimed.profiles_rev != self._profiles_rev:
+            if claimed.profiles_rev != self.profiles_rev:
                 before = self._served
-                fresh = await self._know_profiles() and self._served != before
+                fresh = await self.know_profiles() and self._served != before
             if claimed.settings_rev != self._settings_rev:
                 limits = limits_of((doc.key, doc.value) for doc in await self._engine.documents.settings("queue:"))
                 self._priorities = {name: rule.priority for name, rule in limits.queues.items()}
@@ -168,7 +181,8 @@ class Fetcher(Service):
             _log.warning("settings could not be read, trying on: %s", error)
         return fresh
 
-    async def _know_profiles(self) -> bool:
+    async def know_profiles(self) -> bool:
+        """Ask which profiles there are, for all fetchers of the worker; whether the store answered."""
         try:
             known = await self._engine.documents.profiles()
         except StoreLost:
@@ -177,10 +191,21 @@ class Fetcher(Service):
             _log.warning("the store cannot be asked, trying on: %s", error)
             await self._host.wait(self.stopping, 1.0)
             return False
-        self._task_of = {one.id: one.task for one in known.profiles if serves(one, self._tasks, self._worker.offers)}
-        self._served = frozenset(self._task_of)
-        self._profiles_rev = known.rev
+        self._learn(known)
+        for fetcher in self._worker.fetchers:
+            if fetcher is not self and fetcher._learn(known):
+                fetcher.wake()
         return True
+
+    def _learn(self, known: Profiles) -> bool:
+        """Note which profiles to serve; whether that is news."""
+        before = self._served
+        self._profiles = {one.id: one for one in known.profiles if self._serves(one)}
+        self._served, self.profiles_rev = frozenset(self._profiles), known.rev
+        return self._served != before
+
+    def _serves(self, profile: Profile) -> bool:
+        return serves(profile, self._tasks, self._worker.offers)
 
     def _pause(self, claimed: Claimed) -> float:
         poll, self._poll = self._poll, min(self._poll * 1.5, POLL_LONGEST)

@@ -188,6 +188,7 @@ class Heartbeat:
             if clock is not None and asked is not None and answer.now is not None:
                 clock.told(asked, answer.now)
             self.acknowledged()
+            await self._host.make_sure(session)  # the answer may have been on its way when the machine slept
             self._compare()
         if self._outage:
             self._outage = False

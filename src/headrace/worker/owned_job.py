@@ -19,7 +19,7 @@ from headrace.handler import Handler
 from headrace.runtime.lanes import Lanes
 from headrace.worker.lead import Permits
 
-__all__ = ["OwnedJob"]
+__all__ = ["OwnedJob", "Settled"]
 
 _log = logging.getLogger("headrace.worker")
 

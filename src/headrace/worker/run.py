@@ -185,6 +185,8 @@ class Run(Caller):
     async def _started_first(self) -> bool:
         """Store the start; False if the worker may not run the job any more."""
         owned = self.owned
+        if owned.job.suspect:
+            await self._slots.suspects.clear_the_way()
         stored = await owned.recorded()
         if owned.ending is not None:
             return False  # abandoned while the start was being written

@@ -20,12 +20,13 @@ from headrace.worker.callbacks import Reactions
 from headrace.worker.children import Children
 from headrace.worker.collecting import Collector
 from headrace.worker.lead import Lead, Permits
-from headrace.worker.owned_job import OwnedJob
+from headrace.worker.owned_job import OwnedJob, Settled
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing
 from headrace.worker.resources import Resources
 from headrace.worker.run import STOP_PATIENCE, Run
 from headrace.worker.slot_yielding import YieldedSlots
+from headrace.worker.suspects import Suspects
 from headrace.worker.tally import Tally
 
 __all__ = ["Slots"]
@@ -70,12 +71,12 @@ class Slots:
         self.tally = Tally(host.clock)
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
-        self._handlers, self._lanes, self._may_start, self._hungry = handlers, lanes, may_start, hungry
+        self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
         self.lead = Lead(host.clock)
         """How long after its claim a job that spent a permit of a rate may begin."""
         self._begin_by = math.inf
         """When the first job that waits here for a slot must have begun (monotonic), or earlier."""
-        self._on_settled = self._settled  # bound once, for all jobs
+        self._on_settled = self.settled  # bound once, for all jobs
         self._pace = Pace(concurrency)
         self._ahead = 0
         self.unacknowledged = 0
@@ -93,6 +94,7 @@ class Slots:
         """The context variables that a handler starts with: none from handlers that ran before it."""
         bulk = {handler.name: handler for handler in handlers.values() if handler.bulk is not None}
         self.collectors = [Collector(one, one.bulk, self) for one in bulk.values() if one.bulk is not None]
+        self.suspects = Suspects(self)
         self.reactions = Reactions(self.threads, self.variables, self._reacted, most=concurrency)
         self.stuck = Stuck(self.runs, min(STOP_PATIENCE, lanes.engine.rules.beat))
 
@@ -108,7 +110,7 @@ class Slots:
         if not self._may_start():
             return 0, 0
         buffered = len(self.buffer)
-        free = max(0, self.concurrency - self._busy - buffered)
+        free = max(0, self.concurrency - self._busy - buffered - self.suspects.wants_slot)
         open_end = self.unacknowledged < UNACKNOWLEDGED_MOST
         ahead = self._ahead = self._pace.ahead(self._busy_since()) if open_end else 0
         if free > 0:
@@ -122,14 +124,19 @@ class Slots:
         self.yielded.turn_away()
         self.dispatch()
 
-    def own(self, jobs: Sequence[Job], permits: Permits | None = None) -> list[OwnedJob]:
-        """Make an owned job of each claimed one; ``permits``: what those of them have spent that a rate counts."""
-        claimed = []
+    def own(
+        self, jobs: Sequence[Job], permits: Permits | None = None, settled: Settled | None = None
+    ) -> list[OwnedJob]:
+        """Make an owned job of each claimed one; ``permits``: what those of them have spent that a rate counts.
+
+        ``settled`` is called in place of the method of this name.
+        """
+        claimed, settled = [], settled or self._on_settled
         for job in jobs:
             number = job.id.int
             if number in self.owned:
                 self._supersede(self.owned[number])
-            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, self._on_settled)
+            owned = self.owned[number] = OwnedJob(job, self._handlers[job.spec.task], self._lanes, settled)
             claimed.append(owned)
         if permits is not None:
             self._begin_by = min(self._begin_by, permits.by)
@@ -158,6 +165,8 @@ class Slots:
         """Give free slots to handlers that want theirs back, and then to what is buffered."""
         if self.yielded.line:
             self.yielded.admit()
+        if self.suspects.turned_away or len(self.suspects.waiting):
+            self.suspects.begin()
         if self.collectors and not (self.called_last and len(self.buffer)):
             self._begin_calls()  # else it is the others' turn
         while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
@@ -212,7 +221,7 @@ class Slots:
         return sum(len(line) for line in self._lines())
 
     def _lines(self) -> list[Buffer]:
-        return [self.buffer, *(collector.waiting for collector in self.collectors)]
+        return [self.buffer, self.suspects.waiting, *(collector.waiting for collector in self.collectors)]
 
     def may_begin(self) -> bool:
         """Whether anything may be started now."""
@@ -230,6 +239,8 @@ class Slots:
             while self.may_begin():
                 if self.collectors and not self.has_slot and any(one.ready for one in self.collectors):
                     return  # a call waits for a slot, and none would come free while there are other jobs
+                if len(self.suspects.waiting) and not self.has_slot:
+                    return  # likewise
                 now, self._moment = clock.now(), clock.monotonic()
                 turn = self._moment + TURN
                 while self._moment < turn:
@@ -251,6 +262,24 @@ class Slots:
             self._tasks.discard(task)
             self.dispatch()
 
+    def run_alone(self, owned: OwnedJob) -> None:
+        """Run this job, and nothing after it, in a task of its own."""
+
+        async def go() -> None:
+            try:
+                await run.go()
+            except GeneratorExit as error:  # as in ``_run_jobs``
+                if is_passing(error):
+                    raise
+            finally:
+                self._tasks.discard(task)
+                self.dispatch()
+
+        clock = self.host.clock
+        task = asyncio.create_task(go(), name="headrace-job", context=self.variables.copy())
+        self._tasks.add(task)
+        run = self.new_run(owned, task, clock.now(), clock.monotonic())
+
     def left(self, run: Run) -> None:
         """Free the slot of a run whose handler is done."""
         del self.runs[run.owned]
@@ -264,11 +293,11 @@ class Slots:
         elif run.owned.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
         if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielded.count < self.concurrency:
-            self._hungry()
+            self.hungry()
 
     def slot_freed(self) -> None:
         """Fill a slot that has come free, and have more claimed for it."""
-        self._hungry()
+        self.hungry()
         self.dispatch()
 
     def tick(self) -> None:
@@ -290,13 +319,15 @@ class Slots:
         for collector in self.collectors:
             if collector.gives_up(now):
                 self._release_all(collector.waiting)
+        if self.suspects.gives_up(now):
+            self._release_all(self.suspects.waiting)
         if self._busy >= self.concurrency and self.buffer.waited(now) > BUFFERED_TOO_LONG:
             self._release_all(self.buffer)  # the handlers have become slow: let other workers have these jobs
         self.dispatch()
 
     # -- out
 
-    def _settled(self, owned: OwnedJob, stored: bool) -> None:
+    def settled(self, owned: OwnedJob, stored: bool) -> None:
         """Count a job whose last change is stored or never will be, call its callbacks, and forget it."""
         if owned.ending is not None:  # otherwise it was given back, or cancelled, before it began
             self.unacknowledged -= 1
@@ -308,14 +339,14 @@ class Slots:
             del self.owned[number]
         self.freed.set()
         if not self.owned:
-            self._hungry()
+            self.hungry()
         if self.unacknowledged == UNACKNOWLEDGED_MOST - 1 and owned.ending is not None:
             self.dispatch()
 
     def _reacted(self) -> None:
         self.freed.set()
         if not self.reactions and not self.owned:
-            self._hungry()
+            self.hungry()
         if len(self.reactions) == UNACKNOWLEDGED_MOST - 1:
             self.dispatch()
 

@@ -12,9 +12,10 @@ from uuid import UUID
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
+from headrace.core.suspects import REQUIREMENT
 from headrace.engine import Alive, Beat, Dead, Engine, WorkerInfo
 from headrace.engine.bus import WORKER, Hint, Topic
-from headrace.errors import EngineError, StoreLost, TransitionRefused
+from headrace.errors import ConfigError, EngineError, StoreLost, TransitionRefused
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
@@ -28,6 +29,7 @@ from headrace.worker.run import Run
 from headrace.worker.signals import answering
 from headrace.worker.slots import Slots
 from headrace.worker.stats import WorkerStats
+from headrace.worker.suspects import SuspectFetcher
 
 __all__ = ["Worker", "WorkerStats", "succeed"]
 
@@ -66,6 +68,8 @@ class Worker(Service):
         self.exhausted = False
         """Whether it stopped because handlers that cannot be stopped hold half its slots."""
         self.queues = None if queues is None else tuple(queues)
+        if REQUIREMENT in (offers or {}):
+            raise ConfigError(f"a worker must not offer {REQUIREMENT!r}: headrace keeps that for itself")
         self.offers, self._burst, self._version = dict(offers or {}), burst, version
         self._make_services, self._announce = services, announce
         self._resources = Resources(resources)
@@ -73,7 +77,7 @@ class Worker(Service):
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
         self._heartbeat: Heartbeat | None = None
-        self._fetchers, self._idle = list[Fetcher](), set[Fetcher]()
+        self.fetchers, self._idle = list[Fetcher](), set[Fetcher]()
         self._services: Sequence[Service] = ()
         self._predecessor: UUID | None = None
 
@@ -165,12 +169,15 @@ class Worker(Service):
         assert self._heartbeat is not None
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
         shunned = self._slots.yielded.shunned
-        self._fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
+        self.fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
         for collector in self._slots.collectors:
-            self._fetchers.append(Fetcher(self, collector, collector.names, shunned))
-            collector.wake = self._fetchers[-1].wake
+            self.fetchers.append(Fetcher(self, collector, collector.names, shunned))
+            collector.wake = self.fetchers[-1].wake
+        suspects = SuspectFetcher(self, self._slots.suspects, frozenset(self.handlers), shunned)
+        self.fetchers.append(suspects)
+        self._slots.suspects.wake = suspects.wake
         self._services = self._make_services(self.id, self._predecessor)
-        services = [*self._services, *self._fetchers]
+        services = [*self._services, *self.fetchers]
         unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
         self._heartbeat.start()
         lost = asyncio.get_running_loop().create_future()
@@ -182,12 +189,12 @@ class Worker(Service):
         finally:
             self._state = "draining"
             try:
-                for fetcher in self._fetchers:
+                for fetcher in self.fetchers:
                     await fetcher.end()
                 await self._drain()
             finally:
                 unlisten()
-                for service in services[: -len(self._fetchers)]:
+                for service in services[: -len(self.fetchers)]:
                     await service.end()
                 ticker.cancel()
 
@@ -324,7 +331,7 @@ class Worker(Service):
         if self._slots.empty:
             self._idle.add(fetcher)
             # Notes that are being processed may release jobs that waited for those that have just ended.
-            if self._burst and len(self._idle) == len(self._fetchers) and self.lanes.notes.quiet:
+            if self._burst and len(self._idle) == len(self.fetchers) and self.lanes.notes.quiet:
                 self.stopping.set()
 
     def _may_start(self) -> bool:
@@ -332,7 +339,7 @@ class Worker(Service):
 
     def _wake(self) -> None:
         # Those of bulk handlers know themselves when there is room; at the end of a burst all have to look once more.
-        for fetcher in self._fetchers[: None if self._burst and self._slots.empty else 1]:
+        for fetcher in self.fetchers[: None if self._burst and self._slots.empty else 1]:
             fetcher.wake()
 
     # -- for the heartbeat, on its thread
@@ -367,10 +374,12 @@ class Worker(Service):
             return
         for id in answer.cancels:
             self._slots.cancel(id)
+        if self.fetchers and answer.profiles_rev != self.fetchers[0].profiles_rev:
+            self._aside(self.fetchers[0].know_profiles())  # claims say so, too; but there may be no room for any
         for job in answer.unknown:
             # A job that the store has as running, but that does not run here, did run: beats do not name it, so the
             # sweeper takes it, and the attempt is charged.
-            here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self._fetchers)
+            here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self.fetchers)
             if not here and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
                 self._aside(self.lanes.apply(release(job, self.host.clock.now())))

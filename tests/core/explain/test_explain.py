@@ -12,6 +12,7 @@ from headrace.core.acts import cancel, expire
 from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
 from headrace.core.explain.explain import Explanation, explain
+from headrace.core.explain.position import Position
 from headrace.core.job import ErrorInfo, History, Job, Progress, Spec
 from headrace.core.lifecycle import finish, start, submit
 from headrace.core.limits.limit import Usage
@@ -19,6 +20,7 @@ from headrace.core.limits.rate import Rate, spend
 from headrace.core.limits.rule import Limits, QueueRule, TaskRule
 from headrace.core.outcome import Completed, Failed, Snoozed
 from headrace.core.retry import Retry
+from headrace.core.status import Reason, Status
 from headrace.engine import Beat, WorkerInfo, WorkerRow
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -144,6 +146,19 @@ def test_about_to_run() -> None:
 
 def test_lost_unstarted() -> None:
     assert "fragile" in told(replace(new(), unstarted_losses=3), NOW, worker()).codes
+
+
+def test_a_suspect() -> None:
+    place = Position(ahead=7, keyed=0, more=False, ended=0, since=NOW, first_claimed_at=None)
+    found = told(replace(new(), suspect=1, charged=1), NOW, worker(), position=place)
+    assert found.codes == ("queued", "workers_free", "suspect"), "whoever is before it is not in its way"
+    assert "It is suspect: it ran when its worker died; it runs beside few other suspects." in str(found)
+    again = told(replace(new(), suspect=2, charged=1, spared=True), NOW, worker())
+    words = "it ran when its workers died, 2 times, once uncharged; it runs beside no other suspect."
+    assert words in str(again)
+    assert again.facts[-1].data == {"losses": 2, "alone": True, "spared": True}
+    dead = told(replace(new(), suspect=4, status=Status.FAILED, reason=Reason.LOST), NOW)
+    assert "It is suspect: it ran when its workers died, 4 times." in str(dead)
 
 
 def test_expiry() -> None:

@@ -119,7 +119,8 @@ def claims(per: float) -> st.SearchStrategy[list[Claim]]:
     """Any claims, on the scale of the window."""
     part = st.one_of(st.sampled_from([0.0, 0.001, 0.05, 0.5, 1.0]), st.floats(0, 3)).map(lambda one: one * per / 4)
     lead = part.map(lambda one: min(one, LONGEST_LEAD))
-    delay = st.one_of(st.just(0.0), part)
+    # A claim of a worker that stood still for longer is that of a dead one, and given nothing.
+    delay = st.one_of(st.just(0.0), lead)
     starts = st.lists(st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)), min_size=1, max_size=30)
     return st.lists(st.builds(Claim, gap=part, delay=delay, lead=lead, starts=starts), max_size=40)
 

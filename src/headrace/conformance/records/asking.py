@@ -69,6 +69,14 @@ class Asking(Part):
             assert await find(lab, **fields | {name: "nothing"}) == []
         assert await find(lab, status=frozenset({Status.QUEUED}), **fields) == [job]
 
+    async def test_suspects(self, lab: Lab) -> None:
+        dead, living = await lab.put_all(*(replace(lab.job(), suspect=losses, attempt=losses) for losses in (1, 2)))
+        await lab.put()
+        dead = await lab.cancel(dead)
+        assert await find(lab, suspect=True) == [living, dead]
+        assert await find(lab, suspect=True, status=frozenset({Status.CANCELLED})) == [dead]
+        assert len(await find(lab)) == 3
+
     async def test_a_tag_is_matched_whole(self, lab: Lab) -> None:
         job = await lab.put(tags=("alpha", "beta gamma"))
         for part in ("alph", "lpha", "beta", "gamma", "Alpha", "", '"alpha"', "alpha,beta gamma", "%"):
@@ -119,12 +127,15 @@ class Asking(Part):
         choose = Choices(seed)
         jobs = await lab.put_all(
             *(
-                lab.job(
-                    choose("a", "b"),
-                    queue=choose("q", "r"),
-                    tags=choose((), ("x",), ("x", "y")),
-                    delay=choose(0, 5, 50),
-                    payload=choose('{"k":"Red"}', '{"k":"blue"}'),
+                replace(
+                    lab.job(
+                        choose("a", "b"),
+                        queue=choose("q", "r"),
+                        tags=choose((), ("x",), ("x", "y")),
+                        delay=choose(0, 5, 50),
+                        payload=choose('{"k":"Red"}', '{"k":"blue"}'),
+                    ),
+                    suspect=choose(0, 0, 1, 2),
                 )
                 for _ in range(40)
             )
@@ -140,6 +151,7 @@ class Asking(Part):
                 queue=choose(None, "q"),
                 tag=choose(None, "x", "y"),
                 text=choose(None, "RED", "u"),
+                suspect=choose(False, False, True),
             )
             wanted = tuple(as_seen(job, lab.now) for job in here if matches(job, wish, lab.now))
             assert (await lab.engine.records.find(wish, lab.now, 1000)).items == wanted

@@ -20,6 +20,7 @@ from headrace.core.query import as_seen
 from headrace.core.schedule.instances import instance_of
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Outcome, Reason, Status
+from headrace.core.suspects import ALONE, level_of, told_suspect
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
@@ -78,7 +79,7 @@ def explain(
         facts += [*explain_waiting(seen, known, now), *_expiry(seen, now, zone)]
     else:
         facts += _deferred(seen, now, zone)
-    facts += _past(seen, history)
+    facts += [*_suspected(seen), *_past(seen, history)]
     return Explanation(tuple(facts))
 
 
@@ -184,6 +185,12 @@ def _queued(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:
     since = f"since {moment(job.arrived_at, zone)} ({ago(now - job.arrived_at)})"
     yield Fact("queued", f"It stands in queue {job.queue!r} {since}.", {"since": job.arrived_at})
     yield from _expiry(job, now, zone)
+
+
+def _suspected(job: Job) -> Iterator[Fact]:
+    if job.suspect:
+        data = {"losses": job.suspect, "alone": level_of(job) == ALONE, "spared": job.spared}
+        yield Fact("suspect", f"It is suspect: it {told_suspect(job)}.", data)
 
 
 def _past(job: Job, history: History) -> Iterator[Fact]:

@@ -42,13 +42,15 @@ def explain_queued(
     nobody = _silent(now, max(silent)) if silent and not able else _nobody(job, able)
     if nobody is not None:
         yield nobody
+    if job.suspect:
+        position = None  # it stands in a line of its own, and whoever is before it is not in its way
     if position is not None:
         yield _position(job, position)
     if nobody is not None:
         return
     takers = [row for row in able if _obstacle(job, row) is None]
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
-    soon = not held_back and (position is None or starts_at_once(position, free))
+    soon = not held_back and not job.suspect and (position is None or starts_at_once(position, free))
     yield from _takers(len(takers), free, soon, bool(held_back))
     if position is not None and not soon and not held_back:
         yield from _start(position, now, free)

@@ -155,5 +155,7 @@ def _overdue(state: State, job: Job) -> Overdue:
     if job.worker is None:
         return Overdue(job)
     row = state.workers.get(job.worker)
-    heard_at = None if row is None else row.beat_at
-    return Overdue(job, state.is_alive(job.worker), state.table.held[job.worker][job.id], heard_at)
+    alive, unnamed = state.is_alive(job.worker), state.table.held[job.worker][job.id]
+    return (
+        Overdue(job, alive, unnamed) if row is None else Overdue(job, alive, unnamed, row.beat_at, row.beside_suspect)
+    )

@@ -21,6 +21,7 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by
 from headrace.core.match import Profile
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
+from headrace.core.suspects import requirements_of
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort
 from headrace.engines.memory.kept_entries import KeptEntries
@@ -203,7 +204,7 @@ class Table:
 
     def _add_profile(self, key: tuple[str, str], job: Job) -> Profile:
         self.profiles_rev += 1
-        profile = self.profiles[key] = Profile(self.profiles_rev, job.task, job.requires)
+        profile = self.profiles[key] = Profile(self.profiles_rev, job.task, requirements_of(job))
         return profile
 
     def _profile(self, job: Job) -> int:
@@ -213,4 +214,5 @@ class Table:
 
 
 def _profile_key(job: Job) -> tuple[str, str]:
-    return job.task, json.dumps(job.requires, sort_keys=True) if job.requires else ""
+    requires = requirements_of(job)
+    return job.task, json.dumps(requires, sort_keys=True) if requires else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
@@ -21,6 +21,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.arrays import columns
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import run_statements
+from headrace.engines.postgres.moving import Moving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
     RECORD_TYPE,
@@ -35,6 +36,7 @@ from headrace.engines.postgres.rows import (
     row_of_complete,
     row_of_report,
 )
+from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.reader import Sight
 from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
@@ -48,6 +50,7 @@ _PATIENCE = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
+_TAKE, _RETRY = Key.TAKE, Verb.RETRY  # looked up once: see core.lifecycle
 _by_seq = itemgetter(_SEQ)
 
 Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
@@ -79,8 +82,12 @@ def changing(schema: str, changes: Sequence[Change]) -> Statements[list[int]]:
 
 def rows_of_changes(changes: Sequence[Change]) -> list[Any]:
     """Changes, at least one, as the arrays that ``changes_rows.sql`` takes, in the order in which all lock jobs."""
+    return _rows_by_place(dict(enumerate(changes)))
+
+
+def _rows_by_place(changes: Mapping[int, Change]) -> list[Any]:
     at = Micros()
-    rows = sorted((row_of_change(place, change, at) for place, change in enumerate(changes)), key=_by_seq)
+    rows = sorted((row_of_change(place, change, at) for place, change in changes.items()), key=_by_seq)
     return columns(rows, TEXTS_OF_CHANGE)
 
 
@@ -110,6 +117,16 @@ def _stands_alone(change: Change) -> bool:
     return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts)
 
 
+def _is_usual(change: Change) -> bool:
+    """Whether a change shares a statement with all others that are so."""
+    return not (change.moves or change.inserts or change.key is _TAKE or change.verb is _RETRY)
+
+
+def _kind(change: Change) -> int:
+    """Which changes are written together: 0 in one statement, 1 in one transaction, 2 each in a transaction."""
+    return 2 if _stands_alone(change) else int(change.moves)
+
+
 def _wants_key(change: Change) -> bool:
     """Whether a change takes a dedup key, for its job or for one that it inserts."""
     return change.key is Key.TAKE or any(job.spec.dedup is not None for job in change.inserts)
@@ -123,11 +140,11 @@ def _runs(changes: Sequence[Change]) -> list[dict[int, Change]]:
     """
     by_place = list(enumerate(changes))
     if not any(_wants_key(change) for change in changes):
-        by_place.sort(key=lambda one: _stands_alone(one[1]))
+        by_place.sort(key=lambda one: _kind(one[1]))
     runs: list[dict[int, Change]] = []
-    for alone, group in groupby(by_place, key=lambda one: _stands_alone(one[1])):
+    for kind, group in groupby(by_place, key=lambda one: _kind(one[1])):
         run = dict(group)
-        runs += [{place: change} for place, change in run.items()] if alone else [run]
+        runs += [{place: change} for place, change in run.items()] if kind == 2 else [run]
     return runs
 
 
@@ -145,8 +162,8 @@ class _Kind(msgspec.Struct, frozen=True):
 class Applying:
     """The changes of one session."""
 
-    def __init__(self, warm: Pool, cold: Pool, schema: str, storing: Storing) -> None:
-        self._warm, self._cold, self._schema, self._storing = warm, cold, schema, storing
+    def __init__(self, warm: Pool, cold: Pool, schema: str, storing: Storing, moving: Moving) -> None:
+        self._warm, self._cold, self._schema, self._storing, self._moving = warm, cold, schema, storing, moving
         report, rows = sql("report", schema), sql("changes_rows", schema)
         plain, counted = complete_text(schema, counted=False), complete_text(schema, counted=True)
         self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE)
@@ -162,15 +179,15 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
-        if not any(map(_stands_alone, changes)):  # most batches by far
-            runs = [dict(enumerate(changes))] if changes else []
-        else:
-            runs = _runs(changes)
+        usual = bool(changes) and all(map(_is_usual, changes))  # most batches by far
+        runs = [dict(enumerate(changes))] if usual else _runs(changes)
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
         for run in runs:
             place, change = next(iter(run.items()))
             if _stands_alone(change):
                 found = {place: await self._write_alone(change, now)}
+            elif change.moves:
+                found = await self._write_moving(run, now)
             else:
                 found = await self._write(run, now)
             for place, verdict in found.items():
@@ -191,12 +208,38 @@ class Applying:
             rows = [row_of_change(place, one, at) for place, one in changes.items() if one.verb is not Verb.PROGRESS]
             took = await self._change(self._other, rows)
             took += await self._change(self._report, reports)
+        return await self._verdicts(changes, took, now)
+
+    async def _verdicts(self, changes: dict[int, Change], took: list[int], now: datetime) -> dict[int, Verdict]:
+        """The verdicts on those that were not applied, and on ends that were noted."""
         if len(took) == len(changes) and min(took) >= 0:
             return {}
         there = {place if place >= 0 else ~place for place in took}
         noted: dict[int, Verdict] = {~place: Applied(changes[~place].job, noted=True) for place in took if place < 0}
         missed = {place: one for place, one in changes.items() if place not in there}
         return noted | await self._judge(missed, now) if missed else noted
+
+    async def _write_moving(self, changes: dict[int, Change], now: datetime) -> dict[int, Verdict]:
+        """Apply changes after which their jobs stand in other lines, in one transaction; verdicts as of ``_write``."""
+        # What another transaction has locked is left out from the start: the others need not wait for it.
+        await self._look_whether_locked([change.job.seq for change in changes.values()])
+        free = {place: one for place, one in changes.items() if one.job.seq not in self._locked}
+        took: list[int] = []
+        while free:
+            moving, args = await self._moving.statements(list(free.values())), _rows_by_place(free)
+            try:
+                async with self._cold.transaction() as connection:
+                    await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                    await run_statements(connection, moving)
+                    took = _places(await connection.fetchval(self._other.whole, *args))
+                break
+            except Collected:
+                continue
+            except Unavailable as error:
+                if not isinstance(error.__cause__, LockNotAvailableError):
+                    raise
+                break  # whoever decided these changes decides again
+        return await self._verdicts(changes, took, now)
 
     async def _change(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
         """Write the rows; the places of those that were applied, as ``~place`` where an end was noted."""
@@ -241,6 +284,7 @@ class Applying:
     async def _write_alone(self, change: Change, now: datetime) -> Verdict:
         """Apply a change that takes a key, brings an ended job back, or inserts other jobs, in its own transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
+        moving = await self._moving.statements([change]) if change.moves else None
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
@@ -251,7 +295,11 @@ class Applying:
                     # The profile of an ended job may have been collected. None is collected while this lock is held.
                     await connection.execute("SELECT pg_advisory_xact_lock_shared($1)", lines_lock(self._schema))
                     await connection.execute(sql("revive", self._schema), [change.job.seq])
+                if moving is not None:
+                    await run_statements(connection, moving)
                 return await run_statements(connection, self.statements(change, inserts))
+        except Collected:
+            return await self._write_alone(change, now)
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from headrace.engines.sql import batches, entries, workers
 from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.record import State
 
 __all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
 
@@ -143,6 +144,7 @@ WORDS = {
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),
+    "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
     "binary": ' COLLATE "C"',
     "batch": names(batches.COLUMNS),

@@ -18,6 +18,7 @@ from headrace.engines.postgres.entries import Entries
 from headrace.engines.postgres.families import Families
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.jobs import Jobs
+from headrace.engines.postgres.moving import Moving
 from headrace.engines.postgres.notes import Notes
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.presence import Presence
@@ -81,7 +82,7 @@ class PostgresEngine:
         name = self._schema
         inserting = Inserting(hot, cold, name, self._bus, host)
         claiming = Claiming(hot, name, rules)
-        applying = Applying(warm, cold, name, inserting.statements)
+        applying = Applying(warm, cold, name, inserting.statements, Moving(name, lambda: inserting.lines))
         notes = Notes(cold, name, rules, host, inserting.statements)
         self._remembering = (inserting, claiming, applying, notes)
         self.jobs = Jobs(hot, cold, name, inserting, claiming, applying)

@@ -92,19 +92,20 @@ class Inserting:
 
     def forget(self) -> None:
         """Forget what an earlier session learned of the store."""
-        self._lines = Lines(self._cold, self._schema, self._host)
+        self.lines = Lines(self._cold, self._schema, self._host)
+        """The lines that this session knows."""
         self._hurry_until = -math.inf
 
     async def insert(
         self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
-        return await self._lines.insert(jobs, batch, whole, self._insert)
+        return await self.lines.insert(jobs, batch, whole, self._insert)
 
     async def statements(self, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         """The insert of these jobs as statements for a user's connection; their lines are interned now."""
         refuse_jobs(jobs)
-        learned = await self._lines.learn(jobs)
+        learned = await self.lines.learn(jobs)
         taken = learned.taken(jobs)
 
         def run() -> Statements[list[InsertAnswer]]:
@@ -112,7 +113,7 @@ class Inserting:
                 stored = (yield from self._statements(taken, learned, wait=True, tell=True)) if taken else []
             except Collected:
                 # New lines must be committed before a transaction that may be rolled back refers to them.
-                self._lines.forget(learned.collected)
+                self.lines.forget(learned.collected)
                 raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
             return learned.answers(stored)
 
@@ -185,7 +186,7 @@ class Inserting:
             literal(ids),
             literal_of_texts(payloads),
             learned.collected,
-            self._lines.lock,
+            self.lines.lock,
         )
         rest = columns(runs, TEXTS_OF_RUN)
         try:
@@ -274,7 +275,7 @@ class Inserting:
         rows = [row_of_new(job, learned.lines[place_of(job)], at) for job in jobs]
         document = {
             "collected": learned.collected,
-            "lock": self._lines.lock,
+            "lock": self.lines.lock,
             "rows": rows,
             "hints": self._bus.written(Hint(Topic.READY, tuple({job.spec.queue for job in jobs}))) if tell else [],
         }

@@ -42,11 +42,11 @@ class Lines(KnownLines):
         self.lock = lines_lock(schema)
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
-    async def _intern(self, places: list[Place]) -> Interned:
+    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
         digests = {place: digest(place[1], place[2]) for place in places}
         async with self._pool.transaction() as connection:
             await connection.fetch(sql("lock_books", self._schema))
-            refused = await self._without_room(connection, digests)
+            refused = await self._without_room(connection, digests) if limited else {}
             kept = [(*place, digests[place]) for place in places if place not in refused]
             await connection.execute(sql("intern", self._schema), encode(kept))
             rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))

@@ -10,6 +10,7 @@ from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter, Page, cursor_of, matches
 from headrace.core.status import DEFERRED, Status
+from headrace.engines.postgres.columns import WORDS
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
@@ -82,6 +83,9 @@ class Records(SqlRecords):
             add(_OF_TASK, filter.task)
         if filter.queue is not None:
             add(_OF_QUEUE, filter.queue)
+        if filter.suspect:
+            add("j.stage <> 4")  # what has completed is not suspect
+            add(WORDS["suspect"])
         for text in labels_asked(filter):
             add(_LABELLED, label(text))
         if filter.text is not None and askable(filter.text):

@@ -57,8 +57,8 @@ class KnownLines:
         self._lines: dict[Place, int] = {}
         self._collected = -1
 
-    async def _intern(self, places: list[Place]) -> Interned:
-        """Make lines for these places where there are none."""
+    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
+        """Make lines for these places where there are none; ``limited``: unless they need one profile too many."""
         raise NotImplementedError
 
     def forget(self, collected: int) -> None:
@@ -67,12 +67,15 @@ class KnownLines:
             self._lines.clear()
             self._collected = -1
 
-    async def learn(self, jobs: Sequence[Job]) -> Learned:
-        """The lines of these jobs; those that this session does not remember are interned."""
+    async def learn(self, jobs: Sequence[Job], *, limited: bool = True) -> Learned:
+        """The lines of these jobs; those that this session does not remember are interned.
+
+        ``limited``: those that would need one profile too many are refused.
+        """
         places = [place_of(job) for job in jobs]
         wanted, refused = set(places), dict[Place, HeadraceError]()
         while missing := [place for place in wanted if place not in self._lines and place not in refused]:
-            found, none, collected = await self._intern(sorted(missing))
+            found, none, collected = await self._intern(sorted(missing), limited=limited)
             if collected != self._collected:
                 self._lines.clear()
                 refused.clear()

@@ -15,6 +15,7 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, counted_by
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, HELD, Reason, Status
+from headrace.core.suspects import requirements_of
 from headrace.errors import Unstorable
 
 __all__ = [
@@ -126,6 +127,8 @@ class State(msgspec.Struct, array_like=True):
     first_started_at: int | None = None
     reason: Reason | None = None
     streak: Streak | None = None
+    suspect: int = 0
+    spared: bool = False
 
 
 def key_of(job: Job) -> str | None:
@@ -165,8 +168,8 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 
 def place_of(job: Job) -> Place:
     """Where the job stands."""
-    spec = job.spec
-    return (spec.queue, spec.task, encode(spec.requires, _sorted) if spec.requires else "{}")
+    spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
+    return (spec.queue, spec.task, encode(needs, _sorted) if needs else "{}")
 
 
 def sort_out(

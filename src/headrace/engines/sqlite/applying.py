@@ -14,6 +14,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive, reading
 from headrace.engines.sqlite.inserting import inserting, writing
+from headrace.engines.sqlite.lines import moving
 from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import row_of_change, row_of_report, sights_of
 
@@ -112,12 +113,25 @@ class _Taking(ChangeSet):
             return [0]
 
 
+class _Moving(ChangeSet):
+    """Changes after which their jobs stand in other lines."""
+
+    def write(self, connection: apsw.Connection) -> list[int]:
+        connection.execute("BEGIN IMMEDIATE")
+        drive(connection, moving(self.changes))
+        missed = super().write(connection)
+        connection.execute("COMMIT")
+        return missed
+
+
 class _Reviving(_Taking):
     """One change that brings an ended job back; its profile may have been marked as not live since."""
 
     def write(self, connection: apsw.Connection) -> list[int]:
         connection.execute("BEGIN IMMEDIATE")
-        if connection.execute(ask("revive"), (self.changes[0].job.seq,)).get is not None:
+        if self.changes[0].moves:
+            drive(connection, moving(self.changes))
+        elif connection.execute(ask("revive"), (self.changes[0].job.seq,)).get is not None:
             connection.execute("UPDATE books SET profiles_rev = profiles_rev + 1")
         missed = super().write(connection)
         connection.execute("COMMIT")
@@ -128,14 +142,19 @@ def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
     """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused."""
     cut: list[ChangeSet] = []
     run: list[Change] = []
+    moved = False
     for change in changes:
         if change.verb is not Verb.RETRY and change.key is not Key.TAKE:
+            if change.moves is not moved and run:
+                cut.append(_Moving(run) if moved else ChangeSet(run))
+                run = []
+            moved = change.moves
             run.append(change)
             continue
-        cut += [ChangeSet(run)] if run else []
+        cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
         cut.append(_Reviving([change]) if change.verb is Verb.RETRY else _Taking([change]))
         run = []
-    return [*cut, ChangeSet(run)] if run else cut
+    return [*cut, _Moving(run) if moved else ChangeSet(run)] if run else cut
 
 
 def applying(change: Change) -> Statements[Verdict]:
@@ -143,6 +162,8 @@ def applying(change: Change) -> Statements[Verdict]:
     here = encode((change.job.seq, change.rev))
     tied = yield Statement("SELECT tied FROM jobs WHERE seq = $1 ->> 0 AND rev = $1 ->> 1", here)
     if tied:
+        if change.moves:
+            yield from moving([change])
         yield from writing(change)
         yield from follow([change])
         if change.inserts:

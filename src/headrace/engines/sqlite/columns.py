@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from headrace.engines.sql import batches, entries, workers
 from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.record import State
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "REPORT", "WORDS"]
 
@@ -69,6 +70,7 @@ WORDS = {
     "new_values": ", ".join(_new[column.name] for column in _kept),
     "new_payload": _new["payload"],
     "new_spec": _new["spec"],
+    "suspect": f"(coalesce(j.state ->> {State.__struct_fields__.index('suspect')}, 0) > 0)",
     "ids": "jobs",
     "binary": "",
     "batch": names(batches.COLUMNS),

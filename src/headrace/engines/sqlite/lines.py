@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import apsw
 import msgspec
 
+from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import too_many
 from headrace.engines.sql.lines import Interned, KnownLines
-from headrace.engines.sql.record import Place, encode
+from headrace.engines.sql.record import Place, encode, place_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 
-__all__ = ["Lines", "Served", "interning"]
+__all__ = ["Lines", "Served", "interning", "moving"]
 
 
 class Lines(KnownLines):
@@ -27,10 +28,10 @@ class Lines(KnownLines):
         super().__init__()
         self._writer = writer
 
-    async def _intern(self, places: list[Place]) -> Interned:
+    async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
         def write(connection: apsw.Connection) -> Interned:
             connection.execute("BEGIN IMMEDIATE")
-            lines = drive(connection, interning(places))
+            lines = drive(connection, interning(places, limited=limited))
             collected: int = connection.execute("SELECT collected FROM books").get
             connection.execute("COMMIT")
             found = {place: line for place, line in lines.items() if line is not None}
@@ -39,15 +40,25 @@ class Lines(KnownLines):
         return await self._writer.run(write)
 
 
-def interning(places: Iterable[Place]) -> Statements[dict[Place, int | None]]:
+def interning(places: Iterable[Place], *, limited: bool = True) -> Statements[dict[Place, int | None]]:
     """The lines of these places, made where missing, as statements for a transaction that is open.
 
-    None in place of one that would need a profile too many.
+    None in place of one that would need a profile too many, if they are ``limited``.
     """
     lines = dict[Place, int | None]()
     for place in places:
-        lines[place] = yield from _line(place)
+        lines[place] = yield from _line(place, limited)
     return lines
+
+
+def moving(changes: Sequence[Change]) -> Statements[None]:
+    """Put the jobs of these changes into their new lines, as statements for the transaction that applies them next.
+
+    The limit of profiles does not hold here: the jobs are stored already.
+    """
+    lines = yield from interning({place_of(change.job) for change in changes}, limited=False)
+    rows = [(change.job.seq, change.rev, lines[place_of(change.job)]) for change in changes]
+    yield Statement(statement("move"), encode(rows))
 
 
 _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
@@ -56,12 +67,12 @@ _ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 
 
-def _line(place: Place) -> Statements[int | None]:
+def _line(place: Place, limited: bool) -> Statements[int | None]:
     document = encode(place)
     found = yield Statement(statement("find_line"), document)
     profile, line = _found(found) if found else (None, None)
     if profile is None:
-        if not (yield from _room()):
+        if limited and not (yield from _room()):
             return None
         profile = int((yield Statement(statement("add_profile"), document)))
         yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")

@@ -70,6 +70,8 @@ class Records(SqlRecords):
             return Page((), None)
         labels = labels_asked(filter)
         among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
+        if filter.suspect and not filter.status:
+            among = frozenset(Status) - {Status.COMPLETED}
         args = (
             NEWEST if below is None else below,
             limit + 1,
@@ -81,8 +83,9 @@ class Records(SqlRecords):
             labels[0] if labels else None,
             *(not group.isdisjoint(among) for group in GROUPS),
             None if filter.text is None else filter.text.lower(),
+            filter.suspect,
         )
-        gathered = bool(filter.status) and Status.COMPLETED not in filter.status
+        gathered = bool(among) and Status.COMPLETED not in among
 
         def read(connection: apsw.Connection) -> str:
             found: str = connection.execute(_candidates(connection, args, gathered) + ask("find"), args).get
@@ -105,6 +108,6 @@ def _candidates(connection: apsw.Connection, args: tuple[Any, ...], gathered: bo
     if args[7] is not None:
         return ask("find_by_label")
     rare = ask("find_by_status")
-    if gathered and connection.execute(rare + ask("find_few"), args[:-1]).get:
+    if gathered and connection.execute(rare + ask("find_few"), args[:-2]).get:
         return rare
     return ask("find_by_seq")

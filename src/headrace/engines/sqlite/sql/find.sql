@@ -1,5 +1,5 @@
 -- Of the candidates, those that match as seen at a moment, newest first.
--- ?2 how many, ?3 the moment, ?4 statuses, ?5 task, ?6 queue, ?7 the other labels, ?14 text, in lower case
+-- ?2 how many, ?3 the moment, ?4 statuses, ?5 task, ?6 queue, ?7 the other labels, ?14 text, in lower case, ?15 whether only suspects
 SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
   SELECT (SELECT doc FROM record WHERE seq = j.seq) AS doc
   FROM source s
@@ -12,6 +12,8 @@ SELECT '[' || coalesce(group_concat(doc, ','), '') || ']' FROM (
     AND (?6 IS NULL OR l.queue = ?6)
     AND (?7 IS NULL OR NOT EXISTS (
       SELECT 1 FROM json_each(?7) a WHERE NOT EXISTS (SELECT 1 FROM labels WHERE seq = j.seq AND label = a.value)))
+    -- What has completed is not suspect.
+    AND (NOT ?15 OR (j.stage <> 4 AND {suspect}))
     AND (?14 IS NULL OR (
       -- What is plain ASCII is searched here; for the rest lower() knows too little. CASE looks no further than it must.
       SELECT CASE
