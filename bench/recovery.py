@@ -25,6 +25,7 @@ from bench.programs import ROOT, program
 from bench.progress import Progress
 from bench.stores import Stores
 from headrace import App, JobHandle
+from headrace.cli.supervisor import STEADY
 from headrace.engine import WorkerRow
 
 __all__ = ["CASES", "Case", "recovery", "recovery_lines"]
@@ -112,6 +113,8 @@ class _Scene:
                             break
                         await self._finish(handle)
                     await asyncio.sleep(1.5 + random.random())  # its start is on record, at any moment between probes
+                    if self._case.processes:  # the supervisor must not take it for one that dies at its start
+                        await asyncio.sleep(max(0.0, STEADY + 0.5 - (time.time() - psutil.Process(pid).create_time())))
                     os.kill(target, signal.SIGKILL)
                     killed = time.time()
                     if self._case.lone:
