@@ -332,10 +332,10 @@ class Machine(RuleBasedStateMachine):
 
         async def beat(side: Side) -> Any:
             answer = await side.engine.workers.beat(worker, Beat(held=held, busy=which), self.now)
-            # In which order they are told is left open.
+            # In which order they are told is left open, and each store has a clock of its own, or none.
             if isinstance(answer, Alive):
                 unknown = tuple(sorted(answer.unknown, key=lambda job: job.id))
-                return replace(answer, cancels=tuple(sorted(answer.cancels)), unknown=unknown)
+                return replace(answer, cancels=tuple(sorted(answer.cancels)), unknown=unknown, now=None)
             return answer
 
         answer = self.sides.agree(beat)
