@@ -24,7 +24,8 @@ from bench.plan import LABELS, EngineName, SideName
 from bench.programs import ROOT, program
 from bench.progress import Progress
 from bench.stores import Stores
-from headrace import App
+from headrace import App, JobHandle
+from headrace.cli.supervisor import STEADY
 from headrace.engine import WorkerRow
 
 __all__ = ["CASES", "Case", "recovery", "recovery_lines"]
@@ -104,17 +105,16 @@ class _Scene:
                 for _ in range(turns):
                     progress.step(f"{self._case.name}: {len(found.seconds) + 1} of {turns}")
                     rows = await self._living(app, need)
-                    target, others = await self._target(app, rows)
-                    for pid in others:  # for a moment, so that the right one takes the job
-                        os.kill(pid, signal.SIGSTOP)
-                    try:
+                    target = await self._target(app, rows)
+                    while True:  # until the right one takes the job
                         handle = await long.submit(str(self._folder))
-                        (pid, _) = await self._next_start()
-                        assert pid == target
-                    finally:
-                        for pid in others:
-                            os.kill(pid, signal.SIGCONT)
+                        pid, _ = await self._next_start()
+                        if pid == target:
+                            break
+                        await self._finish(handle)
                     await asyncio.sleep(1.5 + random.random())  # its start is on record, at any moment between probes
+                    if self._case.processes:  # the supervisor must not take it for one that dies at its start
+                        await asyncio.sleep(max(0.0, STEADY + 0.5 - (time.time() - psutil.Process(pid).create_time())))
                     os.kill(target, signal.SIGKILL)
                     killed = time.time()
                     if self._case.lone:
@@ -125,9 +125,7 @@ class _Scene:
                     if self._case.lone:
                         (row,) = [row for row in await app.workers() if row.info.pid == pid]
                         found.starting.append(row.info.started_at.timestamp() - killed)
-                    (self._folder / "gate").touch()
-                    await handle.result(timeout=PATIENCE)
-                    (self._folder / "gate").unlink()
+                    await self._finish(handle)
                     self._reap()
                     if not self._case.processes and not self._case.lone:
                         self.hire()
@@ -144,10 +142,14 @@ class _Scene:
     async def _holder(self, app: App) -> UUID | None:
         return await app.engine.documents.holder("duty:sweeper", app.host.clock.now())
 
-    async def _target(self, app: App, rows: list[WorkerRow]) -> tuple[int, list[int]]:
+    async def _target(self, app: App, rows: list[WorkerRow]) -> int:
         holder = await self._holder(app)
-        chosen = next(row for row in rows if (row.info.id == holder) is self._case.holder)
-        return chosen.info.pid, [row.info.pid for row in rows if row is not chosen]
+        return next(row.info.pid for row in rows if (row.info.id == holder) is self._case.holder)
+
+    async def _finish(self, handle: JobHandle[None]) -> None:
+        (self._folder / "gate").touch()
+        await handle.result(timeout=PATIENCE)
+        (self._folder / "gate").unlink()
 
     async def _next_start(self) -> tuple[int, float]:
         """Who begins the job next, and when."""

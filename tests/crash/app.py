@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -94,3 +95,15 @@ def deaf(ctx: Context, path: str, note: str) -> int:
     _add(note, f"{ctx.attempt} {os.getpid()}\n")
     ctypes.PyDLL(None).open(path.encode(), os.O_RDONLY)  # which keeps the interpreter for itself
     return ctx.attempt
+
+
+@app.task(retry=QUICK)
+async def blocks(path: str, note: str) -> None:
+    """Note the process, then block its loop until a file appears."""
+    _add(note, f"1 {os.getpid()}\n")
+    while not _is_there(path):
+        time.sleep(0.02)  # noqa: ASYNC251 - this is what a handler should not do
+
+
+def _is_there(path: str) -> bool:
+    return Path(path).exists()

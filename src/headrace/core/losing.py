@@ -79,7 +79,9 @@ def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rule
     if heard_at is None or (cause is not Cause.LEASE and silent < rules.lease):
         return ErrorInfo("Lost", text)
     details = {"last_heard_at": utc(heard_at), "silent_seconds": round(silent, 3)}
-    return ErrorInfo("Lost", f"{text}: it was silent for {length(silent)}", details=details)
+    # One that is known dead before its lease was over did not fall silent: its process ended, or it left.
+    how = f"it was silent for {length(silent)}" if silent >= rules.lease else f"last heard of {length(silent)} before"
+    return ErrorInfo("Lost", f"{text}: {how}", details=details)
 
 
 def _lose_started(
