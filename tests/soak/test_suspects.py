@@ -112,7 +112,16 @@ async def _cut(workers: Crew, flags: tuple[str, ...]) -> tuple[int, int]:
         for one in crowd:
             workers.kill(one)
         if held >= IN_FLIGHT:
+            sweeper = workers.hire("--queues", "nobodys")
+            await until(_none_held, within=300)
+            sweeper.terminate()
+            sweeper.wait()
             return held, await _all() - await _completed()
+
+
+async def _none_held() -> bool:
+    statuses = (await app.stats()).statuses
+    return not statuses.get(Status.ACCEPTED, 0) and not statuses.get(Status.RUNNING, 0)
 
 
 async def _completed() -> int:

@@ -20,7 +20,8 @@ from headrace.engines.sqlite.rows import row_of_change, row_of_report, sights_of
 
 __all__ = ["ChangeSet", "applying", "change_sets"]
 
-_PROGRESS = Verb.PROGRESS  # to look it up in its class costs more than the question does
+# To look them up in their classes costs more than the questions do.
+_PROGRESS, _RETRY, _TAKE = Verb.PROGRESS, Verb.RETRY, Key.TAKE
 
 _numbers = msgspec.json.Decoder(list[int]).decode
 
@@ -144,15 +145,14 @@ def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
     run: list[Change] = []
     moved = False
     for change in changes:
-        if change.verb is not Verb.RETRY and change.key is not Key.TAKE:
-            if change.moves is not moved and run:
-                cut.append(_Moving(run) if moved else ChangeSet(run))
-                run = []
-            moved = change.moves
+        if change.verb is not _RETRY and change.key is not _TAKE:
+            if change.moves is not moved:
+                cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
+                run, moved = [], change.moves
             run.append(change)
             continue
         cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
-        cut.append(_Reviving([change]) if change.verb is Verb.RETRY else _Taking([change]))
+        cut.append(_Reviving([change]) if change.verb is _RETRY else _Taking([change]))
         run = []
     return [*cut, _Moving(run) if moved else ChangeSet(run)] if run else cut
 
