@@ -90,6 +90,7 @@ class Store:
         self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
         self.watched: dict[UUID, Watched] = {}
         self.beside_suspects: set[UUID] = set()  # dead workers on which suspects and others ran together
+        self.mass_deaths: set[UUID] = set()  # workers that died at the same time as others
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.leases: dict[str, Lease] = {}
@@ -317,8 +318,8 @@ class Jobs(Role):
                 elif late or not store.alive(job.worker) or store.unnamed[job.id] >= 2:
                     row = store.workers.get(job.worker)
                     heard_at = None if row is None else row[3]
-                    beside = job.worker in store.beside_suspects
-                    found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at, beside))
+                    burial = job.worker in store.beside_suspects, job.worker in store.mass_deaths
+                    found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at, *burial))
             return found[:limit]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
@@ -583,13 +584,15 @@ class Workers(Role):
             if store.alive(worker) and store.workers[worker][2] == watched.beats:
                 store.watched[worker] = watched
 
-    async def bury(self, worker: UUID, beats: int) -> bool:
+    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
         with self.store() as store:
             if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
             running = {job.suspect > 0 for job in store.held_by(worker) if job.status is Status.RUNNING}
             if len(running) == 2:
                 store.beside_suspects.add(worker)
+            if mass_death:
+                store.mass_deaths.add(worker)
             store.die(worker)
             return True
 

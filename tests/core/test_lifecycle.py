@@ -155,6 +155,26 @@ def test_a_start_may_ride_only_in_the_first_attempt_of_a_job_that_may_be_repeate
     assert lifecycle.start_may_wait(job) is may
 
 
+@pytest.mark.parametrize("mass", [(True,), (True, True), (False,), (True, False), (False, True)])
+def test_what_is_lost_when_several_workers_die_at_once_leaves_no_mark(mass: tuple[bool, ...]) -> None:
+    """Also lost before its start: on record as an attempt, and counted, but its next start may ride again."""
+    job = submitted(retry=Retry(3))
+    for together in mass:
+        held = given(job)
+        change = lifecycle.lose(held, Cause.LEASE, at(60), 0.5, RULES, mass_death=together)
+        assert change.attempt is not None
+        assert (change.attempt.number, change.attempt.started_at) == (held.attempt + 1, None)
+        job = change.job
+    assert (job.attempt, job.unstarted_losses, job.charged, job.suspect) == (len(mass), len(mass), 0, 0)
+    assert lifecycle.start_may_wait(job) is all(mass)
+
+
+@pytest.mark.parametrize("cause", [Cause.START_BY, Cause.BEAT])
+def test_only_the_death_of_its_worker_can_be_a_death_among_many(cause: Cause) -> None:
+    job = lifecycle.lose(given(submitted()), cause, at(60), 0.5, RULES, mass_death=True).job
+    assert (job.unstarted_losses, job.blameless_losses) == (1, 0)
+
+
 # To its end
 
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace.core.lifecycle import start_may_wait
 from headrace.core.status import Status
 from headrace.engine import Beat, Gone, WorkerInfo, WorkerRow
 from headrace.engines.memory.workers import Workers
@@ -226,3 +227,24 @@ async def test_a_duty_goes_on_under_the_new_id_of_its_worker() -> None:
         await s.run(1, *duties)
         assert await s.w.engine.documents.holder("duty:sweeper", s.w.now) == again.id
         assert sweeper.elector.token is not None
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+async def test_it_is_put_on_record_whether_workers_died_at_the_same_time(deaths: int) -> None:
+    """The standby of a dead leader finds who died with it."""
+    async with scene() as s:
+        first, second, third = await s.worker(), await s.worker(), await s.worker()
+        leader, _ = s.duties(first)
+        await leader.round()
+        jobs = [await s.w.submit() for _ in range(2)]
+        for player in (first, second):
+            assert len(await player.claim(1)) == 1
+        died = [first, second][:deaths]
+        s.workers.free = {player.id for player in died}
+        standby, _ = s.duties(third)
+        await s.run(12.0, standby)
+        found = [await s.w.job(job) for job in jobs]
+        lost = [job for job in found if job.unstarted_losses]
+        assert len(lost) == deaths
+        assert [job.blameless_losses for job in lost] == [deaths - 1] * deaths
+        assert [start_may_wait(job) for job in lost] == [deaths > 1] * deaths

@@ -224,9 +224,9 @@ async def test_a_burial_loses_against_a_beat() -> None:
         await watch(w, s, 30)
         bury = w.engine.workers.bury
 
-        async def late(worker: object, beats: int) -> bool:
+        async def late(worker: object, beats: int, **how: bool) -> bool:
             await player.beat()
-            return await bury(player.id, beats)
+            return await bury(player.id, beats, **how)
 
         w.engine.workers.bury = late  # type: ignore[method-assign]
         w.clock.advance(2.5)

@@ -298,6 +298,7 @@ class Machine(RuleBasedStateMachine):
                     alive=one.alive,
                     unnamed=one.unnamed,
                     beside_suspect=one.beside_suspect,
+                    mass_death=one.mass_death,
                 )
                 for one in side_found
             ]

@@ -221,9 +221,17 @@ class Lab:
 
     def swept(self, found: Overdue) -> Change | None:
         """What the sweeper decides about this job."""
-        alive, unnamed, heard_at, beside = found.alive, found.unnamed, found.heard_at, found.beside_suspect
-        job, rules = found.job, self.rules
-        return sweep(job, self.now, 0.5, rules, alive=alive, unnamed=unnamed, heard_at=heard_at, beside_suspect=beside)
+        return sweep(
+            found.job,
+            self.now,
+            0.5,
+            self.rules,
+            alive=found.alive,
+            unnamed=found.unnamed,
+            heard_at=found.heard_at,
+            beside_suspect=found.beside_suspect,
+            mass_death=found.mass_death,
+        )
 
     async def process_notes(self, limit: int = 1000) -> list[Change]:
         """Process notes until there are none left; what came of it."""

@@ -80,6 +80,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     attempt: int = 0
     charged: int = 0
     unstarted_losses: int = 0
+    blameless_losses: int = 0
     suspect: int = 0
     spared: bool = False
     redrives: int = 0

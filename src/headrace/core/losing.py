@@ -40,11 +40,13 @@ def lose(
     error: ErrorInfo | None = None,
     heard_at: datetime | None = None,
     beside_suspect: bool = False,
+    mass_death: bool = False,
 ) -> Change:
     """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out).
 
     ``heard_at``: the last beat of a worker that is dead, which says how long it was silent. ``beside_suspect``: on
-    that worker suspects and ordinary jobs ran together, as its burial recorded.
+    that worker suspects and ordinary jobs ran together, as its burial recorded. ``mass_death``: other workers died
+    at the same time, so that none of the jobs is likely to have killed this one.
     """
     error = error or _lost(job, cause, now, heard_at, rules)
     if job.status is Status.RUNNING:
@@ -56,6 +58,8 @@ def lose(
         # It may have been executing already: leave a record with an unknown start under a number of its own.
         fields["attempt"] = job.attempt + 1
         fields["streak"] = None
+        if mass_death and cause is Cause.LEASE:
+            fields["blameless_losses"] = job.blameless_losses + 1
         closes = replace(close(job, Outcome.LOST, now, error, cause), number=job.attempt + 1)
     if job.cancel_requested_at is not None:
         fields |= ended(job, Status.CANCELLED, now, Reason.USER)

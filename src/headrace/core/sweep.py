@@ -56,15 +56,17 @@ def sweep(
     unnamed: int = 0,
     heard_at: datetime | None = None,
     beside_suspect: bool = False,
+    mass_death: bool = False,
     steps: Sequence[Step] = (),
 ) -> Change | None:
     """The change the sweeper must write about this job, if any.
 
-    ``heard_at``: the last beat of its worker; ``beside_suspect``: as of ``lose``; ``steps``: as of ``cause_of``.
+    ``heard_at``: the last beat of its worker; ``beside_suspect``, ``mass_death``: as of ``lose``; ``steps``: as of
+    ``cause_of``.
     """
     if job.status in TABLE[Verb.EXPIRE]:
         return expire(job, now) if expired(job, now) else None
     cause = cause_of(job, now, rules, alive=alive, unnamed=unnamed, steps=steps)
     if cause is None:
         return None
-    return lose(job, cause, now, chance, rules, heard_at=heard_at, beside_suspect=beside_suspect)
+    return lose(job, cause, now, chance, rules, heard_at=heard_at, beside_suspect=beside_suspect, mass_death=mass_death)

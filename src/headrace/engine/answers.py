@@ -99,6 +99,8 @@ class Overdue(msgspec.Struct, frozen=True):
     """The last beat of its worker."""
     beside_suspect: bool = False
     """Suspects and ordinary jobs ran together on its worker when that was buried."""
+    mass_death: bool = False
+    """Other workers died at the same time as its own."""
 
 
 class Profiles(msgspec.Struct, frozen=True):

@@ -177,12 +177,13 @@ class Workers(Protocol):
         """Put on record for how long the worker's beat was seen, if it is still that beat and the worker is alive."""
         ...
 
-    async def bury(self, worker: UUID, beats: int) -> bool:
+    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
         """Declare the living worker dead if its beat number is still this one; whether it was. Its duties are free.
 
         In the same commit it is put on record whether the jobs that the worker was running (status ``running``) were
         both suspect ones and others. A burial that is repeated leaves this as it was, since some of these jobs may
-        have been taken already. ``Jobs.overdue`` answers it with the jobs of this worker.
+        have been taken already. So is ``mass_death``: whoever buries found that others died at the same time.
+        ``Jobs.overdue`` answers both with the jobs of this worker.
 
         From then on no claim of this worker is given anything: see ``Jobs.claim``. Its jobs stay its own until the
         sweeper has taken them, so a result that it writes meanwhile counts. A dead worker stays known until no job

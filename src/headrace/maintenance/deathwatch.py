@@ -38,6 +38,8 @@ class Deathwatch:
         self._free: Watch[tuple[UUID, int, int]] = Watch(self._rules.look_gap)
         self._found: frozenset[UUID] = frozenset()
         """Who was gone at the last probe."""
+        self._dying: frozenset[UUID] = frozenset()
+        """Of several that were found gone at the same time: those that are still to be buried."""
         self._ripe_in: float | None = None
         """Seconds after which the first of them is dead if it is still gone then."""
         self._probed_at = float("-inf")
@@ -94,7 +96,7 @@ class Deathwatch:
         return buried
 
     async def find(self, ids: Iterable[UUID]) -> int:
-        """Probe these workers, and bury those that were found gone twice; how many were buried."""
+        """Probe these workers, and all if one of them is gone; bury who was found gone twice, and say how many."""
         ids, buried = set(ids), 0
         self._probed_at = self._host.clock.monotonic()
         if self.ended is not None:
@@ -110,10 +112,15 @@ class Deathwatch:
         clock, workers = self._host.clock, self._engine.workers
         before = clock.monotonic()
         found = await workers.gone(rows)
+        everybody = [row for row in self._living.values() if row.proof is not None]
+        if found.workers and len(rows) < len(everybody):
+            found = await workers.gone(everybody)  # who died with it
         after = clock.monotonic()
         if found.workers - self._found:
             await self.meet()  # from here on its beat must stand still
         self._found = found.workers
+        # Several at once: no single job has killed them. What a job takes along can kill again only after the burial.
+        self._dying = self._found if len(self._found) > 1 else self._dying & self._found
         gone = [row for id in found.workers if (row := self._living.get(id)) is not None]
         self._free.look(((*_key(row), found.by) for row in gone), before, after)
         self._ripe_in = None
@@ -146,7 +153,9 @@ class Deathwatch:
         self._found -= {worker}
         if worker == self.ended:
             self.ended = None
-        if not await self._engine.workers.bury(worker, row.beats):
+        mass_death = worker in self._dying
+        self._dying -= {worker}
+        if not await self._engine.workers.bury(worker, row.beats, mass_death=mass_death):
             self.stale = True
             return 0
         held = many(row.holds, "job")

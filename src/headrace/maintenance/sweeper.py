@@ -200,6 +200,7 @@ class Sweeper(Duty):
                 unnamed=row.unnamed,
                 heard_at=row.heard_at,
                 beside_suspect=row.beside_suspect,
+                mass_death=row.mass_death,
                 steps=steps,
             )
             if change is None:

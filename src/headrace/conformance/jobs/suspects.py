@@ -42,6 +42,19 @@ class Suspects(Part):
         found = {one.beside_suspect for one in await lab.engine.jobs.overdue(lab.now)}
         assert found == {suspects > 0 and others > 0}
 
+    @pytest.mark.parametrize("mass_death", [True, False])
+    async def test_a_burial_records_whether_others_died_at_the_same_time(self, lab: Lab, mass_death: bool) -> None:
+        worker, other = await lab.worker(), await lab.worker()
+        await lab.put_all(lab.job(), lab.job())
+        assert len([*await lab.claim(worker, 1), *await lab.claim(other, 1)]) == 2
+        await lab.engine.workers.bury(worker, 0, mass_death=mass_death)
+        assert not await lab.engine.workers.bury(worker, 0, mass_death=not mass_death)  # once
+        (found,) = await lab.engine.jobs.overdue(lab.now)
+        assert found.mass_death is mass_death
+        lost = await lab.sweep(found)
+        assert (lost.unstarted_losses, lost.blameless_losses) == (1, int(mass_death))
+        assert (await lab.get(lost)).blameless_losses == int(mass_death)
+
     async def test_what_another_worker_runs_does_not_count(self, lab: Lab) -> None:
         worker, other = await lab.worker(), await lab.worker()
         await _running_suspect(lab, other)

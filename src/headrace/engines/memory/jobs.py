@@ -156,6 +156,6 @@ def _overdue(state: State, job: Job) -> Overdue:
         return Overdue(job)
     row = state.workers.get(job.worker)
     alive, unnamed = state.is_alive(job.worker), state.table.held[job.worker][job.id]
-    return (
-        Overdue(job, alive, unnamed) if row is None else Overdue(job, alive, unnamed, row.beat_at, row.beside_suspect)
-    )
+    if row is None:
+        return Overdue(job, alive, unnamed)
+    return Overdue(job, alive, unnamed, row.beat_at, row.beside_suspect, row.mass_death)

@@ -35,7 +35,7 @@ class Worker:
         self.beat_at = now
         self.alive = True
         self.watched: Watched | None = None
-        self.beside_suspect = False
+        self.beside_suspect = self.mass_death = False
 
 
 class State:

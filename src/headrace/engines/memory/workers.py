@@ -54,13 +54,14 @@ class Workers:
             if state.is_alive(worker) and state.workers[worker].beats == watched.beats:
                 state.workers[worker].watched = watched
 
-    async def bury(self, worker: UUID, beats: int) -> bool:
+    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
         with self._state() as state:
             row = state.workers.get(worker)
             if row is None or not row.alive or row.beats != beats:
                 return False
             held = (state.table.records[id] for id in state.table.held.get(worker, ()))
             row.beside_suspect = len({job.suspect > 0 for job in held if job.status is Status.RUNNING}) == 2
+            row.mass_death = mass_death
             state.die(worker)
             return True
 

@@ -50,9 +50,9 @@ class Jobs:
         reader = Reader()
         rows = await self._hot.fetch(sql("overdue", self._schema), micros(now), limit)
         return [
-            Overdue(reader.job(row[4:]), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
+            Overdue(reader.job(row[5:]), alive, unnamed, None if beat_at is None else moment(beat_at), *of_burial)
             for row in rows
-            for alive, unnamed, beat_at, beside_suspect in (row[:4],)
+            for alive, unnamed, beat_at, *of_burial in (row[:5],)
         ]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:

@@ -129,6 +129,7 @@ class State(msgspec.Struct, array_like=True):
     streak: Streak | None = None
     suspect: int = 0
     spared: bool = False
+    blameless_losses: int = 0
 
 
 def key_of(job: Job) -> str | None:

@@ -75,8 +75,8 @@ class SqlWorkers:
     async def watched(self, worker: UUID, watched: Watched) -> None:
         await self._write("watched", worker, watched.beats, encode(watched))
 
-    async def bury(self, worker: UUID, beats: int) -> bool:
-        return bool(await self._write("bury", worker, beats))
+    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
+        return bool(await self._write("bury", worker, beats, mass_death))
 
     async def retire(self, worker: UUID) -> None:
         await self._write("retire", worker)

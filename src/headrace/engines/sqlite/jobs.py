@@ -28,7 +28,7 @@ from headrace.engines.sqlite.rows import RECORD_TYPE, jobs_of, reader
 
 __all__ = ["Jobs"]
 
-_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, bool, RECORD_TYPE]], strict=False).decode
+_overdue = msgspec.json.Decoder(list[tuple[bool, int, int | None, bool, bool, RECORD_TYPE]], strict=False).decode
 
 
 class Jobs:
@@ -86,8 +86,8 @@ class Jobs:
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
         records, [(found,)] = reader(), await self._reader.fetch("overdue", micros(now), limit)
         return [
-            Overdue(records.job(record), alive, unnamed, None if beat_at is None else moment(beat_at), beside_suspect)
-            for alive, unnamed, beat_at, beside_suspect, record in _overdue(found)
+            Overdue(records.job(record), alive, unnamed, None if beat_at is None else moment(beat_at), *of_burial)
+            for alive, unnamed, beat_at, *of_burial, record in _overdue(found)
         ]
 
     async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:

@@ -70,10 +70,10 @@ class Workers(SqlWorkers):
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
         return Gone(await self._reader.run(lambda connection: self._presence.gone(rows)))
 
-    async def bury(self, worker: UUID, beats: int) -> bool:
+    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
         def write(connection: apsw.Connection) -> bool:
             connection.execute("BEGIN IMMEDIATE")
-            found = connection.execute(ask("bury"), (worker.bytes, beats)).get is not None
+            found = connection.execute(ask("bury"), (worker.bytes, beats, mass_death)).get is not None
             if found:
                 connection.execute(ask("free_duties"), (worker.bytes,))
             connection.execute("COMMIT")

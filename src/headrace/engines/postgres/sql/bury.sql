@@ -1,5 +1,6 @@
 -- Declare a living worker dead if its beat number is still this one, with whether suspects and others ran on it, and give
--- back its duties; waits for its claims under way. $1 worker, $2 beats
+-- back its duties; waits for its claims under way. $1 worker, $2 beats, $3 whether others
+-- died at the same time
 WITH row AS MATERIALIZED (
   -- A claim locks the row with KEY SHARE, and only this lock waits for that.
   SELECT id FROM {schema}.workers WHERE id = $1 AND beats = $2 AND alive FOR UPDATE
@@ -9,4 +10,5 @@ ran AS MATERIALIZED (
   WHERE j.worker = $1 AND j.stage = 3 AND j.status = 'running'
 ),
 freed AS (UPDATE {schema}.leases l SET holder = NULL, until = 0 FROM row WHERE l.holder = row.id)
-UPDATE {schema}.workers w SET alive = false, beside_suspect = ran.both_kinds FROM row, ran WHERE w.id = row.id RETURNING 1
+UPDATE {schema}.workers w SET alive = false, beside_suspect = ran.both_kinds, mass_death = $3
+FROM row, ran WHERE w.id = row.id RETURNING 1

@@ -1,13 +1,13 @@
 -- Jobs that the sweeper must look at: [[worker is alive, unnamed beats, its last beat, whether suspects and others
--- ran on it when it was buried, record], …].
-SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || coalesce(beat_at, 'null') || ',' || beside || ',' || r.doc || ']', ','), '') || ']' FROM (
+-- ran on it when it was buried, whether others died with it, record], …].
+SELECT '[' || coalesce(group_concat('[' || alive || ',' || unnamed || ',' || coalesce(beat_at, 'null') || ',' || beside || ',' || mass || ',' || r.doc || ']', ','), '') || ']' FROM (
   SELECT j.seq AS seq, coalesce(w.alive, 0) AS alive, j.unnamed AS unnamed, w.beat_at AS beat_at,
-    coalesce(w.beside_suspect, 0) AS beside
+    coalesce(w.beside_suspect, 0) AS beside, coalesce(w.mass_death, 0) AS mass
   FROM jobs j LEFT JOIN workers w ON w.id = j.worker
   WHERE j.stage = 3
     AND (j.act_by <= ?1 OR NOT coalesce(w.alive, 0) OR j.unnamed >= 2)
   UNION ALL
-  SELECT seq, 1, 0, NULL, 0 FROM jobs
+  SELECT seq, 1, 0, NULL, 0, 0 FROM jobs
   WHERE act_by <= ?1 AND stage < 3
   LIMIT ?2 + 0
 ) o CROSS JOIN record r ON r.seq = o.seq
