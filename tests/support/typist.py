@@ -70,7 +70,8 @@ def main() -> None:
     for name, words in work["commands"].items():
         with TemporaryDirectory() as folder:
             for file in Path(work["store"]).parent.glob(f"{Path(work['store']).name}*"):
-                shutil.copy(file, folder)
+                if file.is_file():  # not the locks of its workers
+                    shutil.copy(file, folder)
             url = f"sqlite:///{folder}/{Path(work['store']).name}"
             typed = [word.replace("{url}", url) for word in words]
             press = [(pattern, key) for pattern, key in work["press"].get(name, ())]
