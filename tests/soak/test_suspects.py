@@ -77,12 +77,15 @@ async def test_a_power_cut_does_not_slow_down_what_comes_after(kind: str, tmp_pa
     with app.override(url=url), crew(url, tmp_path, "tests.crash.poisoned:app") as workers:
         async with app:
             await instant.map([(n,) for n in range(3 * IN_FLIGHT)])
-            usual = await _rate(workers, flags, 3 * IN_FLIGHT)
+            before = await _rate(workers, flags, 3 * IN_FLIGHT)
             held, left = await _cut(workers, flags)
             suspects = len((await app.jobs(suspect=True, limit=1000)).items)
             again = await _rate(workers, flags, left)
+            await instant.map([(n,) for n in range(3 * IN_FLIGHT)])
+            later = await _rate(workers, flags, 3 * IN_FLIGHT)
+    usual = (before + later) / 2  # the store grows older, and the machine has its moods
     print(
-        f"\n{kind}: {held} held, {left} left, {suspects} suspect; usual {usual:.0f}/s;"
+        f"\n{kind}: {held} held, {left} left, {suspects} suspect; usual {before:.0f}/s before and {later:.0f}/s later;"
         f" after the cut {again:.0f}/s, {again / usual:.2f} × of the usual"
     )
     assert suspects == 0
