@@ -191,10 +191,10 @@ def test_held_by_a_worker_in_trouble() -> None:
     assert told(job, NOW, worker(alive=False)).codes == ("running", "worker_dead")
     later, found = NOW + 4 * MINUTE, told(job, NOW + 4 * MINUTE, worker())
     assert found.codes == ("running", "worker_silent")
-    assert "That worker is silent since 4 min; no other is alive to take the job back: start one." in found
+    assert "That worker has been silent for 4 min; no other is alive to take the job back: start one." in found
     assert found.facts[1].data == {"since": NOW, "seconds": 240.0}
     found = told(job, later, worker(), worker(id=OTHER, beat_at=later))
-    assert "That worker is silent since 4 min; the job is about to be taken back." in found
+    assert "That worker has been silent for 4 min; the job is about to be taken back." in found
     assert told(job, NOW, worker(beat=Beat(state="blocked"))).codes == ("running", "worker_blocked")
 
 
