@@ -211,11 +211,11 @@ async def test_the_doctor_fails_when_all_who_served_a_task_are_silent(crew: Crew
     assert await crew.findings("fail") == [
         (
             "no living worker has the task 'add', and 1 job of it could run now; "
-            "the last worker that had it is silent since 4 min"
+            "the last worker that had it has been silent for 4 min"
         )
     ]
     said = [one for one in await crew.findings("warn") if one.startswith("worker ")]
-    assert [one.partition(" on ")[2] for one in said] == ["mill (pid 42) is silent since 4 min, and holds 0 jobs"]
+    assert [one.partition(" on ")[2] for one in said] == ["mill (pid 42) has been silent for 4 min, and holds 0 jobs"]
     await crew.join("add")
     assert await crew.findings("fail") == []
 

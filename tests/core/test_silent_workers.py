@@ -19,7 +19,7 @@ def test_silent_is_who_was_not_heard_of_for_longer_than_its_lease(seconds: float
 
 @pytest.mark.parametrize(("seconds", "words"), [(31, "31 s"), (240, "4 min"), (7300, "2 h"), (86400 * 3, "3 d")])
 def test_it_is_told_how_long(seconds: float, words: str) -> None:
-    assert told_silence(NOW, NOW + timedelta(seconds=seconds)) == f"silent since {words}"
+    assert told_silence(NOW, NOW + timedelta(seconds=seconds)) == f"silent for {words}"
 
 
 @pytest.mark.parametrize("state", ["running", "draining", "blocked"])

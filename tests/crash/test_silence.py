@@ -90,18 +90,18 @@ async def test_a_killed_worker_is_silent_until_somebody_buries_it(url: str, tmp_
 
 
 def _shown(operator: Operator, held: str, queued: str) -> None:
-    assert re.search(r"silent since \d+ s", operator.sees("workers"))
-    assert re.search(r"worker +\S+ \(silent since \d+ s\)", operator.sees("show", held))
+    assert re.search(r"silent for \d+ s", operator.sees("workers"))
+    assert re.search(r"worker +\S+ \(silent for \d+ s\)", operator.sees("show", held))
     [row] = operator.reads("workers")
     assert (row["alive"], row["beat"]["state"], row["silent_since"]) == (False, "silent", row["beat_at"])
-    assert re.search(r"workers +0 alive, 1 silent since \d+ s", operator.sees("stats"))
+    assert re.search(r"workers +0 alive, 1 silent for \d+ s", operator.sees("stats"))
     stats = operator.reads("stats")
     assert (stats["workers_alive"], stats["workers_silent"], stats["silent_since"]) == (0, 1, row["beat_at"])
     findings = {check["name"]: check for check in operator.reads("doctor", code=1) if check["level"] == "fail"}
     assert "no living worker has the task 'work', and 1 job of it could run now" in findings["tasks"]["message"]
     assert "headrace worker" in findings["tasks"]["remedy"]
     text = operator.sees("doctor", code=1)
-    assert re.search(r"✗ tasks .*the last worker that had it is silent since \d+ s", text)
-    assert re.search(r"! workers .*is silent since \d+ s, and holds 1 job", text)
-    assert re.search(r"That worker is silent since \d+ s; no other is alive", operator.sees("explain", held))
+    assert re.search(r"✗ tasks .*the last worker that had it has been silent for \d+ s", text)
+    assert re.search(r"! workers .*has been silent for \d+ s, and holds 1 job", text)
+    assert re.search(r"That worker has been silent for \d+ s; no other is alive", operator.sees("explain", held))
     assert "No worker is heard of any more" in operator.sees("explain", queued)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import datetime
 from uuid import UUID
 
 import pytest
 
 from headrace.core.lifecycle import start_may_wait
 from headrace.core.status import Status
-from headrace.engine import Beat, Gone, WorkerInfo, WorkerRow
+from headrace.engine import Beat, Gone, Overdue, WorkerInfo, WorkerRow
 from headrace.engines.memory.workers import Workers
+from headrace.errors import Unavailable
 from headrace.maintenance import Planner, Pruner, Sweeper, services
 from headrace.maintenance.elector import Duty
 from tests.support.world import Player, World, world
@@ -24,6 +26,15 @@ class Provable(Workers):
     free: set[UUID]
     by = 0
     probed: list[set[UUID]]
+    failing = False
+    """Whether the next burial fails."""
+
+    async def bury(self, worker: UUID, beats: int, *, mass_death: bool = False) -> bool:
+        """Bury, unless the store is to be away just now."""
+        if self.failing:
+            self.failing = False
+            raise Unavailable("the store is away for a moment")
+        return await super().bury(worker, beats, mass_death=mass_death)
 
     async def gone(self, rows: Sequence[WorkerRow]) -> Gone:
         """Those that the test let go, of the ones that have a proof."""
@@ -203,6 +214,57 @@ async def test_whose_process_has_ended_is_buried_at_once() -> None:
         await s.run(1, sweeper)
         assert await s.w.alive() == {leader.id, heir.id}
         assert (await s.w.job(job)).status is Status.RETRYING  # though another leads
+
+
+async def test_a_burial_that_fails_is_made_up_for_at_once_by_who_stands_by() -> None:
+    async with scene() as s:
+        first, second = await s.worker(), await s.worker()
+        leading, _ = s.duties(first)
+        sweeper, _ = s.duties(second)
+        assert await leading.elector.leads()
+        await s.run(1, sweeper)
+        s.workers.free.add(first.id)
+        s.workers.failing = True
+        await s.run(5.5, sweeper)
+        assert not s.workers.failing
+        assert await s.w.alive() == {second.id}
+
+
+async def test_a_burial_that_fails_is_made_up_for_at_once_where_the_process_has_ended() -> None:
+    async with scene() as s:
+        leader, dead, heir = await s.worker(), await s.worker(proof=None), await s.worker()
+        leading, _ = s.duties(leader)
+        assert await leading.elector.leads()
+        sweeper, _ = s.duties(heir, ended=dead.id)
+        s.workers.failing = True
+        await s.run(1.5, sweeper)
+        assert not s.workers.failing
+        assert await s.w.alive() == {leader.id, heir.id}
+
+
+async def test_jobs_of_the_buried_are_swept_at_once_though_the_first_sweep_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scene() as s:
+        keeper, victim = await s.worker(), await s.worker()
+        sweeper, _ = s.duties(keeper)
+        await s.w.submit()
+        job = await victim.run()
+        await s.run(3, sweeper)
+        assert sweeper._quiet
+        s.workers.free.add(victim.id)
+        overdue, failed = s.w.engine.jobs.overdue, list[object]()
+
+        async def fails_once(now: datetime, limit: int) -> list[Overdue]:
+            if victim.id in await s.w.alive() or failed:
+                return await overdue(now, limit)
+            failed.append(now)
+            raise Unavailable("the store is away for a moment")
+
+        monkeypatch.setattr(s.w.engine.jobs, "overdue", fails_once)
+        await s.run(5, sweeper)
+        assert failed
+        assert (await s.w.job(job)).status is Status.RETRYING
 
 
 @pytest.mark.parametrize("registered", [True, False])

@@ -242,6 +242,52 @@ async def test_long_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
     assert ran[:8].count(1) == 2
 
 
+async def test_a_long_suspect_keeps_no_second_slot(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was kept for another suspect goes to ordinary jobs when no other may be added to those that run."""
+    monkeypatch.setattr(suspects, "ROUND", 0.2)
+    floor, first = Floor(shop), asyncio.Event()
+
+    async def brief() -> None:
+        await first.wait()
+
+    shop.task(brief)
+    [suspect] = await shop.submit_many("work", 1, retry=AT_ONCE)
+    await lose_all(shop.engine, shop.host)
+    others = await shop.submit_many("brief", 7)
+    async with shop.worker(concurrency=8) as worker:
+        slots = worker._slots
+        await until(lambda: slots.suspects.wants_slot and len(slots.runs) == 8, what="the next slot is a suspect's")
+        await asyncio.sleep(0.3)
+        first.set()
+        await shop.all_ended(others)
+        monkeypatch.setattr(type(slots), "turns_over", False)
+        slots._pace._mean = 100.0  # as if its handlers took long, so that nothing is claimed ahead
+        others = await shop.submit_many("work", 9)
+        await until(lambda: floor.now[0] == 7 and floor.now[AMONG] == 1, what="all slots are at work")
+        floor.gate.set()
+        await shop.all_ended([suspect, *others])
+
+
+async def test_no_slot_is_kept_when_there_are_no_more_suspects(shop: Shop) -> None:
+    """The only slot of a worker was kept for a suspect that another worker has run in the meantime."""
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    shop.task(work)
+    async with shop.worker(concurrency=1) as worker:
+        slots = worker._slots
+        [first] = await shop.submit_many("work", 1)
+        await until(lambda: bool(slots.runs))
+        [fetcher] = [one for one in worker.fetchers if isinstance(one, SuspectFetcher)]
+        slots.suspects.wants_slot = slots.suspects.turned_away = True
+        assert not fetcher._served
+        slots._pace._mean = 100.0
+        gate.set()
+        await shop.all_ended([first, *await shop.submit_many("work", 2)])
+
+
 async def test_suspects_that_find_no_slot_are_handed_back(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspects, "WAITED_TOO_LONG", 0.1)
     gate = asyncio.Event()

@@ -97,6 +97,7 @@ def _zones() -> Check:
 
 def _app_checks(state: State) -> list[Check]:
     """The App can be imported, the settings can be read, and what the store itself says."""
+    from headrace.core.explain.explanation import many
     from headrace.engine import Check
 
     try:
@@ -106,7 +107,7 @@ def _app_checks(state: State) -> list[Check]:
     found = []
     if app.handlers:
         names = sorted({handler.name for handler in app.handlers.values()})
-        found.append(Check("app", "ok", f"{len(names)} tasks: {', '.join(names)}"))
+        found.append(Check("app", "ok", f"{many(len(names), 'task')}: {', '.join(names)}"))
     try:
         with app.override(url=url) if url else nullcontext():
             found.append(_settings(app, state))

@@ -174,7 +174,7 @@ def _workers(rows: Sequence[WorkerRow], now: datetime) -> list[Check]:
     for row in rows:
         who = f"worker {row.info.id} on {row.info.host} (pid {row.info.pid})"
         if row.silent_since is not None:
-            message = f"{who} is {told_silence(row.silent_since, now)}, and holds {many(row.holds, 'job')}"
+            message = f"{who} has been {told_silence(row.silent_since, now)}, and holds {many(row.holds, 'job')}"
             remedy = "look why it stopped; the living take back what it holds" if alive else _START
             found.append(Check("workers", "warn", message, remedy))
         if row.beat.state == "blocked":
@@ -201,7 +201,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
             continue
         jobs = f"{_COUNTED} or more jobs" if page.cursor else many(len(page.items), "job")
         had = [row.silent_since for row in rows if row.silent_since is not None and task in row.info.tasks]
-        last = f"; the last worker that had it is {told_silence(max(had), now)}" if had else ""
+        last = f"; the last worker that had it has been {told_silence(max(had), now)}" if had else ""
         message = f"no living worker has the task {task!r}, and {jobs} of it could run now{last}"
         found.append(Check("tasks", "fail", message, f"{_START}; or cancel them: headrace cancel --task {task} --yes"))
     if able and later:

@@ -84,7 +84,8 @@ def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rule
         return ErrorInfo("Lost", text)
     details = {"last_heard_at": utc(heard_at), "silent_seconds": round(silent, 3)}
     # One that is known dead before its lease was over did not fall silent: its process ended, or it left.
-    how = f"it was silent for {length(silent)}" if silent >= rules.lease else f"last heard of {length(silent)} before"
+    died = f"its last heartbeat was {length(silent)} earlier"
+    how = f"it was silent for {length(silent)}" if silent >= rules.lease else died
     return ErrorInfo("Lost", f"{text}: {how}", details=details)
 
 

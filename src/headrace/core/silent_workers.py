@@ -20,4 +20,4 @@ def silent_since(beat_at: datetime, now: datetime, lease: float) -> datetime | N
 
 def told_silence(since: datetime, now: datetime) -> str:
     """For how long it has been silent, in words."""
-    return f"silent since {length((now - since).total_seconds())}"
+    return f"silent for {length((now - since).total_seconds())}"

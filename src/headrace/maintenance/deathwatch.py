@@ -138,8 +138,10 @@ class Deathwatch:
         row = None if self.ended is None else self._living.get(self.ended)
         if row is not None and row.proof is not None:
             return 0
-        self.ended = None
-        return 0 if row is None else await self._bury(row, "its process has ended")
+        if row is None:
+            self.ended = None
+            return 0
+        return await self._bury(row, "its process has ended")
 
     async def meet(self) -> list[WorkerRow]:
         """Ask who lives, without judging anybody."""
@@ -149,13 +151,14 @@ class Deathwatch:
 
     async def _bury(self, row: WorkerRow, why: str) -> int:
         worker = row.info.id
+        buried = await self._engine.workers.bury(worker, row.beats, mass_death=worker in self._dying)
+        # Only now: if the store does not answer, what is known of the worker is still true.
         self._living.pop(worker, None)
         self._found -= {worker}
+        self._dying -= {worker}
         if worker == self.ended:
             self.ended = None
-        mass_death = worker in self._dying
-        self._dying -= {worker}
-        if not await self._engine.workers.bury(worker, row.beats, mass_death=mass_death):
+        if not buried:
             self.stale = True
             return 0
         held = many(row.holds, "job")

@@ -140,7 +140,7 @@ class Sweeper(Duty):
     def _buried(self, count: int) -> int:
         """Ask for the duties of those that were buried: whoever buries is the first to know that they are free."""
         if count:
-            self._leader = None
+            self._leader, self._quiet = None, False  # their jobs are still to be swept, whatever comes in between
             for duty in (self, *self.siblings):
                 duty.hurry()
         return count

@@ -75,19 +75,27 @@ class Suspects:
         slots = self._slots
         if not slots.may_begin():
             return 0
+        most = self._may_add()
+        if not most:
+            self.asked()  # a slot that comes free now would be kept for nobody
+        elif not (slots.has_slot or slots.turns_over):
+            self.wants_slot = True
+            return 0
+        return most
+
+    def _may_add(self) -> int:
+        """How many may be added to those that run, wherever their slots come from."""
+        slots = self._slots
         held, now = self._running(), slots.host.clock.monotonic()
         most, self.levels = open_to(held, slots.concurrency)
         if not held:
             self._round_began = now
         elif most * 2 < most_at_once(slots.concurrency) or now > self._round_began + ROUND:
             return 0  # many small claims would cost more than they bring
-        if most and not (slots.has_slot or slots.turns_over):
-            self.wants_slot = True
-            return 0
         return most
 
     def asked(self) -> None:
-        """Leave free slots to other jobs again: what there was to be claimed is here."""
+        """Leave free slots to other jobs again: what there was to be claimed is here, or nothing is to be claimed."""
         if self.wants_slot:
             self.wants_slot = False
             self._slots.hungry()
@@ -149,6 +157,7 @@ class SuspectFetcher(Fetcher):
 
     def _room(self) -> tuple[int, int]:
         if not self._served:
+            self._taker.asked()
             self._worker.idle(self)
             return 0, 0
         return super()._room()

@@ -153,9 +153,11 @@ def test_a_suspect() -> None:
     found = told(replace(new(), suspect=1, charged=1), NOW, worker(), position=place)
     assert found.codes == ("queued", "workers_free", "suspect"), "whoever is before it is not in its way"
     assert "It is suspect: it ran when its worker died; it runs beside few other suspects." in str(found)
+    assert "1 live worker may take it, with 4 free slots, as soon as one of them has room for another" in str(found)
     again = told(replace(new(), suspect=2, charged=1, spared=True), NOW, worker())
     words = "it ran when its workers died, 2 times, once uncharged; it runs beside no other suspect."
     assert words in str(again)
+    assert "with 4 free slots, as soon as one of them runs no other suspect." in str(again)
     assert again.facts[-1].data == {"losses": 2, "alone": True, "spared": True}
     dead = told(replace(new(), suspect=4, status=Status.FAILED, reason=Reason.LOST), NOW)
     assert "It is suspect: it ran when its workers died, 4 times." in str(dead)
@@ -189,10 +191,10 @@ def test_held_by_a_worker_in_trouble() -> None:
     assert told(job, NOW, worker(alive=False)).codes == ("running", "worker_dead")
     later, found = NOW + 4 * MINUTE, told(job, NOW + 4 * MINUTE, worker())
     assert found.codes == ("running", "worker_silent")
-    assert "That worker is silent since 4 min; no other is alive to take the job back: start one." in found
+    assert "That worker has been silent for 4 min; no other is alive to take the job back: start one." in found
     assert found.facts[1].data == {"since": NOW, "seconds": 240.0}
     found = told(job, later, worker(), worker(id=OTHER, beat_at=later))
-    assert "That worker is silent since 4 min; the job is about to be taken back." in found
+    assert "That worker has been silent for 4 min; the job is about to be taken back." in found
     assert told(job, NOW, worker(beat=Beat(state="blocked"))).codes == ("running", "worker_blocked")
 
 

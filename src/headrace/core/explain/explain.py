@@ -153,7 +153,7 @@ def _gone(row: WorkerRow, now: datetime, others: bool) -> Fact:
     if row.silent_since is None:
         return Fact("worker_dead", f"That worker is dead; {soon}.")
     data = {"since": row.silent_since, "seconds": (now - row.silent_since).total_seconds()}
-    return Fact("worker_silent", f"That worker is {told_silence(row.silent_since, now)}; {soon}.", data)
+    return Fact("worker_silent", f"That worker has been {told_silence(row.silent_since, now)}; {soon}.", data)
 
 
 def _deferred(job: Job, now: datetime, zone: tzinfo | None) -> Iterator[Fact]:

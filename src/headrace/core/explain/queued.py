@@ -14,6 +14,7 @@ from headrace.core.limits.rate import next_permit, permits
 from headrace.core.limits.rule import Group, Limits, counted_by, told_unreadable
 from headrace.core.match import mismatch
 from headrace.core.moments import moment
+from headrace.core.suspects import ALONE, level_of
 
 if TYPE_CHECKING:
     from headrace.engine import WorkerRow
@@ -51,7 +52,7 @@ def explain_queued(
     takers = [row for row in able if _obstacle(job, row) is None]
     free = sum(max(0, row.info.concurrency - row.beat.busy) for row in takers)
     soon = not held_back and not job.suspect and (position is None or starts_at_once(position, free))
-    yield from _takers(len(takers), free, soon, bool(held_back))
+    yield from _takers(len(takers), free, soon, bool(held_back), _room_for(job))
     if position is not None and not soon and not held_back:
         yield from _start(position, now, free)
     if job.unstarted_losses:
@@ -113,7 +114,16 @@ def _position(job: Job, position: Position) -> Fact:
     return Fact("position", f"{text}{turns}.", data)
 
 
-def _takers(takers: int, free: int, soon: bool, held_back: bool) -> Iterator[Fact]:
+def _room_for(job: Job) -> str:
+    """What a suspect needs beside a free slot, in words that follow how many there are."""
+    if not job.suspect:
+        return ""
+    if level_of(job) == ALONE:
+        return ", as soon as one of them runs no other suspect"
+    return ", as soon as one of them has room for another suspect"
+
+
+def _takers(takers: int, free: int, soon: bool, held_back: bool, room: str) -> Iterator[Fact]:
     """Who might take it."""
     who = many(takers, "live worker")
     text, data = f"{who} may take it, with {many(free, 'free slot')}", {"workers": takers, "free": free}
@@ -122,7 +132,7 @@ def _takers(takers: int, free: int, soon: bool, held_back: bool) -> Iterator[Fac
     elif soon:
         yield Fact("ready", f"{text}: it is about to run.", data)
     elif not held_back:
-        yield Fact("workers_free", f"{text}.", data)
+        yield Fact("workers_free", f"{text}{room}.", data)
 
 
 def _start(position: Position, now: datetime, free: int) -> Iterator[Fact]:
