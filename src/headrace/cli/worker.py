@@ -64,7 +64,14 @@ class Place:
 @click.argument("where", required=False, metavar="[MODULE[:APP]]")
 @click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
 @click.option("--concurrency", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
-@click.option("--processes", "-p", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+@click.option(
+    "--processes",
+    "-p",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Worker processes; from 2 on, a supervisor restarts those that die.",
+)
 @click.option("--burst", is_flag=True, help="End when no job is left that can run now.")
 @click.option("--reload", is_flag=True, help="Restart the workers when a Python file below this directory changes.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this too; it may define tasks.")

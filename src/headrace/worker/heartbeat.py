@@ -35,7 +35,8 @@ __all__ = ["Heartbeat"]
 
 _log = logging.getLogger("headrace.heartbeat")
 
-LOOK_EVERY = 1.0
+LOOK_EVERY = 0.5
+"""Seconds between two looks: well within the time after which a lock that is free twice proves a death."""
 _PATIENCE = 5.0
 _TRIES = 5
 
