@@ -281,7 +281,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return schema_of(msgspec.defstruct("Job", [(name, hints[name]) for name in _NAMES], namespace=_DOC))
 
 
-_INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by"})
+_INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by", "blameless_losses"})
 _MADE = {"payload": dict[str, Any], "result": Any, "max_attempts": int, "timeout_at": datetime | None}
 """What the record tells beside its fields."""
 _NAMES = dict.fromkeys(

@@ -143,7 +143,7 @@ def start_may_wait(job: Job) -> bool:
     """Whether the start may be written together with the finish; else it must be durable before the call.
 
     Only in a job's very first attempt, and only if there may be another: a start that rides may be lost uncharged.
-    Attempts that were lost when several workers died at once do not count: no job has killed them all.
+    One that was lost when several workers died at once does not count: no job has killed them all.
     """
     first = job.attempt == job.unstarted_losses == job.blameless_losses
     return first and job.charged + 1 < job.max_attempts

@@ -58,8 +58,8 @@ def lose(
         # It may have been executing already: leave a record with an unknown start under a number of its own.
         fields["attempt"] = job.attempt + 1
         fields["streak"] = None
-        if mass_death and cause is Cause.LEASE:
-            fields["blameless_losses"] = job.blameless_losses + 1
+        if mass_death and cause is Cause.LEASE:  # once: several jobs that kill may do so at the same time
+            fields["blameless_losses"] = 1
         closes = replace(close(job, Outcome.LOST, now, error, cause), number=job.attempt + 1)
     if job.cancel_requested_at is not None:
         fields |= ended(job, Status.CANCELLED, now, Reason.USER)
