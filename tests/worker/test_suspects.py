@@ -244,7 +244,7 @@ async def test_long_jobs_do_not_keep_suspects_waiting(shop: Shop) -> None:
 
 async def test_a_long_suspect_keeps_no_second_slot(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was kept for another suspect goes to ordinary jobs when no other may be added to those that run."""
-    monkeypatch.setattr(suspects, "ROUND", 0.2)
+    monkeypatch.setattr(suspects, "ROUND", 1000.0)
     floor, first = Floor(shop), asyncio.Event()
 
     async def brief() -> None:
@@ -257,7 +257,7 @@ async def test_a_long_suspect_keeps_no_second_slot(shop: Shop, monkeypatch: pyte
     async with shop.worker(concurrency=8) as worker:
         slots = worker._slots
         await until(lambda: slots.suspects.wants_slot and len(slots.runs) == 8, what="the next slot is a suspect's")
-        await asyncio.sleep(0.3)
+        monkeypatch.setattr(suspects, "ROUND", 0.0)  # the round is over
         first.set()
         await shop.all_ended(others)
         monkeypatch.setattr(type(slots), "turns_over", False)
