@@ -165,8 +165,22 @@ def test_a_cancelled_one_ends_cancelled() -> None:
 @pytest.mark.parametrize("policy", [BUDGET, Retry(3, backoff=[8, 8], jitter=False), Retry(3, initial=8, jitter=False)])
 @pytest.mark.parametrize("beside", [False, True])
 def test_the_retry_of_a_lost_attempt_always_has_jitter(policy: Retry, beside: bool) -> None:
-    dues = {lose(running(retry=policy), beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
+    job = suspected(charged=0, retry=policy)
+    dues = {lose(job, beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
     assert dues == {at(4), at(6), at(7)}
+
+
+@pytest.mark.parametrize("policy", [BUDGET, Retry(3, backoff=[8, 8], jitter=False), Retry(3)])
+@pytest.mark.parametrize("beside", [False, True])
+def test_after_the_first_death_it_does_not_wait_for_its_backoff(policy: Retry, beside: bool) -> None:
+    dues = {lose(running(retry=policy), beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
+    assert dues == {at(0.1), at(0.15), at(0.175)}
+
+
+def test_unless_its_backoff_is_shorter() -> None:
+    job = running(retry=Retry(3, backoff="fixed", initial=0.1, jitter=False))
+    assert {lose(job, chance=chance).job.available_at for chance in (0.0, 0.5)} == {at(0.05), at(0.075)}
+    assert lose(running(retry=Retry(3, backoff="fixed", initial=0.0))).job.available_at == NOW
 
 
 def test_other_retries_have_it_as_the_policy_says() -> None:

@@ -26,6 +26,12 @@ _LOST = {
     Cause.CANCEL: "the handler did not stop within the grace of a cancel",
 }
 
+_FIRST_DEATH = 0.2
+"""Seconds, at most, before the retry after the first death of a worker: what failed was the worker, not the handler.
+
+The jobs that it ran come back one after another within this time. After a second death the backoff of the policy holds.
+"""
+
 _SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
 
 
@@ -104,7 +110,10 @@ def _lose_started(
         fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
     else:
         # Jobs that were lost together must not come back together, again and again.
-        fields = again(job, now, charged, error, policy.delay(max(0, charged - 1), chance, jitter=not timed_out))
+        delay = policy.delay(max(0, charged - 1), chance, jitter=not timed_out)
+        if died and not job.suspect:
+            delay = min(delay, _FIRST_DEATH * (0.5 + chance / 2))
+        fields = again(job, now, charged, error, delay)
     if died:
         fields |= {"suspect": job.suspect + 1, "spared": job.spared or spared}
     key = key_freed(job) if fields["status"] in ENDED else Key.KEEP
