@@ -14,6 +14,7 @@ from headrace.batch import Batch, BatchHandle
 from headrace.client import admin, jobs
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
+from headrace.client.finding import Finding, checked_limit
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
@@ -25,7 +26,6 @@ from headrace.core.explain.explain import Explanation
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds
-from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
@@ -47,7 +47,7 @@ _log = logging.getLogger("headrace.app")
 R = TypeVar("R")
 
 
-class App(Hooked, Scheduling, Limited):
+class App(Hooked, Scheduling, Limited, Finding):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -253,7 +253,7 @@ class App(Hooked, Scheduling, Limited):
 
     async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
         """Every batch that is kept, newest first, a page at a time."""
-        return await self.engine.families.find_batches(jobs.checked_limit(limit), cursor)
+        return await self.engine.families.find_batches(checked_limit(limit), cursor)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
@@ -271,31 +271,6 @@ class App(Hooked, Scheduling, Limited):
         """Its attempts and the acts on it; :raises JobNotFound:"""
         await self.get(id)
         return await self.engine.records.history(as_id(id))
-
-    async def jobs(
-        self,
-        *,
-        status: Status | str | Sequence[Status | str] | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        text: str | None = None,
-        schedule: str | None = None,
-        parent: UUID | str | None = None,
-        root: UUID | str | None = None,
-        batch: UUID | str | None = None,
-        suspect: bool = False,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Job]:
-        """The jobs that match, newest first, a page at a time; ``root``: all descendants of a job without a parent.
-
-        ``suspect``: only jobs that ran when their worker died, and that may have killed it.
-        """
-        found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
-        kin = {"parent": parent, "root": root, "batch": batch}
-        ids = {name: as_id(id) for name, id in kin.items() if id is not None}
-        return await jobs.jobs(self.session, status=status, suspect=suspect, limit=limit, cursor=cursor, **found, **ids)
 
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""

@@ -195,7 +195,8 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
     known = {profile.task for profile in (await engine.documents.profiles()).profiles}
     later = list[str]()
     for task in sorted(known - {task for info in able for task in info.tasks}):
-        page = await engine.records.find(Filter(status=frozenset({Status.QUEUED}), task=task), now, _COUNTED)
+        waiting = Filter(status=frozenset({Status.QUEUED}), task=frozenset({task}))
+        page = await engine.records.find(waiting, now, _COUNTED)
         if not page.items:
             later.append(task)
             continue

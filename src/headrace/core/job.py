@@ -99,6 +99,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     progress: Progress | None = None
     result_text: str | None = None
     error: ErrorInfo | None = None
+    fingerprint: str | None = None
 
     @property
     def payload(self) -> dict[str, Any]:

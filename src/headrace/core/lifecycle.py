@@ -228,6 +228,7 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
         progress=DONE if job.progress is None else replace(job.progress, percent=100.0),
         result_text=result_text,
         error=None,
+        fingerprint=None,
     )
     return Change(
         verb=_COMPLETE,
