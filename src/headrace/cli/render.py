@@ -166,8 +166,10 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
         facts.append(("progress", bar.append("  " + " · ".join(words)) if words else bar))
     silent = f" ({told_silence(silent_since, now)})" if silent_since else ""
     optional: dict[str, str | Text | None] = {
+        "failure": job.fingerprint,
         "suspect": told_suspect(job),
         "worker": Text.assemble(str(job.worker), (silent, "bold red")) if job.worker else None,
+        "customer": job.customer,
         "tags": ", ".join(job.tags),
         "metadata": compact(job.metadata) if job.metadata else None,
         "dedup": job.dedup,

@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "retry": ("acts", "Give failed or cancelled jobs another go."),
     "rerun": ("acts", "Submit ended jobs once more, as new jobs."),
     "discard": ("acts", "Take completed or failed jobs off the books."),
+    "failures": ("groups", "List what fails, in groups of jobs that failed alike."),
     "stats": ("admin", "Count jobs, and balance the books."),
     "queues": ("queues", "List, pause, resume and set queues."),
     "limits": ("limits", "List and set how many jobs of a task there may be."),

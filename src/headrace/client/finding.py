@@ -66,7 +66,7 @@ class Finding(Lifetime):
         ``finished_before`` are moments with an offset; the first is in the range, the second is not. ``suspect``: only
         jobs that ran when their worker died, and that may have killed it.
 
-        There is no index for ``text``: a page looks at the newest 20,000 jobs below its cursor. It may be short, and
+        There is no index for ``text``: a page looks at the newest 5,000 jobs below its cursor. It may be short, and
         has a cursor as long as there is more to look at.
         """
         filter, now = filter_of(filters), self.session.host.clock.now()
@@ -104,7 +104,7 @@ def filter_of(given: Filters) -> Filter:
         check = _CHECKS.get(name)
         if check is None:
             raise TypeError(f"there is no filter {name!r}: they are {', '.join(_CHECKS)}")
-        if value is not None:
+        if value is not None and not (name == "status" and not value):
             fields[name] = check(name, value)
     found = Filter(**fields)
     for kind in ("created", "finished"):

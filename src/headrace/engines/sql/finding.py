@@ -30,7 +30,7 @@ FEW = 2000
 """So many candidates are gathered and sorted."""
 PEEK = 3000
 """So many of the newest jobs are looked through before an index is gone through."""
-LOOK = 20_000
+LOOK = 5000
 """For a page by text, so many candidates are looked at; the page may be short, and the next one goes on from there."""
 NEWEST = 2**62
 """Behind every order number."""
@@ -207,7 +207,9 @@ class _Search:
         filter = self._filter
         for several in labels_asked(filter):
             texts = [self._finder.label(text) for text in several]
-            has = f"EXISTS (SELECT 1 FROM {self._labels} o WHERE o.seq = j.seq AND o.label IN ({_marks(texts)}))"
+            # A number, not EXISTS: for EXISTS a planner might choose to read all jobs with the label first.
+            one = f"SELECT 1 FROM {self._labels} o WHERE o.seq = j.seq AND o.label IN ({_marks(texts)}) LIMIT 1"
+            has = f"({one}) IS NOT NULL"
             spec = self._unlabelled(several)
             if spec is None:
                 self._add(has, *texts)
@@ -274,14 +276,14 @@ class _Search:
         if self._filter.text is None:
             return await self._records(source, [*before, *self._values, *after, most], extra)
         # The store may find more by text than matches, so each is tested again.
-        found, place, chunk = list[Job](), NEWEST, max(most, 500)
+        found, place, chunk = list[Job](), NEWEST, most
         extra = f"{extra} AND j.seq < ?"
         while len(found) < most:
             jobs = await self._records(source, [*before, *self._values, *after, place, chunk], extra)
             found += [job for job in jobs if matches(job, self._filter, self._now)]
             if len(jobs) < chunk:
                 break
-            place = jobs[-1].seq
+            place, chunk = jobs[-1].seq, 1000
         return found[:most]
 
     async def _records(self, source: str, values: list[Any], extra: str) -> list[Job]:

@@ -32,11 +32,11 @@ line_blocks AS (
   DELETE FROM {schema}.line_blocks WHERE ctid = ANY (ARRAY(
     SELECT o.ctid FROM {schema}.lines l CROSS JOIN LATERAL (
       SELECT i.ctid FROM {schema}.line_blocks i
-      WHERE i.line = l.id AND i.block < (SELECT min(seq) FROM {schema}.jobs) >> 10 OFFSET 0
+      WHERE i.line = l.id AND i.block < (SELECT seq FROM {schema}.jobs WHERE seq > 0 ORDER BY seq LIMIT 1) >> 10 OFFSET 0
     ) o
   ))
 ),
-time_blocks AS (DELETE FROM {schema}.time_blocks WHERE block < (SELECT min(seq) FROM {schema}.jobs) >> 13),
+time_blocks AS (DELETE FROM {schema}.time_blocks WHERE block < (SELECT seq FROM {schema}.jobs WHERE seq > 0 ORDER BY seq LIMIT 1) >> 13),
 booked AS (
   INSERT INTO {schema}.ledger (accepted, pruned) SELECT 0, count(*) FROM jobs HAVING count(*) > 0
 )
