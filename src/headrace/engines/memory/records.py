@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
@@ -54,8 +54,9 @@ class Records:
 
     async def ledger(self) -> Ledger:
         with self._state() as state:
-            table, ended = state.table, sum(len(index) for index in state.table.ended.values())
-            return Ledger(table.accepted, len(table.records) - ended, ended, table.pruned)
+            table = state.table
+            kept, pruned = (_by_kind(counts) for counts in (_lengths(table), table.pruned_as))
+            return Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._state() as state:
@@ -64,6 +65,14 @@ class Records:
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         with self._state() as state:
             return _position(state.table, job, now, window, most)
+
+
+def _lengths(table: Table) -> Mapping[Status, int]:
+    return {status: len(index) for status, index in table.ended.items()}
+
+
+def _by_kind(counts: Mapping[Status, int]) -> tuple[int, int, int]:
+    return counts[Status.COMPLETED], counts[Status.FAILED], counts[Status.CANCELLED]
 
 
 def _position(table: Table, job: Job, now: datetime, window: float, most: int) -> Position:

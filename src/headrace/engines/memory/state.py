@@ -15,6 +15,7 @@ from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
+from headrace.core.rollup import Rollup
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
@@ -34,6 +35,7 @@ class Worker:
         self.beats = 0
         self.beat_at = now
         self.alive = True
+        self.reported = 0
         self.watched: Watched | None = None
         self.beside_suspect = self.mass_death = False
 
@@ -51,6 +53,8 @@ class State:
         self.leases: dict[str, Lease] = {}
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""
+        self.rollups: list[Rollup] = []
+        """What workers have handed in."""
         self.turns: dict[Turn, int] = {}
         """When each concurrency key was last given a job."""
         self._limits_cache = LimitsCache()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from headrace.engines.sql import batches, entries, workers
 from headrace.engines.sql.attempts import Past
-from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
 __all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
@@ -151,6 +151,13 @@ WORDS = {
     "batch_values": ", ".join(_values(batches.COLUMNS).values()),
     "batch_ended": ", ".join(f"o.{column.name}" for column in batches.COLUMNS),
     **workers.WORDS,
+    "worker_arrays": ", ".join(
+        f"{value}::text::{column.type}[]"
+        for column, value in zip(workers.CHANGED, parameters(workers.CHANGED, 5), strict=True)
+    ),
+    "worker_said": names(workers.CHANGED),
+    "worker_changed": sets(workers.CHANGED, (f"l.{column.name}" for column in workers.CHANGED)),
+    "named_arrays": ", ".join(f"${len(workers.CHANGED) + place}::text::uuid[]" for place in (5, 6)),
     **entries.WORDS,
     "entry_values": ", ".join(_values(entries.COLUMNS).values()),
     "past_of_completed": ", ".join(_PAST_OF_COMPLETED.get(name, name) for name in Past.__struct_fields__),

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from headrace.engine import Beat, Watched, WorkerInfo, WorkerRow
-from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row, sets
+from headrace.engine import Alive, Beat, Dead, Watched, WorkerInfo, WorkerRow
+from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import encode, micros, moment
 
-__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "row_of_beat"]
+__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "report_of", "row_of_beat"]
 
 COLUMNS = (
     Column("id", "uuid", "info.id"),
     Column("info", "text", "encode(info)", read="info=read_info(info)"),
-    Column("beat", "text", "encode(Beat())", "encode(beat)", "beat=read_beat(beat)"),
+    Column("beat", "text", "encode(Beat())", "encode(beat.kept)", "beat=read_beat(beat)"),
     Column("beats", "bigint", "0", read="beats=beats"),
     Column("beat_at", "bigint", "micros(now)", "micros(now)", "beat_at=moment(beat_at)"),
     Column("alive", "boolean", "True", read="alive=bool(alive)"),
@@ -36,9 +36,8 @@ WORDS = {
     "worker_new": names(NEW),
     "worker_values": ", ".join(parameters(NEW)),
     "worker_read": names(READ),
-    "worker_changed": sets(CHANGED, parameters(CHANGED, 4)),
 }
-"""The words that statements have in place of lists of columns; what a beat writes is passed from $4 on."""
+"""The words that statements have in place of lists of columns."""
 
 _NAMES: dict[str, Any] = {
     "Beat": Beat,
@@ -58,19 +57,31 @@ row_of_beat: Callable[[Beat, datetime], tuple[Any, ...]] = function(
 )
 """What a beat writes."""
 
+
+def report_of(beat: Beat) -> tuple[int, str | None]:
+    """The number of what is handed in with a beat, and that as it is kept; None: nothing."""
+    return beat.report, encode(beat.finished) if beat.finished else None
+
+
 _worker: Callable[..., WorkerRow] = function(
     "worker", f"{names(READ)}, holds", [f"WorkerRow(holds=holds, {arguments(READ)})"], **_NAMES
 )
 
 
 class SqlWorkers:
-    """Of the role ``workers``: register, watched, bury, retire and list."""
+    """Of the role ``workers``: register, beat, watched, bury, retire and list."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         await self._write("register", *_row_of_new(info, now))
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return (await self.beat_many({worker: beat}, now))[worker]
+
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
+        raise NotImplementedError
 
     async def watched(self, worker: UUID, watched: Watched) -> None:
         await self._write("watched", worker, watched.beats, encode(watched))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headrace.engines.sql import batches, entries, workers
-from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "REPORT", "WORDS"]
@@ -76,6 +76,7 @@ WORDS = {
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_batch.values()),
     **workers.WORDS,
+    "worker_changed": sets(workers.CHANGED, parameters(workers.CHANGED, 2)),
     **entries.WORDS,
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
     "change_values": ", ".join(_values(CHANGE).values()),
