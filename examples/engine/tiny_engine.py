@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from headrace.core import batch as batches
 from headrace.core import family
 from headrace.core.batch import Batch
+from headrace.core.books import Book, ledger_book
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired, tally_of_new
@@ -394,6 +395,11 @@ class Records(Role):
             live = sum(there[status] for status in LIVE)
             kept, pruned = ((counts[kinds[0]], counts[kinds[1]], counts[kinds[2]]) for counts in (there, gone))
             return Ledger.of(store.seq, live, kept, gone.total(), pruned)
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        return Book.of(book, 0)  # it has no indexes that could differ from the jobs
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self.store() as store:

@@ -182,7 +182,12 @@ class Workers(Part):
         asked = await lab.cancel(await lab.running(two, "three", timeout=None))
         lab.later(2 * lab.rules.beat)
         # What one names is not named by the other.
-        beats = {one: Beat(held=(theirs.id,), busy=1), two: Beat(held=(theirs.id,), busy=2), dead: Beat(), unknown: Beat()}
+        beats = {
+            one: Beat(held=(theirs.id,), busy=1),
+            two: Beat(held=(theirs.id,), busy=2),
+            dead: Beat(),
+            unknown: Beat(),
+        }
         answers = await lab.engine.workers.beat_many(beats, lab.now)
         assert (answers.pop(dead), answers.pop(unknown)) == (Dead(), Dead())
         assert list(answers) == [one, two]

@@ -39,8 +39,9 @@ _NEVER = Seen(0, 0.0)
 def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0, lease: float | None = None) -> bool:
     """Whether a worker is dead whose beat number was seen unchanged for so long: a whole lease, in three looks.
 
-    ``lease``: the worker's own, if it has one. ``earlier``: seconds that others saw the same number. They count, but whoever buries has seen it for half a beat as
-    well: a store that comes back after an outage hears the living within that time.
+    ``lease``: the worker's own, if it has one. ``earlier``: seconds that others saw the same number. They count, but
+    whoever buries has seen it for half a beat as well: a store that comes back after an outage hears the living within
+    that time.
     """
     lease = lease or rules.lease
     own = seen.looks >= _LOOKS and seen.seconds >= min(rules.beat / 2, lease)

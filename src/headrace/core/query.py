@@ -95,8 +95,9 @@ class Ledger(msgspec.Struct, Record, frozen=True):
         cls, accepted: int, live: int, kept: tuple[int, int, int], pruned: int, pruned_as: tuple[int, int, int]
     ) -> Ledger:
         """The ledger of these counts; ``kept`` and ``pruned_as``: completed, failed, cancelled."""
-        ever = (there + gone for there, gone in zip(kept, pruned_as, strict=True))
-        return cls(accepted, live, sum(kept), pruned, *ever, *pruned_as, pruned - sum(pruned_as))
+        completed, failed, cancelled = (there + gone for there, gone in zip(kept, pruned_as, strict=True))
+        unknown = pruned - sum(pruned_as)
+        return cls(accepted, live, sum(kept), pruned, completed, failed, cancelled, *pruned_as, unknown)
 
     @property
     def unaccounted(self) -> int:

@@ -53,7 +53,7 @@ KEPT_AS = {Step.MINUTE: timedelta(hours=6), Step.HOUR: timedelta(days=7)}
 KEPT = timedelta(days=90)
 """How long rows are kept at all."""
 MOST_SERIES = 500
-"""How many series (a task in a queue) one minute, hour or day has at most; what is beyond that is counted as ``OTHER``."""
+"""How many series (a task in a queue) one minute, hour or day has at most; what is beyond that is ``OTHER``."""
 OTHER = "(other)"
 """The task and the queue of what is beyond ``MOST_SERIES``."""
 
@@ -78,15 +78,7 @@ class Totals(msgspec.Struct, array_like=True):
     @property
     def attempts(self) -> int:
         """All attempts that are counted."""
-        return (
-            self.completed
-            + self.failed
-            + self.timed_out
-            + self.lost
-            + self.snoozed
-            + self.released
-            + self.cancelled
-        )
+        return self.completed + self.failed + self.timed_out + self.lost + self.snoozed + self.released + self.cancelled
 
     def merge(self, other: Totals) -> None:
         """Add what the other has counted."""

@@ -183,7 +183,9 @@ class Asking(Part):
         assert await lab.engine.records.ledger() == Ledger(len(Status), len(LIVE), len(ENDED), 0, 1, 1, 1)
         assert sum(count.jobs for count in await lab.engine.records.count(lab.now)) == len(Status)
         assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == len(ENDED)
-        pruned = Ledger(len(Status), len(LIVE), 0, len(ENDED), 1, 1, 1, pruned_completed=1, pruned_failed=1, pruned_cancelled=1)
+        pruned = Ledger(
+            len(Status), len(LIVE), 0, len(ENDED), 1, 1, 1, pruned_completed=1, pruned_failed=1, pruned_cancelled=1
+        )
         assert await lab.engine.records.ledger() == pruned
 
     async def test_a_job_that_comes_back_is_live_again(self, lab: Lab) -> None:

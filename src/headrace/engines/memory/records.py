@@ -1,4 +1,4 @@
-"""Records of a memory store: find, count, history, ledger, usage, position."""
+"""Records of a memory store: find, count, history, ledger, verify, usage, position."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.claim import order
 from headrace.core.decide import expired
 from headrace.core.explain.position import MOST, WINDOW, Position
@@ -17,6 +18,7 @@ from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of,
 from headrace.core.status import LIVE, Status
 from headrace.engines.memory.state import Session
 from headrace.engines.memory.table import Table
+from headrace.engines.memory.verifying import verify
 
 __all__ = ["Records"]
 
@@ -57,6 +59,12 @@ class Records:
             table = state.table
             kept, pruned = (_by_kind(counts) for counts in (_lengths(table), table.pruned_as))
             return Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        with self._state() as state:
+            return verify(state, book)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._state() as state:

@@ -8,6 +8,7 @@ from headrace.engines.sql import batches, entries, workers
 from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
+from headrace.engines.sql.verifying import STATE
 
 __all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
 
@@ -146,6 +147,16 @@ WORDS = {
     "run_arrays": _arrays(RUN, 7),
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
+    "job_id": "j.id::text",
+    "body_of_job": "b.id = j.id",
+    "dedup_of_body": "(b.spec::json ->> 'dedup')",
+    "task_of_body": "(b.spec::json ->> 'task')",
+    "attempt_of_job": f"coalesce((j.state::json ->> {STATE['attempt']})::integer, j.number, 0)",
+    "attempt_on_row": "(j.number IS NOT NULL)",
+    "last_record_of_job": (
+        f"coalesce((j.state::json -> {STATE['streak']} ->> 'number')::integer,"
+        f" (j.state::json ->> {STATE['attempt']})::integer)"
+    ),
     "binary": ' COLLATE "C"',
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_values(batches.COLUMNS).values()),

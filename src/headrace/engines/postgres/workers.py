@@ -36,7 +36,6 @@ def _by_worker(found: str) -> dict[UUID, list[UUID]]:
     return jobs
 
 
-
 class Workers(SqlWorkers):
     """The role ``workers`` of one session."""
 
@@ -45,6 +44,9 @@ class Workers(SqlWorkers):
     def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, presence: Presence) -> None:
         super().__init__(fetching(cold, schema), fetching(cold, schema))
         self._hot, self._schema, self._rules, self._presence = hot, schema, rules, presence
+
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return (await self.beat_many({worker: beat}, now))[worker]
 
     async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
         if not beats:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from headrace.engine import Alive, Beat, Dead, Watched, WorkerInfo, WorkerRow
+from headrace.engine import Beat, Watched, WorkerInfo, WorkerRow
 from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import encode, micros, moment
@@ -69,19 +69,13 @@ _worker: Callable[..., WorkerRow] = function(
 
 
 class SqlWorkers:
-    """Of the role ``workers``: register, beat, watched, bury, retire and list."""
+    """Of the role ``workers``: register, watched, bury, retire and list."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write
 
     async def register(self, info: WorkerInfo, now: datetime) -> None:
         await self._write("register", *_row_of_new(info, now))
-
-    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
-        return (await self.beat_many({worker: beat}, now))[worker]
-
-    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
-        raise NotImplementedError
 
     async def watched(self, worker: UUID, watched: Watched) -> None:
         await self._write("watched", worker, watched.beats, encode(watched))

@@ -42,6 +42,9 @@ class Workers(SqlWorkers):
 
         await self._reader.run(tidy)
 
+    async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return (await self.beat_many({worker: beat}, now))[worker]
+
     async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
         said = [
