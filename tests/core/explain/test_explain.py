@@ -161,6 +161,7 @@ def test_a_suspect() -> None:
     assert again.facts[-1].data == {"losses": 2, "alone": True, "spared": True}
     dead = told(replace(new(), suspect=4, status=Status.FAILED, reason=Reason.LOST), NOW)
     assert "It is suspect: it ran when its workers died, 4 times." in str(dead)
+    assert "mend its handler before you retry it" in str(dead)
 
 
 def test_expiry() -> None:

@@ -107,7 +107,10 @@ def _end(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
 
 
 def _remedy(job: Job) -> Iterator[Fact]:
-    if job.status is Status.FAILED:
+    if job.status is Status.FAILED and job.suspect > 1:
+        text = "It may have killed its workers: mend its handler before you retry it, or it may kill more of them."
+        yield Fact("remedy", text)
+    elif job.status is Status.FAILED:
         yield Fact("remedy", "Retry it to give it a new budget, or rerun it as a new job.")
 
 
