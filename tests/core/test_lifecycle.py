@@ -420,7 +420,7 @@ def test_losing_a_started_attempt_is_charged(cause: Cause) -> None:
     change = lifecycle.lose(running(retry=PLAIN), cause, at(5), 0.5, RULES)
     outcome = Outcome.TIMED_OUT if cause is Cause.TIMEOUT else Outcome.LOST
     # The policy has no jitter; what was lost together comes back apart all the same.
-    due = at(7) if cause is Cause.TIMEOUT else at(6.5)
+    due = {Cause.TIMEOUT: at(7), Cause.LEASE: at(5.15)}.get(cause, at(6.5))
     assert (change.job.status, change.job.charged, change.job.available_at) == (Status.RETRYING, 1, due)
     assert change.attempt is not None
     assert (change.attempt.outcome, change.attempt.cause, change.attempt.error) == (outcome, cause, change.job.error)

@@ -17,7 +17,16 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.retry import Retry
 from headrace.core.status import Cause, Outcome, Reason, Status
-from headrace.core.suspects import ALONE, AMONG, REQUIREMENT, level_of, most_at_once, open_to, requirements_of
+from headrace.core.suspects import (
+    ALONE,
+    AMONG,
+    REQUIREMENT,
+    level_of,
+    most_at_once,
+    open_to,
+    ran_together,
+    requirements_of,
+)
 from headrace.core.sweep import sweep
 from tests.core.stand import NOW, OOPS, RULES, WORKER, at, running, stand, submitted
 
@@ -119,6 +128,15 @@ def test_a_quarter_of_the_slots_is_for_suspects(concurrency: int, most: int) -> 
 # Who is spared
 
 
+def test_ran_together_are_running_suspects_and_running_others() -> None:
+    suspect, other, claimed = suspected(), running(), replace(running(), status=Status.ACCEPTED)
+    assert ran_together([suspect, other, other])
+    assert not ran_together([suspect, claimed])
+    assert not ran_together([other, replace(suspect, status=Status.ACCEPTED)])
+    assert not ran_together([suspect, suspect])
+    assert not ran_together([])
+
+
 def test_who_ran_beside_a_suspect_is_spared_once() -> None:
     lost = lose(running(retry=BUDGET), beside=True)
     assert (lost.job.charged, lost.job.suspect, lost.job.spared, lost.moves) == (0, 1, True, True)
@@ -165,8 +183,22 @@ def test_a_cancelled_one_ends_cancelled() -> None:
 @pytest.mark.parametrize("policy", [BUDGET, Retry(3, backoff=[8, 8], jitter=False), Retry(3, initial=8, jitter=False)])
 @pytest.mark.parametrize("beside", [False, True])
 def test_the_retry_of_a_lost_attempt_always_has_jitter(policy: Retry, beside: bool) -> None:
-    dues = {lose(running(retry=policy), beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
+    job = suspected(charged=0, retry=policy)
+    dues = {lose(job, beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
     assert dues == {at(4), at(6), at(7)}
+
+
+@pytest.mark.parametrize("policy", [BUDGET, Retry(3, backoff=[8, 8], jitter=False), Retry(3)])
+@pytest.mark.parametrize("beside", [False, True])
+def test_after_the_first_death_it_does_not_wait_for_its_backoff(policy: Retry, beside: bool) -> None:
+    dues = {lose(running(retry=policy), beside=beside, chance=chance).job.available_at for chance in (0.0, 0.5, 0.75)}
+    assert dues == {at(0.1), at(0.15), at(0.175)}
+
+
+def test_unless_its_backoff_is_shorter() -> None:
+    job = running(retry=Retry(3, backoff="fixed", initial=0.1, jitter=False))
+    assert {lose(job, chance=chance).job.available_at for chance in (0.0, 0.5)} == {at(0.05), at(0.075)}
+    assert lose(running(retry=Retry(3, backoff="fixed", initial=0.0))).job.available_at == NOW
 
 
 def test_other_retries_have_it_as_the_policy_says() -> None:
