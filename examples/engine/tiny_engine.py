@@ -37,7 +37,7 @@ from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
-from headrace.core.suspects import requirements_of
+from headrace.core.suspects import ran_together, requirements_of
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
@@ -596,8 +596,7 @@ class Workers(Role):
         with self.store() as store:
             if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
-            running = {job.suspect > 0 for job in store.held_by(worker) if job.status is Status.RUNNING}
-            if len(running) == 2:
+            if ran_together(store.held_by(worker)):
                 store.beside_suspects.add(worker)
             if mass_death:
                 store.mass_deaths.add(worker)
