@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headrace.engines.sql import batches, entries, workers
+from headrace.engines.sql import batches, entries, verifying, workers
 from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
-from headrace.engines.sql.verifying import STATE
 
 __all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
 
@@ -30,15 +29,20 @@ JOB = (
 )
 """All columns of a job."""
 
-NEW = (*(column for column in JOB if column.new), Column("labels", "text", "labels(job)", table="labels"))
+NEW = (
+    *(column for column in JOB if column.new),
+    Column("labels", "text", "labels(job)", table="labels"),
+    Column("request", "text", "request_key(job)", table="bodies"),
+)
 """The rows that ``insert_document.sql`` takes."""
 
 RUN = (
     Column("first", "integer", table=""),
     Column("last", "integer", table=""),
-    *(column for column in NEW if column.name not in ("id", "payload", "held_key")),
+    *(column for column in NEW if column.name not in ("id", "payload", "held_key", "request")),
 )
-"""The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no key."""
+"""The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no dedup key
+and no request key."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
@@ -141,7 +145,7 @@ WORDS = {
     "claimed_head": ", ".join(f"j.{column.name}" for column in CLAIMED if column.table == "jobs"),
     "new_columns": _in_jobs(NEW),
     "new_values": ", ".join(_new[column.name] for column in NEW if column.table == "jobs"),
-    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels")},
+    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "request")},
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),
@@ -151,17 +155,18 @@ WORDS = {
     "body_of_job": "b.id = j.id",
     "dedup_of_body": "(b.spec::json ->> 'dedup')",
     "task_of_body": "(b.spec::json ->> 'task')",
-    "attempt_of_job": f"coalesce((j.state::json ->> {STATE['attempt']})::integer, j.number, 0)",
+    "attempt_of_job": f"coalesce((j.state::json ->> {verifying.STATE['attempt']})::integer, j.number, 0)",
     "attempt_on_row": "(j.number IS NOT NULL)",
     "last_record_of_job": (
-        f"coalesce((j.state::json -> {STATE['streak']} ->> 'number')::integer,"
-        f" (j.state::json ->> {STATE['attempt']})::integer)"
+        f"coalesce((j.state::json -> {verifying.STATE['streak']} ->> 'number')::integer,"
+        f" (j.state::json ->> {verifying.STATE['attempt']})::integer)"
     ),
     "binary": ' COLLATE "C"',
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_values(batches.COLUMNS).values()),
     "batch_ended": ", ".join(f"o.{column.name}" for column in batches.COLUMNS),
     **workers.WORDS,
+    **verifying.WORDS,
     "worker_arrays": ", ".join(
         f"{value}::text::{column.type}[]"
         for column, value in zip(workers.CHANGED, parameters(workers.CHANGED, 5), strict=True)

@@ -9,13 +9,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from headrace.core.books import MOST_FINDINGS, Book, Finding
+from headrace.core.status import Status
 from headrace.engines.limits_cache import readable_queue
-from headrace.engines.sql.record import State
+from headrace.engines.sql.record import BY_KEY, STAGES, State
 
-__all__ = ["STATE", "book_of", "counting", "settings_book"]
+__all__ = ["STATE", "WORDS", "book_of", "counting", "settings_book"]
 
 STATE = {name: place for place, name in enumerate(State.__struct_fields__)}
 """Where each field is in the array ``state`` of a job."""
+
+_stages = " ".join(f"WHEN '{status}' THEN {stage}" for status, stage in STAGES.items() if status is not Status.QUEUED)
+
+WORDS = {
+    **{status.value: f"'{status}'" for status in Status},
+    "stage_of_job": (
+        f"CASE j.status {_stages} ELSE CASE WHEN j.turn_key IS NULL THEN {STAGES[Status.QUEUED]} ELSE {BY_KEY} END END"
+    ),
+}
+"""The words that statements have for statuses, and for the stage that a job should have (``record.stage_of``)."""
 
 _ROWS = {"batches": "batches", "turns": "heads", "waits": "waits"}
 """The table with as many rows as a book compares, where that is not the jobs."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.engines.sql import batches, entries, workers
+from headrace.engines.sql import batches, entries, verifying, workers
 from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
-from headrace.engines.sql.verifying import STATE
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "REPORT", "WORDS"]
 
@@ -84,13 +83,14 @@ WORDS = {
     "body_of_job": "b.seq = j.seq",
     "dedup_of_body": "(b.spec ->> 'dedup')",
     "task_of_body": "(b.spec ->> 'task')",
-    "attempt_of_job": f"coalesce(j.state ->> {STATE['attempt']}, 0)",
+    "attempt_of_job": f"coalesce(j.state ->> {verifying.STATE['attempt']}, 0)",
     "attempt_on_row": "0",
-    "last_record_of_job": f"coalesce(j.state -> {STATE['streak']} ->> 'number', j.state ->> {STATE['attempt']})",
+    "last_record_of_job": f"coalesce(j.state -> {verifying.STATE['streak']} ->> 'number', j.state ->> {verifying.STATE['attempt']})",
     "binary": "",
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_batch.values()),
     **workers.WORDS,
+    **verifying.WORDS,
     "worker_changed": sets(workers.CHANGED, parameters(workers.CHANGED, 2)),
     **entries.WORDS,
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
@@ -101,13 +101,13 @@ WORDS = {
 """The words that statements have in place of lists of columns."""
 
 AS_TRIGGER = {
-    "insert_rows": {"rows": "new.rows", "labels": "new.labels", "n": "new.n"},
+    "insert_rows": {"rows": "new.rows", "labels": "new.labels", "requests": "new.requests", "n": "new.n"},
     "apply_row": _words_of_change({column.name: f"new.{column.name}" for column in CHANGE}),
 }
 """What stands for the values in the body of a trigger."""
 
 AS_STATEMENT = {
-    "insert_rows": {"rows": "($1 ->> 0)", "labels": "($1 ->> 1)", "n": "($1 ->> 2)"},
+    "insert_rows": {"rows": "($1 ->> 0)", "labels": "($1 ->> 1)", "requests": "($1 ->> 2)", "n": "($1 ->> 3)"},
     "apply_row": _words_of_change(_values(CHANGE, "$1")),
 }
 """The same in statements of their own, whose parameter is a JSON array of the values."""

@@ -33,8 +33,8 @@ booked AS (
 ),
 booked_by_kind AS (
   INSERT INTO {schema}.pruned (completed, failed, cancelled)
-  SELECT count(*) FILTER (WHERE status = 'completed'), count(*) FILTER (WHERE status = 'failed'),
-    count(*) FILTER (WHERE status = 'cancelled')
+  SELECT count(*) FILTER (WHERE status = {completed}), count(*) FILTER (WHERE status = {failed}),
+    count(*) FILTER (WHERE status = {cancelled})
   FROM jobs HAVING count(*) > 0
 )
 SELECT (SELECT count(*) FROM jobs), '{' || coalesce((SELECT string_agg(seq::text, ',') FROM kept), '') || '}'

@@ -13,8 +13,8 @@ FROM (
   ) d ON d.batch = b.id
 ) b LEFT JOIN (
   SELECT l.label, count(*) FILTER (WHERE j.stage < 4) AS live,
-    count(*) FILTER (WHERE j.status = 'completed') AS completed, count(*) FILTER (WHERE j.status = 'failed') AS failed,
-    count(*) FILTER (WHERE j.status = 'cancelled') AS cancelled
+    count(*) FILTER (WHERE j.status = {completed}) AS completed, count(*) FILTER (WHERE j.status = {failed}) AS failed,
+    count(*) FILTER (WHERE j.status = {cancelled}) AS cancelled
   FROM {schema}.labels l JOIN {schema}.jobs j ON j.seq = l.seq WHERE left(l.label, 1) = 'b' GROUP BY 1
 ) m ON m.label = 'b' || b.id
 WHERE b.total - b.completed - b.failed - b.cancelled <> coalesce(m.live, 0) OR b.completed < coalesce(m.completed, 0)

@@ -14,7 +14,4 @@ WHERE p.task <> {task_of_body}
 UNION ALL
 SELECT {job_id}, 'it is ' || j.status || ', and not where such jobs are looked for'
 FROM {schema}.jobs j
-WHERE j.stage <> CASE j.status
-  WHEN 'pending' THEN 0 WHEN 'waiting' THEN 0 WHEN 'scheduled' THEN 1 WHEN 'retrying' THEN 1
-  WHEN 'queued' THEN CASE WHEN j.turn_key IS NULL THEN 2 ELSE -1 END
-  WHEN 'assigned' THEN 3 WHEN 'accepted' THEN 3 WHEN 'running' THEN 3 WHEN 'completed' THEN 4 ELSE 5 END
+WHERE j.stage <> {stage_of_job}

@@ -25,8 +25,8 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     pruned_completed = pruned_completed + kinds.completed, pruned_failed = pruned_failed + kinds.failed,
     pruned_cancelled = pruned_cancelled + kinds.cancelled
   FROM (
-    SELECT count(*) FILTER (WHERE j.status = 'completed') AS completed, count(*) FILTER (WHERE j.status = 'failed') AS failed,
-      count(*) FILTER (WHERE j.status = 'cancelled') AS cancelled
+    SELECT count(*) FILTER (WHERE j.status = {completed}) AS completed, count(*) FILTER (WHERE j.status = {failed}) AS failed,
+      count(*) FILTER (WHERE j.status = {cancelled}) AS cancelled
     FROM old o CROSS JOIN jobs j ON j.seq = o.seq
   ) AS kinds;
   DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);

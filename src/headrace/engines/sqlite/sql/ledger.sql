@@ -5,8 +5,8 @@ SELECT b.accepted,
   + (SELECT count(*) FROM jobs WHERE stage = 1)
   + (SELECT count(*) FROM jobs WHERE stage = 0)
   + (SELECT count(*) FROM jobs WHERE stage = 3),
-  (SELECT count(*) FROM jobs WHERE stage >= 4 AND status = 'completed'),
-  (SELECT count(*) FROM jobs WHERE stage >= 4 AND status = 'failed'),
-  (SELECT count(*) FROM jobs WHERE stage >= 4 AND status = 'cancelled'),
+  (SELECT count(*) FROM jobs WHERE stage >= 4 AND status = {completed}),
+  (SELECT count(*) FROM jobs WHERE stage >= 4 AND status = {failed}),
+  (SELECT count(*) FROM jobs WHERE stage >= 4 AND status = {cancelled}),
   b.pruned, b.pruned_completed, b.pruned_failed, b.pruned_cancelled
 FROM books b
