@@ -85,7 +85,9 @@ WORDS = {
     "task_of_body": "(b.spec ->> 'task')",
     "attempt_of_job": f"coalesce(j.state ->> {verifying.STATE['attempt']}, 0)",
     "attempt_on_row": "0",
-    "last_record_of_job": f"coalesce(j.state -> {verifying.STATE['streak']} ->> 'number', j.state ->> {verifying.STATE['attempt']})",
+    "last_record_of_job": (
+        f"coalesce(j.state -> {verifying.STATE['streak']} ->> 'number', j.state ->> {verifying.STATE['attempt']})"
+    ),
     "binary": "",
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_batch.values()),
