@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import threading
 import time
@@ -702,6 +703,18 @@ async def test_a_worker_buried_twice_at_once_is_reborn_once(shop: Shop) -> None:
         await asyncio.gather(*(worker.died(before) for _ in range(3)))
         assert [one.info.id for one in await shop.engine.workers.list() if one.alive] == [worker.id]
         assert worker.id != before
+
+
+async def test_what_a_worker_has_not_begun_when_it_leaves_is_not_missed(shop: Shop) -> None:
+    async with shop.worker() as worker:
+        await until(lambda: worker.stats.state == "running")
+        before, others = worker.id, set(worker._side)
+        worker.told(before, Dead())
+        (task,) = worker._side - others
+        task.cancel()  # as it does when it leaves, here before the task had a turn
+        await asyncio.gather(task, return_exceptions=True)
+        gc.collect()  # a coroutine that nobody awaited is warned of, which fails the test
+        assert worker.id == before
 
 
 async def test_a_handler_that_acts_has_its_start_recorded_at_once(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
