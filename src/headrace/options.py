@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
 from headrace.core import bounds
-from headrace.core.codec.codec import Codec, Misfit
+from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.moments import moment as told
@@ -123,8 +123,6 @@ class TaskOptions(JobOptions, total=False):
 TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_template"}
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
 
-_OBJECT = Codec(dict[str, Any])
-
 
 def _priority(value: Any, name: str) -> int:
     return bounds.whole(value, name, 0, 100)
@@ -191,16 +189,8 @@ def _headers(value: Any, name: str) -> dict[str, str]:
 
 
 def _json(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a mapping of JSON values, not {value!r}")
-    plain = dict(value)
-    try:
-        text = _OBJECT.encode(plain)
-    except Misfit as error:
-        where = f".{error.path.lstrip('.')}" if error.path else ""
-        raise ConfigError(f"{name}{where} must be JSON: {error.message}") from None
-    bounds.checked_document(text, name)
-    return plain
+    document_text(value, name)
+    return dict(value)
 
 
 def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]:

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.job import Attempt, ErrorInfo, Event, History, Job
+from headrace.core.job import Attempt, ErrorInfo, Event, History, Job, Spec, spec_of
 from headrace.core.outcome import Completed
 from headrace.core.status import ENDED, HELD, Outcome, Status
 from tests.core.stand import ID, NOW, OOPS, WORKER, at, end, running, stand, submitted
@@ -163,3 +163,30 @@ def test_a_cut_error_always_fits(type_: str, message: str, trace: str | None, li
     error = ErrorInfo(type_ * times, message * times, trace and trace * times, {"k": message * times}).cut(limit)
     assert size(error) <= limit
     assert error.cut(limit) == error
+
+
+# What was asked for
+
+
+def test_headers_and_queries_have_several_values_in_their_order() -> None:
+    spec = Spec(task="t", created_at=NOW, headers={"accept": ("b", "a", "b")}, query={"q": ("2", "1"), "flag": ()})
+    assert spec_of(msgspec.json.encode(spec).decode()) == spec
+    record = replace(submitted(), spec=spec).to_dict()
+    assert (record["headers"], record["query"]) == ({"accept": ["b", "a", "b"]}, {"q": ["2", "1"], "flag": []})
+
+
+def test_a_spec_of_earlier_versions_is_read_with_one_value_for_each_name() -> None:
+    text = (
+        '{"task":"t","created_at":"2030-05-06T07:08:09.123456Z","headers":{"accept":"text/html","host":"h"},'
+        '"query":{"q":["a","b"],"page":7,"all":true,"name":"x"},"tags":["kept"]}'
+    )
+    spec = spec_of(text)
+    assert spec.headers == {"accept": ("text/html",), "host": ("h",)}
+    assert spec.query == {"q": ("a", "b"), "page": ("7",), "all": ("true",), "name": ("x",)}
+    assert (spec.task, spec.created_at, spec.tags) == ("t", NOW, ("kept",))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"task":7}', '{"task":"t","created_at":"soon","headers":{"a":"b"}}'])
+def test_what_is_no_spec_is_refused(text: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        spec_of(text)

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
@@ -23,11 +23,12 @@ from headrace.core.job import Job
 from headrace.core.retry import Retry
 from headrace.core.status import Outcome, Reason, Status
 from headrace.engine import Alive, Claimed, Dead, Engine
-from headrace.errors import GiveUp, RetryLater, Snooze, StoreLost, Unavailable, Unstorable
+from headrace.errors import ConfigError, GiveUp, RetryLater, Snooze, StoreLost, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from headrace.worker import fetcher, slots
 from headrace.worker.context import Context
 from headrace.worker.worker import TICK
+from tests.core.stand import stand
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop, make_engine, open_shop
 from tests.support.until import until
@@ -760,6 +761,58 @@ async def test_a_report_of_any_text_can_be_stored_and_is_kept_short(shop: Shop) 
     assert job.progress.message is not None
     assert job.progress.message.startswith("half \\ud800 and \\x00 and x")
     assert len(job.progress.message) < 600
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_a_report_says_when_it_will_be_done_and_whatever_else_there_is_to_tell(shop: Shop, kind: str) -> None:
+    tokyo = timezone(timedelta(hours=9))
+
+    def report(ctx: Context) -> None:
+        rows = {"read": 7, "of": [10, None]}
+        ctx.progress(70, "reading", estimated_completion=datetime(2031, 2, 3, 4, tzinfo=tokyo), details={"rows": rows})
+        rows["read"] = 8  # the report is as it was made
+
+    async def reads(ctx: Context) -> None:
+        report(ctx)
+        await ctx.flush()
+
+    shop.task(report if kind == "thread" else reads)
+    id = await shop.submit("report" if kind == "thread" else "reads")
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert job.progress is not None
+    assert job.progress.details == {"rows": {"read": 7, "of": [10, None]}}
+    assert job.progress.estimated_completion == datetime(2031, 2, 2, 19, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"estimated_completion": datetime(2030, 1, 1)}, "estimated_completion must be an aware datetime"),  # noqa: DTZ001
+        ({"estimated_completion": "soon"}, "estimated_completion must be a datetime"),
+        ({"details": ["a"]}, "details must be a mapping of JSON values"),
+        ({"details": {"a": {"b": {1, 2}}}}, r"details\.a\.b must be JSON"),
+        ({"details": {"text": "x" * 16 * 1024}}, "details must be at most 16384 bytes as JSON"),
+    ],
+)
+def test_a_report_that_cannot_be_kept_is_refused_where_it_is_made(options: dict[str, Any], complaint: str) -> None:
+    ctx = Context.detached(stand(Status.RUNNING))
+    with pytest.raises(ConfigError, match=complaint):
+        ctx.progress(10, **options)
+
+
+@pytest.mark.parametrize("policy", [Retry(give_up_on=[TimeoutError]), Retry(retry_on=[ValueError])])
+async def test_a_time_out_obeys_the_retry_policy(shop: Shop, policy: Retry) -> None:
+    async def endless() -> None:
+        await asyncio.Event().wait()
+
+    shop.task(endless)
+    id = await shop.submit("endless", retry=policy, timeout=0.05)
+    async with shop.worker():
+        job = await shop.ended(id)
+    assert (job.status, job.reason, job.charged) == (Status.FAILED, Reason.TIMEOUT, 1)
+    assert job.error is not None
+    assert "; not retried: " in job.error.message
 
 
 async def test_a_cancel_the_worker_never_heard_of_is_learned_from_the_store(shop: Shop) -> None:

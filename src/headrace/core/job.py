@@ -24,8 +24,12 @@ __all__ = [
     "Progress",
     "Spec",
     "Streak",
+    "Values",
+    "spec_of",
 ]
 
+Values = dict[str, tuple[str, ...]]
+"""Of each name its values, in their order: a header or a parameter may be given more than once."""
 AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
 
@@ -42,9 +46,9 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     customer: str | None = None
-    headers: dict[str, str] | None = None
+    headers: Values | None = None
     route: dict[str, Any] | None = None
-    query: dict[str, Any] | None = None
+    query: Values | None = None
     requires: dict[str, Any] = {}
     dedup: str | None = None
     request_key: str | None = None
@@ -61,6 +65,28 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     fire_at: datetime | None = None
     webhook: dict[str, Any] | None = None
     trace: dict[str, str] | None = None
+
+
+_spec = msgspec.json.Decoder(Spec).decode
+
+
+def spec_of(text: str) -> Spec:
+    """The spec in a JSON text, also as earlier versions wrote it: with one value for each name."""
+    try:
+        return _spec(text)
+    except msgspec.ValidationError:
+        document = msgspec.json.decode(text)
+        if not isinstance(document, dict):
+            raise
+        for name in ("headers", "query"):
+            if isinstance(values := document.get(name), dict):
+                document[name] = {key: _listed(value) for key, value in values.items()}
+        return msgspec.convert(document, Spec)
+
+
+def _listed(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in values]
 
 
 class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
@@ -170,8 +196,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.spec.customer
 
     @property
-    def headers(self) -> dict[str, str] | None:
-        """Reserved."""
+    def headers(self) -> Values | None:
+        """The headers of the request that asked for it: by name, the values in their order."""
         return self.spec.headers
 
     @property
@@ -180,8 +206,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.spec.route
 
     @property
-    def query(self) -> dict[str, Any] | None:
-        """Reserved."""
+    def query(self) -> Values | None:
+        """The parameters in the address of the request that asked for it: by name, the values in their order."""
         return self.spec.query
 
     @property

@@ -33,6 +33,8 @@ def placed(place: str, text: str) -> Any:
         return ("fine", text)
     if place == "payload":
         return f'{{"k":"{text}"}}'
+    if place in ("headers", "query"):
+        return {"k": ("fine", text)}
     return {"k": text} if place in _DOCUMENTS else text
 
 

@@ -137,6 +137,9 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, z
     if job.progress is not None:
         message = f": {job.progress.message}" if job.progress.message else ""
         yield Fact("progress", f"It is at {job.progress.percent:g} %{message}.", {"percent": job.progress.percent})
+        if (done_at := job.progress.estimated_completion) is not None:
+            text = f"It expects to be done at {moment(done_at, zone)} ({span(done_at, now)})."
+            yield Fact("estimated_completion", text, {"at": done_at})
     if job.cancel_requested_at is not None:
         patience = soonest(job, None, rules)
         limit = f"; if it does not stop, it is ended at {moment(patience, zone)}" if patience else ""

@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import ErrorInfo, Job, Progress, Spec
+from headrace.core.job import ErrorInfo, Job, Progress, Spec, spec_of
 from headrace.core.status import Status
 from headrace.engines.sql.record import Micros, State, encode, rank_of
 
@@ -99,11 +99,10 @@ class Specs(dict[str, Spec]):
     """Specs by their texts, each decoded once: jobs that were submitted together share theirs."""
 
     def __missing__(self, key: str) -> Spec:
-        self[key] = spec = _spec(key)
+        self[key] = spec = spec_of(key)
         return spec
 
 
-_spec = msgspec.json.Decoder(Spec).decode
 _TYPES = {"uuid": UUID | None, "blob": UUID | None, "text": str | None, "boolean": bool | None}
 
 NAMES: dict[str, Any] = {
