@@ -33,8 +33,8 @@ __all__ = ["Acting"]
 _log = logging.getLogger("headrace.app")
 
 _ANY = Codec(Any)
-_FAMILY = frozenset({"after", "after_when", "on_parent_failure"})
-_OF_RERUN = frozenset({*SPEC_OPTIONS, "delay", "not_before", "not_after", "on_duplicate"}) - _FAMILY
+_NOT_OF_RERUN = frozenset({"after", "after_when", "on_parent_failure", "request_key"})
+_OF_RERUN = frozenset({*SPEC_OPTIONS, "delay", "not_before", "not_after", "on_duplicate"}) - _NOT_OF_RERUN
 
 Decide = Callable[[Job, datetime], Change | None]
 
@@ -171,7 +171,7 @@ class Acting(Lifetime):
 def _options_of_rerun(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in _OF_RERUN and name in JobOptions.__annotations__:
-            raise ConfigError(f"rerun: {name} has no place here: the new job stands outside the family of the old one")
+            raise ConfigError(f"rerun: {name} has no place here: the new job has no family, and answers no request")
     return check_options(options)
 
 
