@@ -78,7 +78,7 @@ async def test_acts_show_at_once(sums: Sums) -> None:
     again = await job.rerun()
     assert again.id != job.id
     assert (await again.refresh()).spec.rerun_of == job.id
-    assert [event.verb for event in (await sums.app.history(job.id)).events] == ["cancel", "retry", "cancel"]
+    assert [event.verb for event in (await sums.app.history(job.id)).events] == ["cancel", "retry", "cancel", "rerun"]
     assert await again.explain()
 
 
@@ -131,6 +131,11 @@ async def test_an_id_that_is_nobodys_is_not_found(sums: Sums) -> None:
         nobody.cancel,
         nobody.retry,
         nobody.rerun,
+        nobody.run_now,
+        lambda: nobody.move("b"),
+        lambda: nobody.reprioritise(1),
+        lambda: nobody.postpone(5),
+        nobody.resolve,
         nobody.discard,
         nobody.explain,
     ):
