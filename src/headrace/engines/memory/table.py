@@ -90,6 +90,10 @@ class Table:
         id = self.keys.get((job.spec.task, job.spec.dedup))
         return None if id is None or id == job.id else self.records[id]
 
+    def attempt(self, id: UUID, number: int) -> Attempt | None:
+        """What is on record of an attempt of a job."""
+        return self.attempts.get(id, {}).get(number)
+
     def change(self, change: Change) -> None:
         """Make the change, with all that goes with it."""
         job = change.job
