@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_finish_that_is_on_record_is_applied_whoever_has_the_job_by_now() -> N
     record = change.attempt
     assert record is not None
     assert judge(change, 99, moved, None, record) == Applied(change.job)
-    others = [
+    others: list[dict[str, Any]] = [
         {"number": record.number + 1},
         {"outcome": Outcome.LOST},
         {"finished_at": at(1)},

@@ -144,7 +144,7 @@ async def test_a_finish_whose_reply_was_lost_counts_although_the_job_runs_elsewh
             fails = [place for place, change in enumerate(changes) if change.verb is Verb.FAIL]
             if not fails:
                 return verdicts
-            self.answers += [verdicts[place] for place in fails]
+            self.answers.extend(verdicts[place] for place in fails)
             if len(self.answers) > 1:
                 return verdicts
             info = WorkerInfo(id=other, host="elsewhere", pid=1, started_at=now, concurrency=1)

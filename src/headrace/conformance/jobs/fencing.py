@@ -12,7 +12,7 @@ from headrace.conformance.transactions import able, apply
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Cause, Reason, Status
 from headrace.errors import TransitionRefused
 
@@ -137,8 +137,8 @@ class Fencing(Part):
     async def test_a_start_that_rode_along_is_recognised_as_well(self, lab: Lab, name: str) -> None:
         held = await lab.held(await lab.worker())
         lab.later(1)
-        ending = {"complete": Completed("1"), "fail": Failed(error=OOPS), "snooze": Snoozed(30)}.get(name, TimedOut())
-        finish = lab.stamp(lab.end(held, ending, started_at=lab.now))
+        endings: dict[str, Ending] = {"complete": Completed("1"), "fail": Failed(error=OOPS), "snooze": Snoozed(30)}
+        finish = lab.stamp(lab.end(held, endings.get(name, TimedOut()), started_at=lab.now))
         assert await _again(lab, finish) == Applied(finish.job)
         await _moved_on(lab, finish.job)
         assert await _again(lab, finish) == Applied(finish.job)
