@@ -35,6 +35,7 @@ from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.suspects import ran_together, requirements_of
 from headrace.engine import (
@@ -66,7 +67,7 @@ from headrace.engine import (
     WorkerRow,
 )
 from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text, too_many
-from headrace.errors import HeadraceError, NotOpen
+from headrace.errors import HeadraceError, KeyReused, NotOpen
 from headrace.runtime.host import Host
 
 __all__ = ["TinyEngine"]
@@ -146,6 +147,11 @@ class Store:
         same = (one for one in self.jobs.values() if (one.task, one.spec.dedup) == wanted and one.id != job.id)
         return next((one for one in same if one.status in LIVE), None)
 
+    def first(self, job: Job) -> Job | None:
+        """The job that was made when this request came for the first time; gone when that is pruned."""
+        request = request_of(job)
+        return next((one for one in self.jobs.values() if request_of(one) == request), None) if request else None
+
     def refusal(self, job: Job) -> HeadraceError | None:
         """Why a new job cannot be what it says it is to others."""
         spec = job.spec
@@ -162,6 +168,8 @@ class Store:
         """Store one new job."""
         if job.id in self.jobs:
             return Inserted(self.jobs[job.id])
+        if (first := self.first(job)) is not None:
+            return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
         if not job.ended and (holder := self.holder(job)) is not None:
             return Duplicated(holder)
         if (why := self.refusal(job)) is not None:

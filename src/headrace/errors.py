@@ -173,7 +173,10 @@ class KeyReused(HeadraceError):
     """A request key was used again with another payload; ``job`` is the first one."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(f"the request key of job {job.id} was used again with another payload")
+        super().__init__(
+            f"request key {job.request_key!r} of task {job.task!r} was used before with another payload, for job"
+            f" {job.id} ({job.status}): give a new request a key of its own, or repeat the first one as it was"
+        )
         self.job = job
 
 

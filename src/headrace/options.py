@@ -62,7 +62,10 @@ class JobOptions(TypedDict, total=False):
     dedup: str | None
     """At most one live job of the task holds this key. As an option of the task, a template of its parameters."""
     on_duplicate: Literal["return", "raise"]
-    """When the key is held: return the handle of the holder (default), or raise ``Duplicate``."""
+    """When the dedup key is held: return the handle of the holder (default), or raise ``Duplicate``."""
+    request_key: str | None
+    """Names one request, of one customer to one task: a submit with the same key is answered with the job of the first
+    one until that is pruned, and with ``KeyReused`` if its payload is another. For one submit, not for a task."""
     tags: Sequence[str]
     """Labels to find it by."""
     metadata: Mapping[str, Any]
@@ -214,6 +217,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "not_after": bounds.checked_moment,
     "dedup": _maybe(bounds.checked_key),
     "on_duplicate": _one_of("return", "raise"),
+    "request_key": _maybe(bounds.checked_key),
     "tags": _tags,
     "metadata": _json,
     "requires": _requires,

@@ -124,13 +124,14 @@ def child_of_handler(app: App) -> Parentage | None:
 def jobs_of(
     drafts: Sequence[Draft[Any]], now: datetime, parentage: Parentage | None = None, batch: UUID | None = None
 ) -> list[Job]:
-    """The jobs as of now; those of one task and one set of options differ in nothing but id and payload."""
+    """The jobs as of now; those of one task and one set of options differ in nothing but id and payload, and with a
+    request key in the hash of the payload."""
     alike: dict[tuple[str, int], Job] = {}
     jobs = []
     for draft in drafts:
         key = (draft.task, id(draft.options))
         like = alike.get(key)
-        if like is None:
+        if like is None or like.spec.request_key is not None:
             like = alike[key] = draft.job(now, parentage, batch)
         jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
     return jobs

@@ -44,6 +44,7 @@ from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
 from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.jobs.requests import Requests  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
@@ -59,6 +60,7 @@ __all__ = ["Lab", "Suite"]
 
 class Suite(
     Inserting,
+    Requests,
     Contents,
     Bounds,
     Claiming,

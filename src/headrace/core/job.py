@@ -198,7 +198,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def request_key(self) -> str | None:
-        """Reserved."""
+        """The key by which a repeat of its submit is recognised."""
         return self.spec.request_key
 
     @property

@@ -44,7 +44,7 @@ class Inserted(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Duplicated(msgspec.Struct, frozen=True, tag=True):
-    """A live job of the same task holds the dedup key; nothing was stored."""
+    """A live job of the same task holds the dedup key, or the request made this job before; nothing was stored."""
 
     job: Job
 

@@ -132,7 +132,9 @@ class Bounds(Part):
         assert again == Duplicated(job)
         for filter in (Filter(task=task), Filter(queue=job.queue), Filter(tag=tags[-1]), Filter(schedule=job.schedule)):
             assert [one.id for one in (await lab.engine.records.find(filter, lab.now)).items] == [job.id]
-        [other] = await lab.insert(lab.job(task, **asked | {"dedup": make(bounds.KEY - 1)}))
+        [other] = await lab.insert(
+            lab.job(task, **asked | {"dedup": make(bounds.KEY - 1), "request_key": make(bounds.KEY - 1)})
+        )
         assert isinstance(other, Inserted)
         taken = await lab.claim(worker)
         assert {one.id for one in taken} == {job.id, other.job.id}
