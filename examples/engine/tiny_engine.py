@@ -196,7 +196,8 @@ class Store:
         """Write one change whole, if it can be applied."""
         job, id = change.job, change.job.id
         holder = self.holder(job) if change.key is Key.TAKE else None
-        verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder)
+        closed = None if change.attempt is None else self.attempts.get(id, {}).get(change.attempt.number)
+        verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder, closed)
         if verdict is not None:
             return verdict
         before = self.jobs[id]

@@ -273,7 +273,7 @@ class App(Hooked, Acting, Scheduling, Limited):
     async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
         await self.get(id)
-        return await self.engine.records.history(as_id(id))
+        return (await self.engine.records.history(as_id(id))).timed()
 
     async def jobs(
         self,

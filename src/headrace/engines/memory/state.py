@@ -108,7 +108,8 @@ class State:
         """Apply one change as a whole, if possible; the verdict."""
         job = self.table.records.get(change.job.id)
         holder = self.table.holder(change.job) if change.key is Key.TAKE else None
-        verdict = judge(change, self.table.last_change.get(change.job.id), job, holder)
+        closed = None if change.attempt is None else self.table.attempt(change.job.id, change.attempt.number)
+        verdict = judge(change, self.table.last_change.get(change.job.id), job, holder, closed)
         if verdict is not None:
             return verdict
         self.table.change(change)

@@ -96,6 +96,10 @@ class Table:
         id = self.keys.get((job.spec.task, job.spec.dedup))
         return None if id is None or id == job.id else self.records[id]
 
+    def attempt(self, id: UUID, number: int) -> Attempt | None:
+        """What is on record of an attempt of a job."""
+        return self.attempts.get(id, {}).get(number)
+
     def first(self, job: Job) -> Job | None:
         """The job that was made when this request came for the first time."""
         request = request_of(job)

@@ -27,7 +27,7 @@ JOB = (
     Column("number", "integer", read=FOR_OTHERS, given=""),
     Column("began", "bigint", read=FOR_OTHERS, given=""),
 )
-"""All columns of a job."""
+"""All columns of a job, but ``took``, which is only read with its attempt."""
 
 NEW = (
     *(column for column in JOB if column.new),
@@ -72,6 +72,8 @@ COMPLETE = (
     Column("released", "boolean", changed="change.key is RELEASE"),
     Column("progress", "text", changed="None if progress is None or progress is DONE else encode(progress)"),
     Column("state", "text", changed="None if follows else state_of(job, at)"),
+    # As a text, since those of most batches are null, all of them.
+    Column("took", "text", changed="None if took is None else repr(took)"),
     Column("result", "text", changed="job.result_text"),
     Column("batch", "text", changed="job.spec.batch"),
 )
@@ -133,6 +135,8 @@ _PAST_OF_COMPLETED = {
     "started_at": "began",
     "cause": "NULL",
     "error": "NULL",
+    "processing_time": "took",
+    "retry_at": "NULL",
 }
 """What a completed job says of its last attempt, where that is not in the column of the same name."""
 
