@@ -20,7 +20,9 @@ from msgspec.structs import replace
 
 from headrace.core import batch as batches
 from headrace.core import family
+from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
+from headrace.core.books import Book, ledger_book
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired, tally_of_new
@@ -36,8 +38,10 @@ from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.requests import is_repeat, request_of
+from headrace.core.rollup import Rollup
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
-from headrace.core.suspects import requirements_of
+from headrace.core.suspects import ran_together, requirements_of
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
@@ -67,7 +71,7 @@ from headrace.engine import (
     WorkerRow,
 )
 from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text, too_many
-from headrace.errors import HeadraceError, NotOpen
+from headrace.errors import HeadraceError, KeyReused, NotOpen
 from headrace.runtime.host import Host
 
 __all__ = ["TinyEngine"]
@@ -90,13 +94,17 @@ class Store:
         self.batches: dict[UUID, Batch] = {}
         self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
         self.watched: dict[UUID, Watched] = {}
+        self.reported: Counter[UUID] = Counter()  # the last report of each worker
+        self.rollups: list[Rollup] = []
         self.beside_suspects: set[UUID] = set()  # dead workers on which suspects and others ran together
         self.mass_deaths: set[UUID] = set()  # workers that died at the same time as others
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.leases: dict[str, Lease] = {}
         self.usage = Usage()
-        self.seq = self.pruned = self.settings_rev = self.profiles_rev = 0
+        self.pruned: Counter[Status] = Counter()
+        self.seq = self.settings_rev = self.profiles_rev = 0
+        self.audit: deque[Audited] = deque(maxlen=KEPT)
 
     # -- what several verbs need
 
@@ -147,6 +155,11 @@ class Store:
         same = (one for one in self.jobs.values() if (one.task, one.spec.dedup) == wanted and one.id != job.id)
         return next((one for one in same if one.status in LIVE), None)
 
+    def first(self, job: Job) -> Job | None:
+        """The job that was made when this request came for the first time; gone when that is pruned."""
+        request = request_of(job)
+        return next((one for one in self.jobs.values() if request_of(one) == request), None) if request else None
+
     def refusal(self, job: Job) -> HeadraceError | None:
         """Why a new job cannot be what it says it is to others."""
         spec = job.spec
@@ -163,6 +176,8 @@ class Store:
         """Store one new job."""
         if job.id in self.jobs:
             return Inserted(self.jobs[job.id])
+        if (first := self.first(job)) is not None:
+            return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
         if not job.ended and (holder := self.holder(job)) is not None:
             return Duplicated(holder)
         if (why := self.refusal(job)) is not None:
@@ -182,7 +197,8 @@ class Store:
         """Write one change whole, if it can be applied."""
         job, id = change.job, change.job.id
         holder = self.holder(job) if change.key is Key.TAKE else None
-        verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder)
+        closed = None if change.attempt is None else self.attempts.get(id, {}).get(change.attempt.number)
+        verdict = judge(change, self.last_change.get(id), self.jobs.get(id), holder, closed)
         if verdict is not None:
             return verdict
         before = self.jobs[id]
@@ -332,7 +348,7 @@ class Jobs(Role):
             for job in gone:
                 for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
                     kept.pop(job.id, None)
-            store.pruned += len(gone)
+            store.pruned.update(job.status for job in gone)
             in_line = {(job.task, job.concurrency_key) for job in store.jobs.values() if job.status is Status.QUEUED}
             turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
             for turn in turns & store.usage.last.keys():
@@ -394,8 +410,16 @@ class Records(Role):
 
     async def ledger(self) -> Ledger:
         with self.store() as store:
-            ended = sum(job.ended for job in store.jobs.values())
-            return Ledger(store.seq, len(store.jobs) - ended, ended, store.pruned)
+            kinds = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+            there, gone = Counter(job.status for job in store.jobs.values()), store.pruned
+            live = sum(there[status] for status in LIVE)
+            kept, pruned = ((counts[kinds[0]], counts[kinds[1]], counts[kinds[2]]) for counts in (there, gone))
+            return Ledger.of(store.seq, live, kept, gone.total(), pruned)
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        return Book.of(book, 0)  # it has no indexes that could differ from the jobs
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self.store() as store:
@@ -568,12 +592,19 @@ class Workers(Role):
         with self.store() as store:
             store.workers.setdefault(info.id, (info, Beat(), 0, now, True))
 
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
+        with self.store():
+            return {worker: await self.beat(worker, beat, now) for worker, beat in beats.items()}
+
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         with self.store() as store:
             if not store.alive(worker):
                 return Dead()
             info, _, beats, _, _ = store.workers[worker]
-            store.workers[worker] = (info, beat, beats + 1, now, True)
+            store.workers[worker] = (info, beat.kept, beats + 1, now, True)
+            if beat.finished and beat.report > store.reported[worker]:
+                store.reported[worker] = beat.report
+                store.rollups += beat.finished
             held, old = store.held_by(worker), now - timedelta(seconds=2 * store.rules.beat)
             known = [job for job in held if job.assigned_at is not None and job.assigned_at <= old]
             for job in known:
@@ -597,8 +628,7 @@ class Workers(Role):
         with self.store() as store:
             if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
-            running = {job.suspect > 0 for job in store.held_by(worker) if job.status is Status.RUNNING}
-            if len(running) == 2:
+            if ran_together(store.held_by(worker)):
                 store.beside_suspects.add(worker)
             if mass_death:
                 store.mass_deaths.add(worker)
@@ -629,18 +659,24 @@ class Documents(Role):
         with self.store() as store:
             return [store.settings[key] for key in sorted(store.settings) if key.startswith(prefix)]
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         refuse_text(key, value)
         with self.store() as store:
             here = store.settings.get(key, Setting(key, "null", 0))
             if here.rev != expect:
                 return None
             store.settings_rev += 1
+            if act is not None:
+                store.audit.appendleft(Audited.of(key, act))
             if value is None:
                 store.settings.pop(key, None)
                 return here
             store.settings[key] = Setting(key, value, store.settings_rev)
             return store.settings[key]
+
+    async def audit(self, limit: int) -> list[Audited]:
+        with self.store() as store:
+            return list(islice(store.audit, limit))
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         with self.store() as store:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
 from headrace.client import admin, jobs
+from headrace.client.acting import Acting
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.finding import Finding, checked_limit
@@ -21,9 +22,11 @@ from headrace.client.limits import Limited, LimitInfo
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.transactional import submit_here
+from headrace.client.verifying import verify
+from headrace.core.books import Book, Verification
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
-from headrace.core.job import ErrorInfo, History, Job
+from headrace.core.job import History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds
 from headrace.draft import Draft
@@ -47,7 +50,7 @@ _log = logging.getLogger("headrace.app")
 R = TypeVar("R")
 
 
-class App(Hooked, Scheduling, Limited, Finding):
+class App(Hooked, Acting, Scheduling, Limited, Finding):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -270,7 +273,7 @@ class App(Hooked, Scheduling, Limited, Finding):
     async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
         await self.get(id)
-        return await self.engine.records.history(as_id(id))
+        return (await self.engine.records.history(as_id(id))).timed()
 
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
@@ -288,28 +291,6 @@ class App(Hooked, Scheduling, Limited, Finding):
     async def explain(self, id: UUID | str) -> Explanation:
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
-
-    async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.act(self.session, as_id(id), "cancel", by)
-
-    async def retry(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """Retry a failed or cancelled job, with a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
-        return await jobs.act(self.session, as_id(id), "retry", by)
-
-    async def discard(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """End a completed or failed job as ``cancelled (discarded)``; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.act(self.session, as_id(id), "discard", by)
-
-    async def rerun(self, id: UUID | str) -> JobHandle[Any]:
-        """Do the work of an ended job again, as a new one; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.rerun(self, as_id(id))
-
-    async def resolve(
-        self, id: UUID | str, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
-    ) -> Job:
-        """Set the outcome of a job by hand: ``error`` fails it, else ``result`` completes it."""
-        return await jobs.resolve(self, as_id(id), result, error, by)
 
     # -- everything else
 
@@ -342,6 +323,10 @@ class App(Hooked, Scheduling, Limited, Finding):
         engine = self.new_engine()
         with self._saying_whose():
             return await engine.migrate(plan=plan)
+
+    async def verify(self, *, each: Callable[[Book], object] | None = None) -> Verification:
+        """Compare what the store keeps twice, while workers go on; ``each`` is called with every book as it is done."""
+        return await verify(self.session, each)
 
     async def doctor(self) -> list[Check]:
         """Check the store, the workers and the settings; each finding has a remedy."""

@@ -33,6 +33,7 @@ from headrace.conformance.families.batches import Batches  # noqa: E402
 from headrace.conformance.families.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.families.children import Children  # noqa: E402
 from headrace.conformance.families.graphs import Graphs  # noqa: E402
+from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
@@ -44,6 +45,7 @@ from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
 from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.jobs.requests import Requests  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
@@ -51,6 +53,7 @@ from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records.asking import Asking  # noqa: E402
 from headrace.conformance.records.finding import Finding  # noqa: E402
 from headrace.conformance.records.position import Positions  # noqa: E402
+from headrace.conformance.records.verifying import Verifying  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.transactions import Transactional  # noqa: E402
 from headrace.conformance.workers import Workers  # noqa: E402
@@ -60,6 +63,7 @@ __all__ = ["Lab", "Suite"]
 
 class Suite(
     Inserting,
+    Requests,
     Contents,
     Bounds,
     Claiming,
@@ -69,6 +73,7 @@ class Suite(
     Turns,
     Rejoining,
     Applying,
+    Acting,
     Effects,
     Fencing,
     Sweeping,
@@ -77,6 +82,7 @@ class Suite(
     Asking,
     Finding,
     Positions,
+    Verifying,
     Documents,
     Entries,
     Children,

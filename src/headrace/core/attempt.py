@@ -85,6 +85,8 @@ class Progress(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     message: str | None = None
     step: str | None = None
     estimated_completion: datetime | None = None
+    details: dict[str, Any] | None = None
+    """Whatever the handler has to tell about it, as JSON."""
 
     def cut(self, limit: int = 500) -> Progress:
         """The same report with texts that can be stored, and not too long: it lives on the hot row."""
@@ -107,6 +109,18 @@ class Attempt(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_
     error: ErrorInfo | None = None
     cause: str | None = None
     count: int = 1
+    processing_time: float | None = None
+    """Seconds that the handler itself took, as it was measured; None: nobody did, see ``timed``."""
+    retry_at: datetime | None = None
+    """When the next attempt was due that follows this one; None: none does, or it cost nothing."""
+
+    def timed(self) -> Attempt:
+        """The same with its processing time: as it was measured, or else from its start to its end."""
+        if self.processing_time is not None or self.started_at is None:
+            return self
+        if self.count > 1 or self.outcome is Outcome.LOST:  # when the handler stopped is not known
+            return self
+        return replace(self, processing_time=(self.finished_at - self.started_at).total_seconds())
 
     def fold(self, again: Attempt) -> Attempt:
         """This record of a run that went on: counting the other too, ended when that did, else as the first was."""
@@ -120,6 +134,8 @@ class Event(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     at: datetime
     by: str | None = None
     note: str | None = None
+    details: dict[str, Any] | None = None
+    """What the act said: the new time, queue or priority, and the one before."""
 
 
 class History(msgspec.Struct, Record, frozen=True):
@@ -127,6 +143,18 @@ class History(msgspec.Struct, Record, frozen=True):
 
     attempts: tuple[Attempt, ...] = ()
     events: tuple[Event, ...] = ()
+
+    def timed(self) -> History:
+        """The same, each attempt with its processing time, if that is known."""
+        return replace(self, attempts=tuple(attempt.timed() for attempt in self.attempts))
+
+    def attempt_of(self, worker: UUID, epoch: int) -> Attempt | None:
+        """How the attempt ended that this worker made when it owned the job at this epoch; None: it has not.
+
+        So a worker that says once more how its attempt ended can be answered as the first time, whatever became of the
+        job since. Of a run of attempts that share one record, this finds only the first.
+        """
+        return next((one for one in self.attempts if (one.worker, one.epoch) == (worker, epoch)), None)
 
 
 class Streak(msgspec.Struct, frozen=True):

@@ -81,7 +81,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
     moves: bool = False
-    """It stands in another line than before, since ``core.suspects.requirements_of`` the job are others."""
+    """It stands in another line than before, or at another priority: ``queue``, ``priority`` or
+    ``core.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
     event: Event | None = None
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()
@@ -95,7 +96,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
 
 
-class Applied(msgspec.Struct, frozen=True, gc=False):
+class Applied(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The change is durable (now, or already since an earlier try); ``job`` is what it made."""
 
     job: Job
@@ -103,14 +104,14 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     """Whether a note was stored for jobs that wait for this one: ``process_notes`` has something to do."""
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Conflict(msgspec.Struct, frozen=True, tag=True):
     """Same owner, but the job moved on: decide again from ``job``. ``holder``: a key to take was not free."""
 
     job: Job
     holder: Job | None = None
 
 
-class WasStale(msgspec.Struct, frozen=True):
+class WasStale(msgspec.Struct, frozen=True, tag=True):
     """The owner moved (``job`` is None when it is gone altogether): drop the change."""
 
     job: Job | None
@@ -119,18 +120,38 @@ class WasStale(msgspec.Struct, frozen=True):
 Verdict = Applied | Conflict | WasStale
 
 
-def judge(change: Change, last: int | None, job: Job | None, holder: Job | None = None) -> Verdict | None:
+def judge(
+    change: Change,
+    last: int | None,
+    job: Job | None,
+    holder: Job | None = None,
+    attempt: Attempt | None = None,
+) -> Verdict | None:
     """The verdict on a change, or None if it can be applied.
 
-    ``last`` is the id of the change that the job saw last, ``job`` the job as it is stored (None: gone), and ``holder``
-    the other job that holds the dedup key this change would take.
+    ``last`` is the id of the change that the job saw last, ``job`` the job as it is stored (None: gone), ``holder``
+    the other job that holds the dedup key this change would take, and ``attempt`` what is on record under the number
+    of the attempt that this change closes.
     """
     if job is None:
         return WasStale(None)
     if change.id != 0 and change.id == last:
         return Applied(change.job)
     if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
-        return WasStale(job)
+        return Applied(change.job) if _closed(change, attempt) else WasStale(job)
     if change.rev != job.rev:
         return Conflict(job)
     return None if holder is None else Conflict(job, holder)
+
+
+def _closed(change: Change, attempt: Attempt | None) -> bool:
+    """Whether this attempt is on record as the change closes it: then it was applied, whatever came after it.
+
+    A worker ends an attempt once, at a moment of its own. In a record of several attempts only the last can be told.
+    """
+    ours = change.attempt
+    if ours is None or attempt is None or attempt.number != ours.number:
+        return False
+    if (attempt.outcome, attempt.finished_at) != (ours.outcome, ours.finished_at):
+        return False
+    return attempt.count > 1 or (attempt.worker, attempt.epoch) == (ours.worker, ours.epoch)

@@ -34,6 +34,7 @@ from headrace.core.losing import lose
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 from headrace.core.table import check
+from headrace.errors import TransitionRefused
 
 __all__ = [
     "DONE",
@@ -42,6 +43,7 @@ __all__ = [
     "admit",
     "finish",
     "lose",
+    "prepare",
     "progress",
     "release",
     "start",
@@ -114,6 +116,24 @@ def accept(job: Job, now: datetime, rules: Rules) -> Change:
     return change(job, Verb.ACCEPT, now, fields, owner=True)
 
 
+def prepare(job: Job, now: datetime, rules: Rules) -> Change:
+    """The worker is getting ready for the job, for example loads a model: it has more time to start.
+
+    For as long as it says so, up to the job's own timeout since it was assigned.
+    """
+    check(job, Verb.PREPARE)
+    until, timeout = now + timedelta(seconds=rules.start), job.spec.timeout
+    if timeout is not None and job.assigned_at is not None:
+        last = job.assigned_at + timedelta(seconds=timeout)
+        if last <= now:
+            why = f"its worker has prepared for as long as it may run ({timeout:g} s); start it, or release it"
+            raise TransitionRefused(job, Verb.PREPARE, why)
+        until = min(until, last)
+    accepted_at = dated(job, now) if job.accepted_at is None else job.accepted_at
+    fields = {"status": Status.ACCEPTED, "accepted_at": accepted_at, "act_by": soonest(job, until, rules)}
+    return change(job, Verb.PREPARE, now, fields, owner=True)
+
+
 def _began(job: Job, at: datetime) -> datetime:
     """When the handler was called, as put on record: not before its worker had the job; a cancel may be later."""
     since = job.accepted_at or job.assigned_at
@@ -156,13 +176,22 @@ def progress(job: Job, now: datetime, report: Progress) -> Change:
 
 
 def finish(
-    job: Job, ending: Ending, now: datetime, chance: float, rules: Rules, started_at: datetime | None = None
+    job: Job,
+    ending: Ending,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    started_at: datetime | None = None,
+    processing_time: float | None = None,
 ) -> Change:
-    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along."""
+    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along.
+
+    ``processing_time``: the seconds that the handler itself took, if they were measured.
+    """
     if job.status is _RUNNING:
         started_at = None
     if type(ending) is Completed:
-        return _complete(job, ending.result_text, now, started_at)
+        return _complete(job, ending.result_text, now, started_at, processing_time)
     seen = job
     if started_at is not None:
         check(job, Verb.START, Status.RUNNING)
@@ -176,6 +205,8 @@ def finish(
             decided = _snooze(seen, delay, now)
         case Released():
             decided = release(seen, now)
+    if processing_time is not None and decided.attempt is not None:
+        decided = replace(decided, attempt=replace(decided.attempt, processing_time=processing_time))
     return decided if seen is job else replace(decided, rev=job.rev)
 
 
@@ -193,12 +224,16 @@ KEPT_BY_COMPLETE = frozenset(
         "waits",
         "not_after",
         "cancel_requested_at",
+        "moved_to",
+        "reprioritised_to",
     }
 )
 """The fields that completing a job, its start included, leaves as they are: an engine need not write them."""
 
 
-def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | None) -> Change:
+def _complete(
+    job: Job, result_text: str, now: datetime, started_at: datetime | None, processing_time: float | None
+) -> Change:
     # As the others, but in one go with the start: this is what nearly all jobs come to.
     if started_at is None:
         check(job, _COMPLETE, _COMPLETED)
@@ -244,6 +279,7 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
             assigned_at=job.assigned_at,
             started_at=began,
             finished_at=at,
+            processing_time=processing_time,
         ),
         key=key_freed(job),
         notes=ENDS,
@@ -264,6 +300,7 @@ def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
         return change(job, Verb.FAIL, now, fields, owner=True, closes=closes, key=key_freed(job))
     delay = policy.delay(charged - 1, chance) if ending.delay is None else ending.delay
     fields = again(job, now, charged, ending.error, delay)
+    closes = replace(closes, retry_at=fields["available_at"])
     return change(job, Verb.FAIL, now, fields, owner=True, closes=closes)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
+from headrace.core.audit import KEPT, Audited
 from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
@@ -15,12 +17,14 @@ from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
+from headrace.core.requests import is_repeat
+from headrace.core.rollup import Rollup
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
 from headrace.engines.refusing import too_many
-from headrace.errors import NotOpen
+from headrace.errors import KeyReused, NotOpen
 
 __all__ = ["Session", "State", "Worker"]
 
@@ -34,6 +38,7 @@ class Worker:
         self.beats = 0
         self.beat_at = now
         self.alive = True
+        self.reported = 0
         self.watched: Watched | None = None
         self.beside_suspect = self.mass_death = False
 
@@ -48,9 +53,13 @@ class State:
         self.workers: dict[UUID, Worker] = {}
         self.settings: dict[str, Setting] = {}
         self.settings_rev = 0
+        self.audit: deque[Audited] = deque(maxlen=KEPT)
+        """The newest first."""
         self.leases: dict[str, Lease] = {}
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""
+        self.rollups: list[Rollup] = []
+        """What workers have handed in."""
         self.turns: dict[Turn, int] = {}
         """When each concurrency key was last given a job."""
         self._limits_cache = LimitsCache()
@@ -81,6 +90,9 @@ class State:
         here = self.table.records.get(job.id)
         if here is not None:
             return Inserted(here)
+        first = self.table.first(job)
+        if first is not None:
+            return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
         holder = self.table.holder(job)
         if holder is not None:
             return Duplicated(holder)
@@ -96,7 +108,8 @@ class State:
         """Apply one change as a whole, if possible; the verdict."""
         job = self.table.records.get(change.job.id)
         holder = self.table.holder(change.job) if change.key is Key.TAKE else None
-        verdict = judge(change, self.table.last_change.get(change.job.id), job, holder)
+        closed = None if change.attempt is None else self.table.attempt(change.job.id, change.attempt.number)
+        verdict = judge(change, self.table.last_change.get(change.job.id), job, holder, closed)
         if verdict is not None:
             return verdict
         self.table.change(change)

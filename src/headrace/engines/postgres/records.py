@@ -9,6 +9,7 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter
@@ -19,6 +20,7 @@ from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.finding import Asked, Dialect, Finder, Part
 from headrace.engines.sql.record import encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
+from headrace.engines.sql.verifying import book_of, counting, settings_book
 
 __all__ = ["Records"]
 
@@ -48,6 +50,7 @@ def _dialect(schema: str) -> Dialect:
         body=" JOIN {bodies} b ON b.id = j.id".format(**tables),
         join="JOIN",
         by_number=f"{schema}.jobs j",
+        blocks_of_lines=sql("blocks_of_lines", schema),
         ranges="json_array_elements(?::text::json) AS k (r) CROSS JOIN LATERAL (SELECT * FROM {jobs} i"
         " WHERE i.seq >= (k.r ->> 0)::bigint AND i.seq < (k.r ->> 1)::bigint OFFSET 0) j".format(**tables),
         all_of_them=" OFFSET 0",
@@ -87,10 +90,19 @@ class Records(SqlRecords):
 
     def __init__(self, hot: Pool, search: Pool, schema: str) -> None:
         super().__init__(fetching(hot, schema), fetching(search, schema), Finding(search, schema))
+        self._pool, self._schema = search, schema
 
     async def history(self, id: UUID) -> History:
         rows = await self._search("history", id)
         return history_of(*rows[0]) if rows else History()
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        if book == "settings":
+            return settings_book(await self._search("verify_settings"))
+        statement = sql(f"verify_{book}", self._schema)
+        return book_of(book, await self._pool.fetch(counting(book, statement, f"{self._schema}.")))
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])

@@ -88,6 +88,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     has_error: str
     by_number: str
     """The table of jobs, gone through by their numbers."""
+    blocks_of_lines: str
+    """The statement for the blocks of lines, the last ones first: which lines, below which block, how many."""
     ranges: str
     """The tables for jobs in ranges of order numbers, which are one value, a list of pairs."""
 
@@ -391,20 +393,14 @@ class _Search:
             last = rows[-1][0]
 
     async def _blocks_of_lines(self, place: int) -> AsyncIterator[list[int]]:
-        table, last = f"{self._sql.prefix}line_blocks", (place >> self._sql.line_shift) + 1
-        asked = f"SELECT DISTINCT x.block FROM {table} x WHERE x.line = ? AND x.block < ? ORDER BY x.block DESC LIMIT ?"
+        last = (place >> self._sql.line_shift) + 1
         for size in _rounds():
-            blocks, more = set[int](), False
-            for line in self._lines or ():
-                rows = await self._finder.rows(asked, [line, last, size])
-                blocks |= {row[0] for row in rows}
-                more |= len(rows) == size
-            some = sorted(blocks, reverse=True)[:size]
-            if some:
-                yield some
-            if not more and len(some) == len(blocks):
+            rows = await self._finder.rows(self._sql.blocks_of_lines, [self._lines, last, size])
+            if rows:
+                yield [row[0] for row in rows]
+            if len(rows) < size:
                 return
-            last = some[-1]
+            last = rows[-1][0]
 
     # -- counts and groups
 

@@ -1,6 +1,6 @@
 """Insert new jobs: in one statement, or as statements that run one by one within a user's transaction.
 
-They are looked up only if an id or a dedup key is stored already.
+They are looked up only if an id, a dedup key or a request key is stored already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.engines.refusing import refuse_jobs, too_many
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.lines import Collected
-from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micros, place_of, sort_out
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micros, place_of, request_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.relations import Relations
@@ -41,7 +41,7 @@ class Insertion:
         self._alone = of is None and not any(map(is_related, jobs))
         self._args = self._encode(range(len(jobs)))
 
-    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, str, int]:
+    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, str, int]:
         at = Micros()
         rows = [row_of_new(self._jobs[index], self._lines[index], at) for index in chosen]
         labels = [
@@ -55,8 +55,14 @@ class Insertion:
             or spec.rerun_of is not None
             for label in labels_of(self._jobs[index])
         ]
-        lists = _lists((self._jobs[index], self._lines[index]) for index in chosen)
-        return encode(rows), encode(labels), len(rows), encode(lists), self._collected
+        return (
+            encode(rows),
+            encode(labels),
+            _requests(self._jobs[index] for index in chosen),
+            len(rows),
+            encode(_lists((self._jobs[index], self._lines[index]) for index in chosen)),
+            self._collected,
+        )
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
         """Store the jobs; the order number of the first if all were new, else an answer for each."""
@@ -74,7 +80,7 @@ class Insertion:
         """The answers when all were new."""
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
 
-    def _insert(self, connection: apsw.Connection, args: tuple[str, str, int, str, int]) -> int:
+    def _insert(self, connection: apsw.Connection, args: tuple[str, str, str, int, str, int]) -> int:
         """Write the rows; the order number before that of the first."""
         try:
             last: int = connection.execute(ask("insert"), args).get
@@ -82,7 +88,7 @@ class Insertion:
             if "collected" in str(error):
                 raise Collected from None
             raise
-        return last - args[2]
+        return last - args[3]
 
     def _sort_out(self, connection: apsw.Connection) -> list[InsertAnswer]:
         def insert(chosen: Sequence[int]) -> Statements[int]:
@@ -98,6 +104,11 @@ def _lists(taken: Iterable[tuple[Job, int]]) -> tuple[list[int], list[int]]:
     return list({line for line, _ in found}), list({micros(created) >> BUCKET for _, created in found})
 
 
+def _requests(jobs: Iterable[Job]) -> str:
+    """The places of those jobs that have request keys, and these, as ``insert_rows.sql`` takes them."""
+    return encode([(place, request_of(job)) for place, job in enumerate(jobs) if job.spec.request_key is not None])
+
+
 def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
     """Store new jobs, in the order given."""
     refuse_jobs(jobs)
@@ -111,8 +122,8 @@ def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         rows = [row_of_new(*taken[index], at) for index in chosen]
         labels = [(place, label) for place, index in enumerate(chosen) for label in labels_of(taken[index][0])]
         before = int((yield Statement("SELECT last_seq FROM books", "")))
-        lists = _lists(taken[index] for index in chosen)
-        yield Statement(unfolded("insert_rows"), encode((rows, labels, len(rows), lists)))
+        requests, lists = _requests(taken[index][0] for index in chosen), _lists(taken[index] for index in chosen)
+        yield Statement(unfolded("insert_rows"), encode((rows, labels, requests, len(rows), lists)))
         return before
 
     stored = iter((yield from storing([job for job, _ in taken], insert)))
@@ -131,11 +142,11 @@ def storing(
     ``insert`` writes the jobs at some places, and returns the order number before theirs; ``whole``: store all that are
     not stored yet, or none.
     """
-    names = encode([(job.id, key_of(job)) for job in jobs])
-    known, here, keys = reader().stored(_known((yield Statement(reading("known"), names))))
+    names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
+    known, here, keys, requests = reader().stored(_known((yield Statement(reading("known"), names))))
     relations = Relations(jobs)
     admission = yield from relations.looking()
-    fresh, told = sort_out(jobs, here, keys, admission.refuses)
+    fresh, told = sort_out(jobs, here, keys, requests, admission.refuses)
     if whole and admission.refused:
         return [Refused(next(iter(admission.refused.values())))] * len(jobs)
     before = (yield from insert(fresh)) if fresh else 0

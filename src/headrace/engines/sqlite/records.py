@@ -13,6 +13,7 @@ from uuid import UUID
 import apsw
 import msgspec
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import ErrorInfo, History, Job, Spec
 from headrace.core.query import Filter
@@ -21,6 +22,7 @@ from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.finding import Asked, Dialect, Finder, Part
 from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
+from headrace.engines.sql.verifying import book_of, counting, settings_book
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
@@ -48,6 +50,10 @@ DIALECT = Dialect(
     body="",
     join="CROSS JOIN",
     by_number="jobs j NOT INDEXED",
+    blocks_of_lines=(
+        "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN line_blocks x ON x.line = l.value AND x.block < ?"
+        " ORDER BY x.block DESC LIMIT ?"
+    ),
     ranges="json_each(?) k CROSS JOIN jobs j ON j.seq >= (k.value ->> 0) AND j.seq < (k.value ->> 1)",
     all_of_them=" LIMIT -1 OFFSET 0",
 )
@@ -105,10 +111,19 @@ class Records(SqlRecords):
 
     def __init__(self, reader: DbThread, searcher: DbThread) -> None:
         super().__init__(reader.fetch, searcher.fetch, Finding(searcher))
+        self._searcher = searcher
 
     async def history(self, id: UUID) -> History:
         rows = await self._read("history", id)
         return history_of(*rows[0]) if rows else History()
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        if book == "settings":
+            return settings_book(await self._search("verify_settings"))
+        statement = counting(book, ask(f"verify_{book}"))
+        return book_of(book, await self._searcher.run(lambda connection: connection.execute(statement).fetchall()))
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)

@@ -8,8 +8,8 @@ CREATE INDEX unlisted ON {schema}.bodies (seq) WHERE created_at IS NULL;
 
 CREATE INDEX unlucky ON {schema}.jobs (status, seq) WHERE stage IN (0, 5);
 CREATE INDEX reasons ON {schema}.jobs ((state::json ->> 7), seq) WHERE stage = 5;
-CREATE INDEX fingerprints ON {schema}.jobs ((state::json ->> 12), seq)
-  WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 12) IS NOT NULL;
+CREATE INDEX fingerprints ON {schema}.jobs ((state::json ->> 14), seq)
+  WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 14) IS NOT NULL;
 CREATE INDEX suspects ON {schema}.jobs (seq)
   WHERE stage <> 4 AND state IS NOT NULL AND (state::json ->> 9)::integer > 0;
 

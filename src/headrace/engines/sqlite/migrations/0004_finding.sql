@@ -7,7 +7,7 @@ UPDATE jobs SET created_at = (
   FROM (SELECT spec ->> 'created_at' AS c FROM bodies WHERE seq = jobs.seq));
 CREATE INDEX unlisted ON jobs (created_at) WHERE created_at IS NULL;
 CREATE INDEX reasons ON jobs (state ->> 7) WHERE stage = 5;
-CREATE INDEX fingerprints ON jobs (state ->> 12) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 12 IS NOT NULL;
+CREATE INDEX fingerprints ON jobs (state ->> 14) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 14 IS NOT NULL;
 CREATE INDEX suspects ON jobs (stage) WHERE stage <> 4 AND state IS NOT NULL AND state ->> 9 > 0;
 
 -- In which blocks of 2^10 order numbers there are jobs of a line.
