@@ -439,9 +439,10 @@ class _Search:
         what = f"count(*), {failed}, min({seen}), max({seen}), max(j.seq)"
         order = "ORDER BY 1 DESC, 5 DESC LIMIT ?"
         by_print = f"{self._select(what, f'{self._jobs} j', known)} GROUP BY {self._field('fingerprint')} {order}"
-        old = f"(j.stage = 5 OR (j.stage = 1 AND j.status = 'retrying')) AND {self._sql.has_error}"
-        old = f"{old} AND {self._field('fingerprint')} IS NULL"
-        source = f"{self._jobs} j{self._sql.error}"
+        old = f"{self._field('fingerprint')} IS NULL AND {self._sql.has_error}"
+        ended = f"SELECT x.seq FROM {self._jobs} x WHERE x.stage = 5"
+        retried = f"SELECT x.seq FROM {self._jobs} x WHERE x.stage = 1 AND x.status = 'retrying'"
+        source = f"({ended} UNION ALL {retried}) s {self._sql.join} {self._jobs} j ON j.seq = s.seq{self._sql.error}"
         by_type = f"{self._select(what, source, old)} GROUP BY {self._sql.task}, {self._sql.error_type} {order}"
         rows = [row for asked in (by_print, by_type) for row in await self._finder.rows(asked, [*self._values, limit])]
         best = sorted((tuple(row) for row in rows), key=lambda row: (-row[0], -row[4]))[:limit]
