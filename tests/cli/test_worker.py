@@ -143,8 +143,18 @@ def test_a_taken_health_port_is_told(shell: Shell) -> None:
 
 
 def test_every_process_has_a_health_port_of_its_own() -> None:
-    options = Options(concurrency=3, queues=("a",), burst=True, imports=("m",), health=Address("::1", 80), grace=1.5)
-    words = "--concurrency 3 --grace 1.5 --queues a --import m --burst --health [::1]:82"
+    options = Options(
+        concurrency=3,
+        queues=("a",),
+        tasks=("add", "resize"),
+        offers=("gpu=true",),
+        burst=True,
+        imports=("m",),
+        health=Address("::1", 80),
+        grace=1.5,
+    )
+    words = "--concurrency 3 --grace 1.5 --queues a --tasks add --tasks resize --offer gpu=true --import m --burst"
+    words += " --health [::1]:82"
     assert options.flags(2) == words.split()
 
 

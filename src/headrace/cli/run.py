@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import logging
+import socket
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -20,7 +22,7 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["USER", "StoreUnusable", "choose", "missing", "opened", "whose_url", "with_app"]
+__all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "opened", "whose_url", "with_app"]
 
 T = TypeVar("T")
 
@@ -58,6 +60,14 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
         if url:
             stack.enter_context(app.override(url=url))
         return asyncio.run(_inside(app, work, creates))
+
+
+def me() -> str:
+    """Who types, for the audit of settings: you, on this machine."""
+    try:
+        return f"{getpass.getuser()} on {socket.gethostname()}"
+    except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
+        return USER
 
 
 @contextmanager

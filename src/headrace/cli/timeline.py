@@ -59,8 +59,9 @@ def rows(job: Job, history: History, now: datetime) -> list[Row]:
         since = attempt.finished_at
     for event in history.events:
         by = f"by {event.by}" if event.by else ""
-        note = " · ".join(part for part in (by, event.note or "") if part)
-        found.append(Row(event.at, event.verb, "yellow", (_point(event.at, "yellow"),), "", note))
+        said = " ".join(f"{name} {value}" for name, value in (event.details or {}).items())
+        note = " · ".join(part for part in (by, event.note or "", said) if part)
+        found.append(Row(event.at, event.verb.replace("_", " "), "yellow", (_point(event.at, "yellow"),), "", note))
     found.sort(key=lambda row: row.at)
     last = _standing(job, since, now)
     return [*found, last._replace(at=max(last.at, found[-1].at))]
