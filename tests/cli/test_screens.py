@@ -48,7 +48,9 @@ CASES: Mapping[str, Case] = {
     "logs": Case("logs {talkative}", empty=3, shows="sent to customer 7"),
     "explain": Case("explain {queued}", empty=3, shows="first in its queue"),
     "explain: running": Case("explain {running}", empty=3, shows="reading chapter 4 of 10"),
-    "explain: worker": Case("explain --worker {worker}", empty=3, shows="of tasks that it does not have: 'nobody_serves_this'."),
+    "explain: worker": Case(
+        "explain --worker {worker}", empty=3, shows="of tasks that it does not have: 'nobody_serves_this'."
+    ),
     "batch": Case("batch {batch}", empty=3, shows="{batch} 1 completed 1 failed nightly_report"),
     "batches": Case("batches", shows="{batch} ended"),
     "cancel": Case("cancel {scheduled} {completed}", full=4, empty=3, shows="{scheduled} {completed}"),

@@ -70,10 +70,16 @@ def me() -> str:
         return USER
 
 
+class _Logged(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "headrace.requirements" and record.levelno >= logging.WARNING:
+            warn(record.getMessage())
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; what is logged as well is not said twice."""
-    logger, silence = logging.getLogger("headrace"), logging.NullHandler()
+    """Show warnings as one line each; of what is logged only that nobody meets a requirement, which nobody else says."""
+    logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
         warn(str(message))
@@ -83,11 +89,11 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UnregisteredTask)
         warnings.showwarning = show
-        logger.addHandler(silence)
+        logger.addHandler(logged)
         try:
             yield
         finally:
-            logger.removeHandler(silence)
+            logger.removeHandler(logged)
 
 
 class StoreUnusable(click.ClickException):

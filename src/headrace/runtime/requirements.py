@@ -15,7 +15,7 @@ from headrace.runtime.host import Host
 
 __all__ = ["Requirements"]
 
-_log = logging.getLogger("headrace.app")
+_log = logging.getLogger("headrace.requirements")
 
 _MOST = 1000
 """Pairs of task and requirements that are remembered; a store has no more of them."""
