@@ -66,7 +66,7 @@ async def test_a_worker_runs_only_the_tasks_that_it_is_told(tmp_path: Path) -> N
 async def test_what_a_worker_cannot_have_is_said_by_name() -> None:
     sums = Sums()
     async with sums.app:
-        with pytest.raises(UnknownTask, match="this App has no task 'ad'; did you mean 'add'?"):
+        with pytest.raises(UnknownTask, match=r"this App has no task 'ad'; did you mean 'add'."):
             sums.app.worker(tasks=["ad"])
         with pytest.raises(ConfigError, match="tasks must be a sequence"):
             sums.app.worker(tasks="add")

@@ -28,6 +28,8 @@ def test_jobs_are_postponed_run_now_moved_and_reprioritised(shell: Shell) -> Non
     ]
     shown = shell("show", id, "--url", shell.url).stdout
     assert "run now" in shown
+    assert "slow · priority 90 (asked for queue default, priority 50)" in shown
+    assert "until 2099-01-31" in shown
     assert "from default to slow" in shown
     refused = shell("run-now", id, "--url", shell.url, code=4)
     assert f"cannot run job {id} now: it is queued already" in refused.stderr

@@ -17,11 +17,13 @@ from headrace.core.explain.worker import LOOKED_AT, queues_to_look_at
 from headrace.core.explain.worker import explain_worker as tell_worker
 from headrace.core.job import Job
 from headrace.core.limits.rule import Group, Limits, limits_of, told_unreadable
+from headrace.core.match import meets
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Filter, Ledger
 from headrace.core.record import Record
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
+from headrace.core.suspects import REQUIREMENT
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
 from headrace.errors import UnknownWorker
 from headrace.handler import Handler
@@ -232,6 +234,19 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         names = ", ".join(later)
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
+    for profile in (await engine.documents.profiles()).profiles if able else ():
+        having = [info for info in able if profile.task in info.tasks]
+        if not profile.requires or REQUIREMENT in profile.requires or not having:
+            continue
+        if all(not meets(profile.requires, info.offers) for info in having):
+            wanted = Filter(status=frozenset({Status.QUEUED}), task=profile.task)
+            page = await engine.records.find(wanted, now, _COUNTED)
+            if n := sum(job.requires == profile.requires for job in page.items):
+                needs = ", ".join(f"{name}={need!r}" for name, need in profile.requires.items())
+                message = f"no living worker meets {needs}, and {many(n, 'job')} of {profile.task!r} could run now"
+                found.append(
+                    Check("requirements", "fail", message, "start a worker that offers it: --offer NAME=VALUE")
+                )
     for count in await engine.records.count(now) if able else ():
         served = any(info.queues is None or count.queue in info.queues for info in able)
         if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:
