@@ -78,7 +78,7 @@ class _Logged(logging.Handler):
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; of what is logged only that nobody meets a requirement, which nobody else says."""
+    """Show warnings as one line each; of what is logged only that nobody meets a requirement: else nobody says so."""
     logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
