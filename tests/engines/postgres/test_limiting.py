@@ -19,7 +19,7 @@ from headrace.core.outcome import Completed
 from headrace.core.status import Status
 from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
-from headrace.engines.postgres import key_rotation, limiting
+from headrace.engines.postgres import key_rotation
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.key_rotation import Window, arrive, read
 from headrace.engines.postgres.lines import Served
@@ -224,7 +224,7 @@ async def test_a_job_that_is_moved_while_a_claim_deals_is_left(lab: Lab, monkeyp
     assert len(await lab.claim(worker)) == 1
     job = await lab.put(queue="here")
     moves = [acts.move(job, "there", lab.now)]
-    looked = limiting.read
+    looked = key_rotation.read
 
     async def slowly(*terms: Any) -> key_rotation.Table:
         table = await looked(*terms)
@@ -232,7 +232,7 @@ async def test_a_job_that_is_moved_while_a_claim_deals_is_left(lab: Lab, monkeyp
             await lab.do(moves.pop())
         return table
 
-    monkeypatch.setattr(limiting, "read", slowly)
+    monkeypatch.setattr("headrace.engines.postgres.limiting.read", slowly)
     assert await lab.claim(worker) == []
     assert not moves
     assert (await lab.get(job)).status is Status.QUEUED
