@@ -92,6 +92,7 @@ CASES: Mapping[str, Case] = {
     "prune": Case("prune", shows="pruned"),
     "migrate": Case("migrate", shows="up to date"),
     "doctor": Case("doctor", full=1, shows="nobody_serves_this queues resume images"),
+    "verify": Case("verify"),
 }
 """By the command they type; what comes after a colon tells cases of one command apart."""
 
