@@ -154,8 +154,8 @@ async def test_schemas_do_not_hear_one_another(url: str) -> None:
 async def test_who_begins_to_listen_is_told_to_look_since_hints_may_have_been_missed(url: str) -> None:
     async with Session(url) as session:
         session.hear(*ALL)
-        await until(lambda: len(session.heard) == 2)
-        assert set(session.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS)}
+        await until(lambda: len(session.heard) == 3)
+        assert set(session.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS), Hint(Topic.CHANGED)}
 
 
 async def test_many_ids_all_arrive(url: str) -> None:
@@ -439,8 +439,8 @@ async def test_a_connection_that_is_cut_is_replaced_and_everybody_told_to_look(
         await witness.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", LISTENERS
         )
-        await until(lambda: len(two.heard) == 2)
-        assert set(two.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS)}
+        await until(lambda: len(two.heard) == 3)
+        assert set(two.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS), Hint(Topic.CHANGED)}
         await heard_again(one, two)
         assert two.joined == 2
         await until(lambda: len(caplog.records) == 2)
