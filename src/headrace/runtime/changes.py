@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from headrace.core.feed import Allowance
+from headrace.core.job import Job
 from headrace.engine.bus import Bus, Hint, Topic
 
 __all__ = ["GAP", "MOST", "Changes", "hint_of"]
@@ -39,13 +40,11 @@ class Changes:
         self._dropped = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def wanted(self) -> bool:
-        """Whether anybody may be listening."""
-        return self._bus.wanted(Topic.CHANGED)
-
-    def tell(self, ids: Sequence[UUID]) -> None:
-        """Tell of these, soon; call it only where ``wanted``."""
+    def tell(self, jobs: Iterable[Job]) -> None:
+        """Tell of these, soon, if anybody may be listening."""
+        if not self._bus.wanted(Topic.CHANGED):
+            return
+        ids = [job.id for job in jobs]
         if not ids:
             return
         if self._timer is None:

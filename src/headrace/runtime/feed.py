@@ -1,8 +1,8 @@
 """A feed: the changes of many jobs as they happen.
 
-Hints say which jobs changed. The feed reads these when its reader asks for more, so that a slow reader holds nobody up:
-what changes meanwhile is one id in a bounded list, and is read as it is by then. Hints may be lost, so a feed also looks
-from time to time at the newest jobs and at those it knows to be live.
+Hints say which jobs changed. The feed reads these when its reader asks for more, so that a slow reader holds nobody
+up: what changes meanwhile is one id in a bounded list, and is read as it is by then. Hints may be lost, so a feed also
+looks from time to time at the newest jobs and at those it knows to be live.
 """
 
 from __future__ import annotations

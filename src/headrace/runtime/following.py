@@ -313,6 +313,7 @@ class Watcher(_Watching[Job]):
         return JobNotFound(id)
 
     async def close(self) -> None:
+        """End every wait with an error, and listen no more."""
         self._followers.clear()
         self._leave_changes()
         await super().close()

@@ -209,9 +209,8 @@ class Lanes:
 
     def _tell_of(self, changes: Sequence[Change]) -> None:
         """Send the hints that these changes call for."""
+        self.changes.tell(one.job for one in changes)
         bus, news = self.engine.bus, dict[Topic, set[str]]()
-        if changes and self.changes.wanted:
-            self.changes.tell([one.job.id for one in changes])
         tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
         if bus.wanted(Topic.FREED) and (freed := {one.job.spec.queue for one in changes if not one.job.held}):
             news[Topic.FREED] = freed

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import asyncpg
+import msgspec
 import pytest
 
 from headrace.engine.bus import Hint, Topic
@@ -364,6 +365,35 @@ async def test_who_cannot_know_who_waits_tells(url: str) -> None:
         assert one.wanted(Topic.ENDED)
         one.send(Hint(Topic.ENDED, ("job",)))
         await until(lambda: client.names(Topic.ENDED) == ["job"])
+
+
+async def test_a_call_for_changes_stands_apart_since_older_versions_pass_over_what_they_do_not_know(url: str) -> None:
+    async with Session(url) as worker, Session(url) as client:
+        worker.hear(Topic.READY)
+        await worker.deaf_no_more()
+        client.hear(Topic.ENDED, Topic.CHANGED)
+        await until(lambda: worker.wanted(Topic.ENDED) and worker.wanted(Topic.CHANGED))
+        calls = [msgspec.json.decode(payload)[1] for payload in client.sent_to(client.channels.calls)]
+        assert ["changed"] in calls
+        assert ["ended"] in calls
+        assert not any(len(call) > 1 for call in calls)
+        strange = msgspec.json.encode(("somebody", ["ended", "of a later version"], 60.0, False)).decode()
+        await worker.pool.fetch(TELL, [worker.channels.calls], [strange])
+        await until(lambda: worker._listener is not None and worker._listener.wants("of a later version"))
+
+
+async def test_hints_of_changes_are_sent_as_they_come_and_bounded_while_the_server_is_away(url: str) -> None:
+    async with Session(url) as one, Session(url) as two:
+        two.hear(Topic.CHANGED)
+        await two.deaf_no_more()
+        one.hear(Topic.READY)
+        await one.deaf_no_more()
+        await until(lambda: one.wanted(Topic.CHANGED))
+        for number in range(50):  # before the voice gets its turn
+            one._send(asyncio.get_running_loop(), Hint(Topic.CHANGED, (f"job {number}",), 2))
+        assert len(one._changes) == 10
+        await until(lambda: len(two.names(Topic.CHANGED)) == 10)
+        assert sum(hint.dropped for hint in two.heard) + 10 == 50 * 3
 
 
 async def test_a_session_that_can_never_listen_speaks_of_what_is_always_wanted(url: str) -> None:

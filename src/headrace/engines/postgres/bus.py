@@ -1,7 +1,8 @@
 """Hints between the sessions on one schema: NOTIFY through the session's pool, LISTEN on a connection of its own.
 
-Hints about ends, progress and other changes of jobs are sent only if somebody may be waiting for them. A session that waits says so to
-all that listen, at once and then every half beat. A session with workers listens, so it knows who waits.
+Hints about ends, progress and other changes of jobs are sent only if somebody may be waiting for them. A session that
+waits says so to all that listen, at once and then every half beat. A session with workers listens, so it knows who
+waits.
 
 A session without a listening connection at the moment cannot know, so it sends these hints: it ends few jobs, or will
 soon know again. A session that can never know, behind a pooler without a ``listen_url``, does not send them: it may be

@@ -88,7 +88,7 @@ class Listener:
         """Look again at the topics, because they have changed."""
         self._stirred.set()
 
-    def wants(self, topic: Topic) -> bool:
+    def wants(self, topic: str) -> bool:
         """Whether another session has recently asked for hints of this topic."""
         return self._wanted_until.get(topic, 0.0) > self._host.clock.monotonic()
 
