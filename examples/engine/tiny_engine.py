@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from headrace.core import batch as batches
 from headrace.core import family
+from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
@@ -35,8 +36,9 @@ from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
-from headrace.core.suspects import requirements_of
+from headrace.core.suspects import ran_together, requirements_of
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
@@ -66,7 +68,7 @@ from headrace.engine import (
     WorkerRow,
 )
 from headrace.engines.refusing import refuse_changes, refuse_entries, refuse_jobs, refuse_text, too_many
-from headrace.errors import HeadraceError, NotOpen
+from headrace.errors import HeadraceError, KeyReused, NotOpen
 from headrace.runtime.host import Host
 
 __all__ = ["TinyEngine"]
@@ -96,6 +98,7 @@ class Store:
         self.leases: dict[str, Lease] = {}
         self.usage = Usage()
         self.seq = self.pruned = self.settings_rev = self.profiles_rev = 0
+        self.audit: deque[Audited] = deque(maxlen=KEPT)
 
     # -- what several verbs need
 
@@ -146,6 +149,11 @@ class Store:
         same = (one for one in self.jobs.values() if (one.task, one.spec.dedup) == wanted and one.id != job.id)
         return next((one for one in same if one.status in LIVE), None)
 
+    def first(self, job: Job) -> Job | None:
+        """The job that was made when this request came for the first time; gone when that is pruned."""
+        request = request_of(job)
+        return next((one for one in self.jobs.values() if request_of(one) == request), None) if request else None
+
     def refusal(self, job: Job) -> HeadraceError | None:
         """Why a new job cannot be what it says it is to others."""
         spec = job.spec
@@ -162,6 +170,8 @@ class Store:
         """Store one new job."""
         if job.id in self.jobs:
             return Inserted(self.jobs[job.id])
+        if (first := self.first(job)) is not None:
+            return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
         if not job.ended and (holder := self.holder(job)) is not None:
             return Duplicated(holder)
         if (why := self.refusal(job)) is not None:
@@ -588,8 +598,7 @@ class Workers(Role):
         with self.store() as store:
             if not store.alive(worker) or store.workers[worker][2] != beats:
                 return False
-            running = {job.suspect > 0 for job in store.held_by(worker) if job.status is Status.RUNNING}
-            if len(running) == 2:
+            if ran_together(store.held_by(worker)):
                 store.beside_suspects.add(worker)
             if mass_death:
                 store.mass_deaths.add(worker)
@@ -620,18 +629,24 @@ class Documents(Role):
         with self.store() as store:
             return [store.settings[key] for key in sorted(store.settings) if key.startswith(prefix)]
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         refuse_text(key, value)
         with self.store() as store:
             here = store.settings.get(key, Setting(key, "null", 0))
             if here.rev != expect:
                 return None
             store.settings_rev += 1
+            if act is not None:
+                store.audit.appendleft(Audited.of(key, act))
             if value is None:
                 store.settings.pop(key, None)
                 return here
             store.settings[key] = Setting(key, value, store.settings_rev)
             return store.settings[key]
+
+    async def audit(self, limit: int) -> list[Audited]:
+        with self.store() as store:
+            return list(islice(store.audit, limit))
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         with self.store() as store:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
+from headrace.core.requests import hash_of
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,14 +18,15 @@ if TYPE_CHECKING:
     from headrace.handle import JobHandle
     from headrace.handler import Handler
 
-__all__ = ["Draft"]
+__all__ = ["SPEC_OPTIONS", "Draft"]
 
 R_co = TypeVar("R_co", covariant=True)
 
-_SPEC = (
-    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "concurrency_key",
-    "after", "after_when", "on_parent_failure", "trace",
+SPEC_OPTIONS = (
+    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "request_key",
+    "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
+"""The options that are part of what was asked for."""
 _TIMES = ("delay", "not_before", "not_after")
 
 
@@ -73,10 +75,12 @@ class Draft(Generic[R_co]):
     def spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""
         options = self.options
-        asked = {name: options[name] for name in _SPEC if name in options}
+        asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
         if parentage is not None:
             asked |= {"parent": parentage.parent, "root": parentage.root}
             asked.setdefault("trace", parentage.trace)
+        if asked.get("request_key") is not None:
+            asked["request_hash"] = hash_of(self.payload_text)
         return Spec(task=self.task, created_at=now, batch=batch, **asked)
 
     def job(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Job:
@@ -95,6 +99,6 @@ class Draft(Generic[R_co]):
 
     def refuse_times(self, why: str) -> None:
         """Refuse options that speak of one moment or one transaction, for a draft that is used at other moments."""
-        for name in (*_TIMES, "after", "connection"):
+        for name in (*_TIMES, "after", "connection", "request_key"):
             if self.options.get(name):
                 raise ConfigError(f"{name} has no place here: {why}")

@@ -173,7 +173,10 @@ class KeyReused(HeadraceError):
     """A request key was used again with another payload; ``job`` is the first one."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(f"the request key of job {job.id} was used again with another payload")
+        super().__init__(
+            f"request key {job.request_key!r} of task {job.task!r} was used before with another payload, for job"
+            f" {job.id} ({job.status}): give a new request a key of its own, or repeat the first one as it was"
+        )
         self.job = job
 
 
@@ -245,7 +248,8 @@ class TransitionRefused(HeadraceError):
 
     def __init__(self, job: Job, verb: str, why: str | None = None) -> None:
         reason = f" ({_words(job.reason)})" if job.reason else ""
-        super().__init__(f"cannot {verb} job {job.id}: " + (why or f"it is {job.status}{reason}"))
+        act = f"run job {job.id} now" if verb == "run_now" else f"{verb} job {job.id}"
+        super().__init__(f"cannot {act}: " + (why or f"it is {job.status}{reason}"))
         self.job, self.verb = job, verb
 
 

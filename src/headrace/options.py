@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
 from headrace.core import bounds
-from headrace.core.codec.codec import Codec, Misfit
+from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.moments import moment as told
@@ -62,7 +62,10 @@ class JobOptions(TypedDict, total=False):
     dedup: str | None
     """At most one live job of the task holds this key. As an option of the task, a template of its parameters."""
     on_duplicate: Literal["return", "raise"]
-    """When the key is held: return the handle of the holder (default), or raise ``Duplicate``."""
+    """When the dedup key is held: return the handle of the holder (default), or raise ``Duplicate``."""
+    request_key: str | None
+    """Names one request, of one customer to one task: a submit with the same key is answered with the job of the first
+    one until that is pruned, and with ``KeyReused`` if its payload is another. For one submit, not for a task."""
     tags: Sequence[str]
     """Labels to find it by."""
     metadata: Mapping[str, Any]
@@ -122,8 +125,6 @@ class TaskOptions(JobOptions, total=False):
 
 TEMPLATES = {"dedup": "dedup_template", "concurrency_key": "concurrency_key_template"}
 """Keys that may be templates of the parameters, and where a template is kept among checked options."""
-
-_OBJECT = Codec(dict[str, Any])
 
 
 def _priority(value: Any, name: str) -> int:
@@ -191,16 +192,8 @@ def _headers(value: Any, name: str) -> dict[str, str]:
 
 
 def _json(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} must be a mapping of JSON values, not {value!r}")
-    plain = dict(value)
-    try:
-        text = _OBJECT.encode(plain)
-    except Misfit as error:
-        where = f".{error.path.lstrip('.')}" if error.path else ""
-        raise ConfigError(f"{name}{where} must be JSON: {error.message}") from None
-    bounds.checked_document(text, name)
-    return plain
+    document_text(value, name)
+    return dict(value)
 
 
 def _maybe(check: Callable[[Any, str], str]) -> Callable[[Any, str], str | None]:
@@ -224,6 +217,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "not_after": bounds.checked_moment,
     "dedup": _maybe(bounds.checked_key),
     "on_duplicate": _one_of("return", "raise"),
+    "request_key": _maybe(bounds.checked_key),
     "tags": _tags,
     "metadata": _json,
     "requires": _requires,

@@ -184,8 +184,9 @@ class Tasks:
         hooks = own_hooks(options)
         job = {name: value for name, value in options.items() if name not in _OWN}
         checked = merged(self._defaults, check_options(job, template=True))
-        if "connection" in checked:
-            raise ConfigError("connection belongs to one submit: task.options(connection=...)")
+        for one in ("connection", "request_key"):
+            if checked.get(one) is not None:
+                raise ConfigError(f"{one} belongs to one submit: task.options({one}=...)")
         name = options.get("name", getattr(fn, "__name__", ""))
         handler = make_handler(
             fn,
@@ -213,7 +214,7 @@ def check_defaults(defaults: JobOptions | None) -> dict[str, Any]:
     :raises ConfigError: naming the option
     """
     checked = check_options(defaults or {})
-    for name in (*TEMPLATES, "connection"):
+    for name in (*TEMPLATES, "connection", "request_key"):
         if name in checked:
             raise ConfigError(f"{name} cannot be a default of many tasks: say it at the task or at the submit")
     return checked

@@ -51,6 +51,18 @@ def test_a_held_key_returns_its_job_or_refuses(shell: Shell) -> None:
     shell("submit", "add", "a=1", "--dedup", "k", "--on-duplicate", "raise", "--app", "quick", code=4)
 
 
+def test_a_request_that_is_repeated_finds_its_job(shell: Shell) -> None:
+    words = ("submit", "add", "a=1", "--request-key", "r-7", "--customer", "acme")
+    first = shell.submit(*words[1:])
+    again = shell(*words, "--on-duplicate", "raise", "--app", "quick")
+    assert again.stdout.strip() == first
+    assert again.stderr == "already there: this request made it before; it is queued\n"
+    result = shell("submit", "add", "a=2", "--request-key", "r-7", "--customer", "acme", "--app", "quick", code=4)
+    assert first in result.stderr
+    assert "give a new request a key of its own" in result.stderr
+    assert shell.submit("add", "a=2", "--request-key", "r-7") != first
+
+
 def test_delay_and_not_before_exclude_each_other(shell: Shell) -> None:
     shell("submit", "add", "a=1", "--app", "quick", "--delay", "1", "--not-before", "2030-01-01", code=2)
 

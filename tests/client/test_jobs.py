@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from headrace import App, InvalidPayload, Status
+from headrace import App, Duplicate, InvalidPayload, Status
 from headrace.client.registry import UnregisteredTask
-from headrace.errors import ConfigError, InvalidResult, JobNotFound, PayloadTooLarge, TransitionRefused
+from headrace.errors import ConfigError, InvalidResult, JobNotFound, KeyReused, PayloadTooLarge, TransitionRefused
 from tests.support.apps import ENGINES, Sums, url_of
 
 
@@ -178,3 +178,34 @@ async def test_what_is_not_there_is_not_found(sums: Sums) -> None:
 async def test_a_name_no_task_can_have_is_refused(sums: Sums, name: Any) -> None:
     with pytest.raises(ConfigError, match="not a task name"):
         await sums.app.submit(name, {"a": 1})
+
+
+async def test_a_request_key_makes_one_job_of_a_request(sums: Sums) -> None:
+    asked = sums.add.options(request_key="r", customer="acme", dedup="d", on_duplicate="raise")
+    first = await asked.submit(1, 2)
+    assert not first.duplicate
+    again = await asked.submit(1, b=2)
+    assert (again.id, again.duplicate) == (first.id, True)
+    with pytest.raises(KeyReused, match=f"'r' of task 'add'.*{first.id} .*a key of its own") as caught:
+        await asked.submit(1, 3)
+    assert caught.value.job.id == first.id
+    with pytest.raises(Duplicate):
+        await asked.options(request_key="other").submit(1, 2)
+    assert (await sums.app.submit("add", {"b": 2, "a": 1}, request_key="r", customer="acme")).id == first.id
+    assert (await sums.app.submit("add", {"b": 2, "a": 1}, request_key="r")).id != first.id
+
+
+async def test_each_of_a_map_has_its_own_payload_under_a_request_key(sums: Sums) -> None:
+    asked = sums.add.options(request_key="r")
+    one, two = await asked.map([(1, 1), (1, 1)])
+    assert (two.id, one.duplicate, two.duplicate) == (one.id, False, True)
+    with pytest.raises(KeyReused):
+        await asked.map([(1, 1), (2, 2)])
+
+
+def test_a_request_key_belongs_to_one_submit() -> None:
+    app = App("memory://")
+    with pytest.raises(ConfigError, match="request_key belongs to one submit"):
+        app.task(request_key="r")(lambda: None)
+    with pytest.raises(ConfigError, match="request_key cannot be a default"):
+        App("memory://", defaults={"request_key": "r"})

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.job import Attempt, ErrorInfo, Event, History, Job
+from headrace.core.job import Attempt, ErrorInfo, Event, History, Job, Spec, spec_of
 from headrace.core.outcome import Completed
 from headrace.core.status import ENDED, HELD, Outcome, Status
 from tests.core.stand import ID, NOW, OOPS, WORKER, at, end, running, stand, submitted
@@ -21,7 +21,17 @@ RECORD = {
     *("payload", "headers", "route", "query", "requires"),
     *("status", "reason", "rev", "epoch", "attempt", "charged", "unstarted_losses", "redrives", "worker", "progress"),
     *("suspect", "spared"),
-    *("priority", "max_attempts", "retry", "timeout", "available_at", "not_after", "dedup"),
+    *(
+        "priority",
+        "asked_queue",
+        "asked_priority",
+        "max_attempts",
+        "retry",
+        "timeout",
+        "available_at",
+        "not_after",
+        "dedup",
+    ),
     *("request_key", "request_hash", "concurrency_key"),
     *(
         "parent",
@@ -65,7 +75,15 @@ def test_the_history_joins_the_record_when_asked() -> None:
     assert record.keys() == RECORD | {"attempts", "events"}
     assert record["attempts"][0]["error"]["message"] == "it broke"
     assert (record["attempts"][0]["count"], record["attempts"][0]["started_at"]) == (1, None)
-    assert record["events"] == [{"verb": "cancel", "at": "2030-05-06T07:08:09.123456Z", "by": "ann", "note": None}]
+    event = {"verb": "cancel", "at": "2030-05-06T07:08:09.123456Z", "by": "ann", "note": None, "details": None}
+    assert record["events"] == [event]
+
+
+def test_the_record_says_what_holds_and_what_was_asked_for() -> None:
+    job = replace(submitted(queue="a", priority=7), moved_to="b", reprioritised_to=0)
+    for record in (job.to_dict(), job):
+        said = (record["queue"], record["asked_queue"], record["priority"], record["asked_priority"])
+        assert said == ("b", "a", 0, 7)
 
 
 def test_short_words_of_a_job() -> None:
@@ -145,3 +163,30 @@ def test_a_cut_error_always_fits(type_: str, message: str, trace: str | None, li
     error = ErrorInfo(type_ * times, message * times, trace and trace * times, {"k": message * times}).cut(limit)
     assert size(error) <= limit
     assert error.cut(limit) == error
+
+
+# What was asked for
+
+
+def test_headers_and_queries_have_several_values_in_their_order() -> None:
+    spec = Spec(task="t", created_at=NOW, headers={"accept": ("b", "a", "b")}, query={"q": ("2", "1"), "flag": ()})
+    assert spec_of(msgspec.json.encode(spec).decode()) == spec
+    record = replace(submitted(), spec=spec).to_dict()
+    assert (record["headers"], record["query"]) == ({"accept": ["b", "a", "b"]}, {"q": ["2", "1"], "flag": []})
+
+
+def test_a_spec_of_earlier_versions_is_read_with_one_value_for_each_name() -> None:
+    text = (
+        '{"task":"t","created_at":"2030-05-06T07:08:09.123456Z","headers":{"accept":"text/html","host":"h"},'
+        '"query":{"q":["a","b"],"page":7,"all":true,"name":"x"},"tags":["kept"]}'
+    )
+    spec = spec_of(text)
+    assert spec.headers == {"accept": ("text/html",), "host": ("h",)}
+    assert spec.query == {"q": ("a", "b"), "page": ("7",), "all": ("true",), "name": ("x",)}
+    assert (spec.task, spec.created_at, spec.tags) == ("t", NOW, ("kept",))
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"task":7}', '{"task":"t","created_at":"soon","headers":{"a":"b"}}'])
+def test_what_is_no_spec_is_refused(text: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        spec_of(text)

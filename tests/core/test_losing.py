@@ -6,9 +6,14 @@ from datetime import datetime
 
 import pytest
 
-from headrace.core.lifecycle import lose
-from headrace.core.status import Cause, Status
-from tests.core.stand import NOW, RULES, at, given, running, stand, submitted
+from headrace.core.change import Key
+from headrace.core.explain.explain import explain
+from headrace.core.job import History
+from headrace.core.lifecycle import finish, lose
+from headrace.core.outcome import TimedOut
+from headrace.core.retry import Retry
+from headrace.core.status import Cause, Outcome, Reason, Status
+from tests.core.stand import NOW, RULES, asked, at, given, running, stand, submitted
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(31, "31 s"), (4 * 60, "4 min"), (8 * 3600, "8 h")])
@@ -43,3 +48,57 @@ def test_who_missed_a_deadline_by_its_silence_was_silent() -> None:
     assert decided.attempt is not None
     assert decided.attempt.error is not None
     assert decided.attempt.error.message == "the worker did not start in time: it was silent for 2 min"
+
+
+@pytest.mark.parametrize("by", ["worker", "sweeper"])
+@pytest.mark.parametrize(
+    ("policy", "why"),
+    [
+        (Retry(give_up_on=[TimeoutError]), "give_up_on names TimeoutError"),
+        (Retry(give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
+        (Retry(give_up_on=["Timeout"]), "give_up_on names Timeout"),
+        (Retry(give_up_on=[OSError]), "give_up_on names OSError"),
+        (Retry(retry_on=[ConnectionError]), "retry_on does not name TimeoutError"),
+        (Retry(retry_on=[TimeoutError], give_up_on=["TimeoutError"]), "give_up_on names TimeoutError"),
+    ],
+)
+def test_a_time_out_is_not_retried_where_the_policy_says_so(policy: Retry, why: str, by: str) -> None:
+    job = running(retry=policy, dedup="k", timeout=30)
+    if by == "worker":
+        decided = finish(job, TimedOut(), at(40), 0.5, RULES)
+    else:
+        decided = lose(job, Cause.TIMEOUT, at(40), 0.5, RULES)
+    assert (decided.job.status, decided.job.reason) == (Status.FAILED, Reason.TIMEOUT)
+    assert (decided.job.charged, decided.key) == (1, Key.RELEASE)
+    assert decided.attempt is not None
+    assert decided.attempt.outcome is Outcome.TIMED_OUT
+    assert decided.job.error is not None
+    assert decided.job.error == decided.attempt.error
+    assert decided.job.error.message == f"the attempt ran out of time (30 s); not retried: {why}"
+    told = explain(decided.job, History((decided.attempt,)), at(50))
+    assert f"The last error was Timeout: the attempt ran out of time (30 s); not retried: {why}." in told
+
+
+@pytest.mark.parametrize(
+    "policy", [Retry(), Retry(retry_on=[TimeoutError]), Retry(retry_on=[OSError]), Retry(give_up_on=[ValueError])]
+)
+def test_other_time_outs_are_retried(policy: Retry) -> None:
+    decided = lose(running(retry=policy), Cause.TIMEOUT, at(40), 0.5, RULES)
+    assert decided.job.status is Status.RETRYING
+    assert decided.job.error is not None
+    assert "not retried" not in decided.job.error.message
+
+
+@pytest.mark.parametrize("cause", sorted(set(Cause) - {Cause.TIMEOUT}))
+def test_only_time_outs_obey_what_is_said_of_errors(cause: Cause) -> None:
+    decided = lose(running(retry=Retry(retry_on=[ValueError], give_up_on=[OSError])), cause, at(40), 0.5, RULES)
+    assert decided.job.status is Status.RETRYING, "what failed was the worker, not the handler"
+
+
+def test_the_last_time_out_and_a_cancelled_one_say_no_more_than_before() -> None:
+    policy = Retry(0, give_up_on=[TimeoutError])
+    for job in (running(retry=policy), asked(running(retry=Retry(give_up_on=[TimeoutError])))):
+        decided = lose(job, Cause.TIMEOUT, at(40), 0.5, RULES)
+        assert decided.job.ended
+        assert decided.job.error is not None
+        assert "not retried" not in decided.job.error.message

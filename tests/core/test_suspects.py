@@ -17,7 +17,16 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed
 from headrace.core.retry import Retry
 from headrace.core.status import Cause, Outcome, Reason, Status
-from headrace.core.suspects import ALONE, AMONG, REQUIREMENT, level_of, most_at_once, open_to, requirements_of
+from headrace.core.suspects import (
+    ALONE,
+    AMONG,
+    REQUIREMENT,
+    level_of,
+    most_at_once,
+    open_to,
+    ran_together,
+    requirements_of,
+)
 from headrace.core.sweep import sweep
 from tests.core.stand import NOW, OOPS, RULES, WORKER, at, running, stand, submitted
 
@@ -117,6 +126,15 @@ def test_a_quarter_of_the_slots_is_for_suspects(concurrency: int, most: int) -> 
 
 
 # Who is spared
+
+
+def test_ran_together_are_running_suspects_and_running_others() -> None:
+    suspect, other, claimed = suspected(), running(), replace(running(), status=Status.ACCEPTED)
+    assert ran_together([suspect, other, other])
+    assert not ran_together([suspect, claimed])
+    assert not ran_together([other, replace(suspect, status=Status.ACCEPTED)])
+    assert not ran_together([suspect, suspect])
+    assert not ran_together([])
 
 
 def test_who_ran_beside_a_suspect_is_spared_once() -> None:

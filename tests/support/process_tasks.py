@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ tasks = Tasks()
 @tasks.task(run_in="process")
 def square(ctx: Context, n: int) -> dict[str, int]:
     """The square, and who computed it."""
-    ctx.progress(50, "half")
+    ctx.progress(50, "half", estimated_completion=datetime(2030, 1, 2, tzinfo=UTC), details={"pid": os.getpid()})
     return {"square": n * n, "pid": os.getpid()}
 
 

@@ -15,7 +15,8 @@ from headrace.core.defaults import Rules
 from headrace.core.job import Spec
 from headrace.core.lifecycle import finish, submit
 from headrace.core.outcome import Completed
-from headrace.engine import Claimed, WorkerInfo
+from headrace.core.requests import hash_of
+from headrace.engine import Claimed, Refused, WorkerInfo
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
 
@@ -37,6 +38,16 @@ async def insert(engine: SqliteEngine, host: Host, count: str, batch: str) -> No
         for job in jobs:
             say(job.id)
         left -= len(jobs)
+
+
+async def request(engine: SqliteEngine, host: Host, count: str) -> None:
+    """Insert one request so many times at once; say the id of the job that each is answered with."""
+    now = host.clock.now()
+    spec = Spec(task="work", created_at=now, request_key="key", request_hash=hash_of('{"a":1}'))
+    jobs = [submit(host.dice.new_id(now), spec, '{"a":1}', now) for _ in range(int(count))]
+    for [answer] in await asyncio.gather(*(engine.jobs.insert([job], now) for job in jobs)):
+        assert not isinstance(answer, Refused)
+        say(answer.job.id)
 
 
 async def drain(engine: SqliteEngine, host: Host, total: str) -> None:
@@ -63,7 +74,12 @@ async def begin(engine: SqliteEngine, host: Host) -> None:
 
 async def main(verb: str, path: str, *words: str) -> None:
     """Open a session and do it."""
-    verbs: dict[str, Callable[..., Awaitable[None]]] = {"insert": insert, "drain": drain, "open": begin}
+    verbs: dict[str, Callable[..., Awaitable[None]]] = {
+        "insert": insert,
+        "request": request,
+        "drain": drain,
+        "open": begin,
+    }
     host = Host()
     engine = SqliteEngine(Path(path), rules=Rules(), host=host)
     await engine.open()

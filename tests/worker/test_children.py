@@ -50,6 +50,9 @@ async def test_a_child_outlives_what_its_handler_raises(forge: Shop) -> None:
             assert (job.status, job.error.type) == (Status.FAILED, kind)
         second = await forge.ended(await forge.submit("square", payload={"n": 8}))
     assert first.result["pid"] == second.result["pid"]
+    assert first.progress is not None
+    assert (first.progress.message, first.progress.details) == ("half", {"pid": first.result["pid"]})
+    assert first.progress.estimated_completion == datetime(2030, 1, 2, tzinfo=UTC)
 
 
 def gone(pid: int) -> bool:

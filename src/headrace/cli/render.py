@@ -164,6 +164,10 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
         bar = progress_bar(job.progress.percent, 30, STYLES[job.status].split()[-1])
         words = [word for word in (job.progress.step, job.progress.message) if word]
         facts.append(("progress", bar.append("  " + " · ".join(words)) if words else bar))
+        if (done_at := job.progress.estimated_completion) and job.held:
+            facts.append(("done by", f"{moment(done_at)}, it estimates"))
+        if job.progress.details:
+            facts.append(("details", compact(job.progress.details)))
     silent = f" ({told_silence(silent_since, now)})" if silent_since else ""
     optional: dict[str, str | Text | None] = {
         "suspect": told_suspect(job),

@@ -46,6 +46,10 @@ def job_options(fn: F) -> F:
             type=click.Choice(["return", "raise"]),
             help="If the key is held: return the job that holds it (default), or end with exit code 4.",
         ),
+        click.option(
+            "--request-key", metavar="KEY", help="Names this request: given again, it finds the job of the first time."
+        ),
+        click.option("--customer", metavar="CUSTOMER", help="On whose behalf it runs; keys are the customer's own."),
         click.option("--tag", "tags", multiple=True, metavar="TAG", help="A tag; may be given several times."),
         click.option(
             "--meta",
@@ -109,9 +113,16 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
             return
         click.echo(str(handle.id))
         if handle.duplicate:
-            say("already there: a live job holds this key")
+            say(_told_duplicate(handle, chosen))
 
     with_app(state, work, creates=True)
+
+
+def _told_duplicate(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
+    job, key = handle.last, chosen.get("request_key")
+    if job is not None and key is not None and job.request_key == key:
+        return f"already there: this request made it before; it is {job.status}"
+    return "already there: a live job holds this key"
 
 
 @click.command()

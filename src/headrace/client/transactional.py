@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headrace.client import sync
 from headrace.client.children import parentage_here
 from headrace.client.session import Session
+from headrace.core.job import Job
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused, Statements, Transactions
 from headrace.errors import ConfigError, Duplicate, NotSupported
 from headrace.handle import JobHandle
@@ -63,9 +64,12 @@ def submit_here(app: App, drafts: Sequence[Draft[Any]], connection: Any) -> list
 
 
 def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bool = False) -> JobHandle[R]:
-    """The job as its submitter holds it; :raises Duplicate: if that was asked for"""
+    """The job as its submitter holds it; :raises Duplicate: if that was asked for
+
+    A request that is repeated is no duplicate in this sense: it is answered as the first time.
+    """
     duplicate = isinstance(answer, Duplicated)
-    if duplicate and draft.options.get("on_duplicate") == "raise":
+    if duplicate and draft.options.get("on_duplicate") == "raise" and not _is_repeated(draft, answer.job):
         raise Duplicate(answer.job)
     return JobHandle(
         draft.app,
@@ -75,6 +79,12 @@ def handle_of(draft: Draft[R], answer: Inserted | Duplicated, *, uncommitted: bo
         handler=draft.handler,
         uncommitted=uncommitted,
     )
+
+
+def _is_repeated(draft: Draft[Any], job: Job) -> bool:
+    """Whether the job is that of an earlier submit of the same request."""
+    key, customer = draft.options.get("request_key"), draft.options.get("customer")
+    return key is not None and (key, customer) == (job.spec.request_key, job.spec.customer)
 
 
 def _transactions(engine: Engine) -> Transactions:

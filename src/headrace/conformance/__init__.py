@@ -33,6 +33,7 @@ from headrace.conformance.families.batches import Batches  # noqa: E402
 from headrace.conformance.families.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.families.children import Children  # noqa: E402
 from headrace.conformance.families.graphs import Graphs  # noqa: E402
+from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
@@ -44,6 +45,7 @@ from headrace.conformance.jobs.inserting import Inserting  # noqa: E402
 from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
+from headrace.conformance.jobs.requests import Requests  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
@@ -59,6 +61,7 @@ __all__ = ["Lab", "Suite"]
 
 class Suite(
     Inserting,
+    Requests,
     Contents,
     Bounds,
     Claiming,
@@ -68,6 +71,7 @@ class Suite(
     Turns,
     Rejoining,
     Applying,
+    Acting,
     Effects,
     Fencing,
     Sweeping,

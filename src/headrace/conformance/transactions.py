@@ -18,8 +18,8 @@ from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Job, Progress
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
-from headrace.engine import Duplicated, InsertAnswer, Inserted, Statements
-from headrace.errors import NotSupported
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused, Statements
+from headrace.errors import KeyReused, NotSupported
 
 __all__ = ["Transactional"]
 
@@ -140,6 +140,25 @@ class Transactional(Part):
         assert await lab.gone(twin)
         assert await lab.gone(second)
         await lab.get(first)
+
+    @able
+    async def test_a_request_makes_one_job_within_and_without(self, lab: Lab) -> None:
+        [old] = await lab.put_all(lab.job(request_key="old", request_hash="1"))
+        first, other = (lab.job(request_key="new", request_hash=one) for one in "12")
+        async with lab.transactions.transaction() as connection:
+            answers = await insert(lab, connection, lab.job(request_key="old", request_hash="1"), first, other)
+            assert answers[0] == Duplicated(old)
+            assert stored(answers[1:2])[0].id == first.id
+            assert isinstance(answers[2], Refused)
+            assert isinstance(answers[2].error, KeyReused)
+            [again] = await insert(lab, connection, lab.job(request_key="new", request_hash="1"))
+            assert isinstance(again, Duplicated)
+        assert await lab.insert(lab.job(request_key="new", request_hash="1")) == [Duplicated(await lab.get(first))]
+        with suppress(Undone):
+            async with lab.transactions.transaction() as connection:
+                stored(await insert(lab, connection, lab.job(request_key="undone", request_hash="1")))
+                raise Undone
+        stored(await lab.insert(lab.job(request_key="undone", request_hash="2")))
 
     @able
     async def test_an_id_that_is_here_is_answered_with_the_job_as_it_stands(self, lab: Lab) -> None:

@@ -85,6 +85,8 @@ class Progress(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     message: str | None = None
     step: str | None = None
     estimated_completion: datetime | None = None
+    details: dict[str, Any] | None = None
+    """Whatever the handler has to tell about it, as JSON."""
 
     def cut(self, limit: int = 500) -> Progress:
         """The same report with texts that can be stored, and not too long: it lives on the hot row."""
@@ -120,6 +122,8 @@ class Event(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     at: datetime
     by: str | None = None
     note: str | None = None
+    details: dict[str, Any] | None = None
+    """What the act said: the new time, queue or priority, and the one before."""
 
 
 class History(msgspec.Struct, Record, frozen=True):

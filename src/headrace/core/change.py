@@ -81,7 +81,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
     moves: bool = False
-    """It stands in another line than before, since ``core.suspects.requirements_of`` the job are others."""
+    """It stands in another line than before, or at another priority: ``queue``, ``priority`` or
+    ``core.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
     event: Event | None = None
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()
@@ -95,7 +96,7 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
 
 
-class Applied(msgspec.Struct, frozen=True, gc=False):
+class Applied(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The change is durable (now, or already since an earlier try); ``job`` is what it made."""
 
     job: Job
@@ -103,14 +104,14 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
     """Whether a note was stored for jobs that wait for this one: ``process_notes`` has something to do."""
 
 
-class Conflict(msgspec.Struct, frozen=True):
+class Conflict(msgspec.Struct, frozen=True, tag=True):
     """Same owner, but the job moved on: decide again from ``job``. ``holder``: a key to take was not free."""
 
     job: Job
     holder: Job | None = None
 
 
-class WasStale(msgspec.Struct, frozen=True):
+class WasStale(msgspec.Struct, frozen=True, tag=True):
     """The owner moved (``job`` is None when it is gone altogether): drop the change."""
 
     job: Job | None

@@ -24,8 +24,12 @@ __all__ = [
     "Progress",
     "Spec",
     "Streak",
+    "Values",
+    "spec_of",
 ]
 
+Values = dict[str, tuple[str, ...]]
+"""Of each name its values, in their order: a header or a parameter may be given more than once."""
 AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
 
@@ -42,9 +46,9 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     customer: str | None = None
-    headers: dict[str, str] | None = None
+    headers: Values | None = None
     route: dict[str, Any] | None = None
-    query: dict[str, Any] | None = None
+    query: Values | None = None
     requires: dict[str, Any] = {}
     dedup: str | None = None
     request_key: str | None = None
@@ -61,6 +65,28 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     fire_at: datetime | None = None
     webhook: dict[str, Any] | None = None
     trace: dict[str, str] | None = None
+
+
+_spec = msgspec.json.Decoder(Spec).decode
+
+
+def spec_of(text: str) -> Spec:
+    """The spec in a JSON text, also as earlier versions wrote it: with one value for each name."""
+    try:
+        return _spec(text)
+    except msgspec.ValidationError:
+        document = msgspec.json.decode(text)
+        if not isinstance(document, dict):
+            raise
+        for name in ("headers", "query"):
+            if isinstance(values := document.get(name), dict):
+                document[name] = {key: _listed(value) for key, value in values.items()}
+        return msgspec.convert(document, Spec)
+
+
+def _listed(value: Any) -> list[str]:
+    values = value if isinstance(value, list) else [value]
+    return [one if isinstance(one, str) else msgspec.json.encode(one).decode() for one in values]
 
 
 class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
@@ -99,6 +125,10 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     progress: Progress | None = None
     result_text: str | None = None
     error: ErrorInfo | None = None
+    moved_to: str | None = None
+    """Its queue, if somebody moved it; None: as asked for."""
+    reprioritised_to: int | None = None
+    """Its priority, if somebody changed it; None: as asked for."""
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -117,12 +147,22 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def queue(self) -> str:
-        """Its queue."""
-        return self.spec.queue
+        """Its queue now; ``asked_queue`` is where it was submitted to."""
+        return self.spec.queue if self.moved_to is None else self.moved_to
 
     @property
     def priority(self) -> int:
-        """0 to 100, higher first."""
+        """Its priority now, 0 to 100, higher first; ``asked_priority`` is what it was submitted with."""
+        return self.spec.priority if self.reprioritised_to is None else self.reprioritised_to
+
+    @property
+    def asked_queue(self) -> str:
+        """The queue it was submitted to."""
+        return self.spec.queue
+
+    @property
+    def asked_priority(self) -> int:
+        """The priority it was submitted with."""
         return self.spec.priority
 
     @property
@@ -156,8 +196,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.spec.customer
 
     @property
-    def headers(self) -> dict[str, str] | None:
-        """Reserved."""
+    def headers(self) -> Values | None:
+        """The headers of the request that asked for it: by name, the values in their order."""
         return self.spec.headers
 
     @property
@@ -166,13 +206,13 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return self.spec.route
 
     @property
-    def query(self) -> dict[str, Any] | None:
-        """Reserved."""
+    def query(self) -> Values | None:
+        """The parameters in the address of the request that asked for it: by name, the values in their order."""
         return self.spec.query
 
     @property
     def request_key(self) -> str | None:
-        """Reserved."""
+        """The key by which a repeat of its submit is recognised."""
         return self.spec.request_key
 
     @property
@@ -264,6 +304,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         record = spec | state
         record |= {"payload": self.payload, "result": self.result, "max_attempts": self.max_attempts}
         record["timeout_at"] = self.timeout_at
+        record |= {name: getattr(self, name) for name in _NOW}
         if history is not None:
             record["attempts"] = [msgspec.structs.asdict(attempt) for attempt in history.attempts]
             record["events"] = [msgspec.structs.asdict(event) for event in history.events]
@@ -272,7 +313,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     def _field(self, name: str) -> Any:
         if name not in _NAMES:
             raise KeyError(name)
-        return getattr(self.spec if name in Spec.__struct_fields__ else self, name)
+        return getattr(self.spec if name in Spec.__struct_fields__ and name not in _NOW else self, name)
 
     @classmethod
     def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
@@ -281,8 +322,29 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return schema_of(msgspec.defstruct("Job", [(name, hints[name]) for name in _NAMES], namespace=_DOC))
 
 
-_INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by", "blameless_losses"})
-_MADE = {"payload": dict[str, Any], "result": Any, "max_attempts": int, "timeout_at": datetime | None}
+_INNER = frozenset(
+    {
+        "spec",
+        "payload_text",
+        "result_text",
+        "claim",
+        "streak",
+        "act_by",
+        "blameless_losses",
+        "moved_to",
+        "reprioritised_to",
+    }
+)
+_NOW = ("queue", "priority", "asked_queue", "asked_priority")
+"""What may have been changed since the submit, and what was asked for."""
+_MADE = {
+    "payload": dict[str, Any],
+    "result": Any,
+    "max_attempts": int,
+    "timeout_at": datetime | None,
+    "asked_queue": str,
+    "asked_priority": int,
+}
 """What the record tells beside its fields."""
 _NAMES = dict.fromkeys(
     ("id", *Spec.__struct_fields__, *(name for name in Job.__struct_fields__ if name not in _INNER), *_MADE)

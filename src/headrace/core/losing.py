@@ -12,6 +12,7 @@ from headrace.core.decide import LOOSE, again, change, close, ended, key_freed, 
 from headrace.core.defaults import Rules
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.moments import length, utc
+from headrace.core.retry import error_names
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
 from headrace.core.suspects import is_spared
 
@@ -31,6 +32,9 @@ _FIRST_DEATH = 0.2
 
 The jobs that it ran come back one after another within this time. After a second death the backoff of the policy holds.
 """
+
+_TIMED_OUT = (*error_names(TimeoutError), "Timeout")
+"""What a time-out is called in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
 
 _SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
 
@@ -104,9 +108,12 @@ def _lose_started(
     if spared:
         message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
         error = replace(error, message=message, details={**(error.details or {}), "charged": False})
+    objection = policy.objection(_TIMED_OUT) if timed_out else None
+    if objection is not None and charged < policy.max_attempts and job.cancel_requested_at is None:
+        error = replace(error, message=f"{error.message}; not retried: {objection}")
     outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
     closes = close(job, outcome, now, error, cause)
-    if charged >= policy.max_attempts or job.cancel_requested_at is not None:
+    if objection is not None or charged >= policy.max_attempts or job.cancel_requested_at is not None:
         fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
     else:
         # Jobs that were lost together must not come back together, again and again.

@@ -135,6 +135,12 @@ class Retry:
 
     def allows(self, names: Sequence[str]) -> bool:
         """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""
-        if any(name in self.give_up_on for name in names):
-            return False
-        return not self.retry_on or any(name in self.retry_on for name in names)
+        return self.objection(names) is None
+
+    def objection(self, names: Sequence[str]) -> str | None:
+        """Why an error with these class names, its own first, may not be retried, in words; None: it may."""
+        if (named := next((name for name in names if name in self.give_up_on), None)) is not None:
+            return f"give_up_on names {named.removeprefix('builtins.')}"
+        if not self.retry_on or any(name in self.retry_on for name in names):
+            return None
+        return f"retry_on does not name {names[0] if names else 'it'}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
+
+from headrace.core.status import Status
 
 if TYPE_CHECKING:
     from headrace.core.job import Job
@@ -16,6 +18,7 @@ __all__ = [
     "level_of",
     "most_at_once",
     "open_to",
+    "ran_together",
     "requirements_of",
     "told_suspect",
 ]
@@ -67,6 +70,11 @@ def open_to(held: Collection[int], concurrency: int) -> tuple[int, frozenset[int
         return 1, frozenset({AMONG, ALONE})
     free = 0 if ALONE in held else most_at_once(concurrency) - len(held)
     return (free, frozenset({AMONG})) if free > 0 else (0, frozenset())
+
+
+def ran_together(held: Iterable[Job]) -> bool:
+    """Whether of the jobs that a worker held both suspects and others were running: what its burial records."""
+    return len({job.suspect > 0 for job in held if job.status is Status.RUNNING}) == 2
 
 
 def is_spared(job: Job, *, beside_suspect: bool) -> bool:

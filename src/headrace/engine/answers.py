@@ -36,20 +36,20 @@ MAX_PROFILES = 10_000
 """How many profiles may have live jobs."""
 
 
-class Inserted(msgspec.Struct, frozen=True, gc=False):
+class Inserted(msgspec.Struct, frozen=True, gc=False, tag=True):
     """The job is durable. ``job`` is as it is stored: with its order number, and, if its id was here before, as it is
     now."""
 
     job: Job
 
 
-class Duplicated(msgspec.Struct, frozen=True):
-    """A live job of the same task holds the dedup key; nothing was stored."""
+class Duplicated(msgspec.Struct, frozen=True, tag=True):
+    """A live job of the same task holds the dedup key, or the request made this job before; nothing was stored."""
 
     job: Job
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, tag=True):
     """The store does not take this job, and nothing of it was stored. ``Unavailable`` as the error means not now: a
     transaction that is still open holds its key, a relative of it, or the room for its profile. The caller tries
     again."""
@@ -71,7 +71,7 @@ class Processed(msgspec.Struct, frozen=True):
     """Whether there may be more notes to process."""
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, frozen=True, tag=True):
     """What a claim was given, and what the worker should know."""
 
     jobs: tuple[Job, ...]

@@ -38,6 +38,12 @@ class Jobs(Protocol):
         *Keys.* A job whose dedup key a live job of the same task holds, or an earlier job of this call takes, is
         answered ``Duplicated``. A job that has ended takes no key.
 
+        *Requests.* A job whose request (``core.requests.request_of``) is that of a stored job, live or ended, or of an
+        earlier one of this call, is answered ``Duplicated`` with that one if ``core.requests.is_repeat`` says so;
+        otherwise it is ``Refused`` with ``KeyReused``. This comes before the dedup key: a request is answered with the
+        job that it made, whoever holds the dedup key by now. However many insert one request at once, one job is
+        stored. A request that met a dedup key made no job, and is not remembered.
+
         *Profiles.* A profile is a pair of task and requirements, known by a number. There are at most ``MAX_PROFILES``
         with live jobs; a job that needs one more is ``Refused``. A profile that no live job needs may be forgotten.
 
@@ -149,8 +155,8 @@ class Jobs(Protocol):
         - it ended at or before the earliest of the moments, or its parent cannot look for it
           (``core.family.may_be_looked_for``).
 
-        With a job goes the turn of its concurrency key, where ``core.limits.limit.forgets`` says so. Settled batches
-        that ended at or before the earliest of the moments are removed, too.
+        With a job goes its request key, and the turn of its concurrency key, where ``core.limits.limit.forgets`` says
+        so. Settled batches that ended at or before the earliest of the moments are removed, too.
         """
         ...
 

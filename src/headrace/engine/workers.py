@@ -18,7 +18,7 @@ from headrace.core.silent_workers import silent_since
 __all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
 
 
-class Alive(msgspec.Struct, frozen=True):
+class Alive(msgspec.Struct, frozen=True, tag=True):
     """The answer to a living worker's beat."""
 
     beats: int
@@ -32,7 +32,7 @@ class Alive(msgspec.Struct, frozen=True):
     """The store's own time, as ``Engine.time`` says it: the beat measures it in passing."""
 
 
-class Dead(msgspec.Struct, frozen=True):
+class Dead(msgspec.Struct, frozen=True, tag=True):
     """The worker was buried, or never registered: it owns nothing and must register anew."""
 
 

@@ -101,7 +101,7 @@ class Submits:
     def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
         """The lane for these jobs: those that need a look at other jobs have lanes of their own."""
         specs = {id(job.spec): job.spec for job in jobs}.values()
-        if any(spec.dedup is not None for spec in specs):
+        if any(spec.dedup is not None or spec.request_key is not None for spec in specs):
             return self._keyed
         return self._related if any(spec.parent or spec.after or spec.batch for spec in specs) else self._plain
 

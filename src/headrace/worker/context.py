@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
 from contextvars import ContextVar, Token
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, cast, overload
 from uuid import UUID
 
+import msgspec
+from msgspec.structs import replace
+
+from headrace.core.bounds import checked_moment
+from headrace.core.codec.document import document_text
 from headrace.core.job import Job, Progress
 from headrace.errors import NoContext, NotOpen, NotSupported, Stopped
 from headrace.runtime import waiting
@@ -186,11 +191,33 @@ class Context:
         """The same in every attempt of this job."""
         return str(self.job.id)
 
-    def progress(self, percent: float, message: str | None = None, *, step: str | None = None) -> None:
-        """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process."""
+    def progress(
+        self,
+        percent: float,
+        message: str | None = None,
+        *,
+        step: str | None = None,
+        estimated_completion: datetime | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Say how far the work is (0 to 100); cheap to call often, from any thread, and in a child process.
+
+        ``estimated_completion``: when it will be done, as far as can be said (an aware datetime). ``details``: whatever
+        else there is to tell, as JSON of at most 16 KiB. Each report stands for itself: what it leaves out is gone.
+
+        :raises ConfigError: the moment is not aware, or the details are not JSON or too large
+        """
         if not 0 <= percent <= 100:  # also refuses NaN
             raise ValueError(f"progress must be from 0 to 100, not {percent!r}")
-        self.caller.report(Progress(float(percent), message, step).cut())
+        report = Progress(float(percent), message, step)
+        if estimated_completion is not None or details is not None:
+            report = replace(
+                report,
+                estimated_completion=checked_moment(estimated_completion, "estimated_completion"),
+                # Decoded: the handler may go on with its own.
+                details=None if details is None else msgspec.json.decode(document_text(details, "details")),
+            )
+        self.caller.report(report.cut())
 
     def check(self) -> None:
         """Stop here if the run should stop: how a thread or process handler co-operates.

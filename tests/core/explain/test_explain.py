@@ -161,6 +161,7 @@ def test_a_suspect() -> None:
     assert again.facts[-1].data == {"losses": 2, "alone": True, "spared": True}
     dead = told(replace(new(), suspect=4, status=Status.FAILED, reason=Reason.LOST), NOW)
     assert "It is suspect: it ran when its workers died, 4 times." in str(dead)
+    assert "mend its handler before you retry it" in str(dead)
 
 
 def test_expiry() -> None:
@@ -180,6 +181,10 @@ def test_running() -> None:
     assert f"It runs on worker {ME} on mill (pid 42) since 2026-01-01 12:00:00+00:00 (2 min ago), attempt 1." in text
     assert "It is at 40 %: halfway or so." in text
     assert "(in 8 min)" in text
+    expects = Progress(40, estimated_completion=NOW + 5 * MINUTE)
+    found = told(replace(job, progress=expects), NOW + 2 * MINUTE, worker(beat_at=NOW + 2 * MINUTE))
+    assert found.codes == ("running", "progress", "estimated_completion", "deadline")
+    assert "It expects to be done at 2026-01-01 12:05:00+00:00 (in 3 min)." in str(found)
 
 
 def test_held_by_a_worker_nobody_knows() -> None:

@@ -53,6 +53,14 @@ async def test_what_many_insert_and_many_claim_is_done_once_each(lab: Lab, file:
     assert [attempt.count for attempt in history.attempts] == [1]
 
 
+async def test_of_one_request_sent_by_many_at_once_comes_one_job(lab: Lab, file: Path) -> None:
+    senders = [await child("request", file, 25) for _ in range(2)]
+    answered = [id for process in senders for id in await said(process)]
+    assert len(answered) == 50
+    assert len(set(answered)) == 1
+    assert (await lab.engine.records.ledger()).accepted == 1
+
+
 @pytest.mark.parametrize("after", [1, 60, 250])
 async def test_a_killed_process_leaves_every_acknowledged_job(file: Path, after: int) -> None:
     process = await child("insert", file, 100_000, 5)

@@ -33,6 +33,8 @@ def placed(place: str, text: str) -> Any:
         return ("fine", text)
     if place == "payload":
         return f'{{"k":"{text}"}}'
+    if place in ("headers", "query"):
+        return {"k": ("fine", text)}
     return {"k": text} if place in _DOCUMENTS else text
 
 
@@ -130,7 +132,9 @@ class Bounds(Part):
         assert again == Duplicated(job)
         for filter in (Filter(task=task), Filter(queue=job.queue), Filter(tag=tags[-1]), Filter(schedule=job.schedule)):
             assert [one.id for one in (await lab.engine.records.find(filter, lab.now)).items] == [job.id]
-        [other] = await lab.insert(lab.job(task, **asked | {"dedup": make(bounds.KEY - 1)}))
+        [other] = await lab.insert(
+            lab.job(task, **asked | {"dedup": make(bounds.KEY - 1), "request_key": make(bounds.KEY - 1)})
+        )
         assert isinstance(other, Inserted)
         taken = await lab.claim(worker)
         assert {one.id for one in taken} == {job.id, other.job.id}

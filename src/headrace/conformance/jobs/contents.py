@@ -34,6 +34,7 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
 )
 _OBJECT = st.dictionaries(_TEXT, _JSON, max_size=3)
 _NAMES = st.dictionaries(_TEXT, _TEXT, max_size=3)
+_VALUES = st.dictionaries(_TEXT, st.lists(_TEXT, max_size=3).map(tuple), max_size=3)
 _MOMENT = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 _RETRY = st.builds(
     Retry,
@@ -55,9 +56,9 @@ _SPEC = st.fixed_dictionaries(
         "tags": st.lists(_TEXT, max_size=3).map(tuple),
         "metadata": _OBJECT,
         "customer": _TEXT,
-        "headers": _NAMES,
+        "headers": _VALUES,
         "route": _OBJECT,
-        "query": _OBJECT,
+        "query": _VALUES,
         "requires": _OBJECT,
         "dedup": _TEXT,
         "request_key": _TEXT,
@@ -83,9 +84,9 @@ _FULL: dict[str, Any] = {
     "tags": ("one", STRANGE, "one", ""),
     "metadata": {"deep": [{"a": [1, 2.5, None, True, STRANGE]}], "": {}, STRANGE: [], "big": 2**53, "neg": -1e-9},
     "customer": STRANGE,
-    "headers": {"x-one": STRANGE},
+    "headers": {"x-one": (STRANGE,), "accept": ("text/html", "*/*", "text/html"), "": ()},
     "route": {"id": 7},
-    "query": {"q": ["a", "b"]},
+    "query": {"q": ("b", "a", ""), STRANGE: ("1",)},
     "requires": {"gpu": True, "memory": {"min": 4.5}, "region": {"in": ["eu", "us"]}},
     "dedup": STRANGE,
     "request_key": STRANGE,
@@ -146,7 +147,7 @@ class Contents(Part):
 
     async def test_errors_and_progress_are_kept_whole(self, lab: Lab) -> None:
         job = await lab.running(await lab.worker())
-        report = Progress(33.25, STRANGE, "step", lab.at(1.000001))
+        report = Progress(33.25, STRANGE, "step", lab.at(1.000001), {"deep": [1, {STRANGE: None}], "n": 2**53})
         job = await lab.do(lifecycle.progress(job, lab.now, report))
         assert job.progress == report
         error = ErrorInfo(STRANGE, STRANGE, "line\n" * 1000, {"deep": [1, {"x": STRANGE}]})

@@ -107,7 +107,10 @@ def _end(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
 
 
 def _remedy(job: Job) -> Iterator[Fact]:
-    if job.status is Status.FAILED:
+    if job.status is Status.FAILED and job.suspect > 1:
+        text = "It may have killed its workers: mend its handler before you retry it, or it may kill more of them."
+        yield Fact("remedy", text)
+    elif job.status is Status.FAILED:
         yield Fact("remedy", "Retry it to give it a new budget, or rerun it as a new job.")
 
 
@@ -134,6 +137,9 @@ def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, z
     if job.progress is not None:
         message = f": {job.progress.message}" if job.progress.message else ""
         yield Fact("progress", f"It is at {job.progress.percent:g} %{message}.", {"percent": job.progress.percent})
+        if (done_at := job.progress.estimated_completion) is not None:
+            text = f"It expects to be done at {moment(done_at, zone)} ({span(done_at, now)})."
+            yield Fact("estimated_completion", text, {"at": done_at})
     if job.cancel_requested_at is not None:
         patience = soonest(job, None, rules)
         limit = f"; if it does not stop, it is ended at {moment(patience, zone)}" if patience else ""

@@ -14,12 +14,13 @@ from headrace.core.decide import expired
 from headrace.core.job import Job
 from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
 from headrace.core.limits.rate import micros
+from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.state import Session, State
 from headrace.engines.refusing import refuse_changes, refuse_jobs, too_many
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, KeyReused
 
 __all__ = ["Jobs"]
 
@@ -104,13 +105,21 @@ class Jobs:
 def _refusal(state: State, jobs: Sequence[Job]) -> HeadraceError | None:
     """Why one of these jobs is refused; None if none is."""
     coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
+    requests = dict[tuple[str, str] | None, Job]()
     for job in jobs:
+        request = request_of(job)
+        if job.id not in state.table.records and (first := state.table.first(job) or requests.get(request)) is not None:
+            if not is_repeat(job, first):
+                return KeyReused(first)
+            continue
         key = None if job.spec.dedup is None else (job.spec.task, job.spec.dedup)
         if job.id in state.table.records or state.table.holder(job) is not None or key in keys:
             continue
         if (why := state.relations.refusal(job, coming)) is not None:
             return why
         coming[job.id] = job
+        if request is not None:
+            requests[request] = job
         if key is not None and not job.ended:
             keys.add(key)
     return None if state.table.has_room_for(coming.values()) else too_many()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
+from headrace.core.audit import KEPT, Audited
 from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
@@ -15,12 +17,13 @@ from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
+from headrace.core.requests import is_repeat
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
 from headrace.engines.refusing import too_many
-from headrace.errors import NotOpen
+from headrace.errors import KeyReused, NotOpen
 
 __all__ = ["Session", "State", "Worker"]
 
@@ -48,6 +51,8 @@ class State:
         self.workers: dict[UUID, Worker] = {}
         self.settings: dict[str, Setting] = {}
         self.settings_rev = 0
+        self.audit: deque[Audited] = deque(maxlen=KEPT)
+        """The newest first."""
         self.leases: dict[str, Lease] = {}
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""
@@ -81,6 +86,9 @@ class State:
         here = self.table.records.get(job.id)
         if here is not None:
             return Inserted(here)
+        first = self.table.first(job)
+        if first is not None:
+            return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
         holder = self.table.holder(job)
         if holder is not None:
             return Duplicated(holder)

@@ -20,6 +20,7 @@ from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by
 from headrace.core.match import Profile
+from headrace.core.requests import request_of
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.core.suspects import requirements_of
 from headrace.engine import MAX_PROFILES
@@ -40,6 +41,8 @@ class Table:
         """In order of their order numbers."""
         self.keys: dict[tuple[str, str], UUID] = {}
         """The job that has a dedup key of a task."""
+        self.requests: dict[tuple[str, str], UUID] = {}
+        """The job that was made for a request, by ``core.requests.request_of``."""
         self.held: dict[UUID, dict[UUID, int]] = {}
         """What each worker holds, and how many beats in a row did not name it."""
         self.lines: dict[Line, Index] = {}
@@ -67,6 +70,8 @@ class Table:
         job = replace(job, seq=self.accepted)
         if job.spec.dedup is not None and not job.ended:
             self.keys[job.spec.task, job.spec.dedup] = job.id
+        if (request := request_of(job)) is not None:
+            self.requests[request] = job.id
         self.put(job)
         return job
 
@@ -89,6 +94,12 @@ class Table:
             return None
         id = self.keys.get((job.spec.task, job.spec.dedup))
         return None if id is None or id == job.id else self.records[id]
+
+    def first(self, job: Job) -> Job | None:
+        """The job that was made when this request came for the first time."""
+        request = request_of(job)
+        id = None if request is None else self.requests.get(request)
+        return None if id is None else self.records[id]
 
     def change(self, change: Change) -> None:
         """Make the change, with all that goes with it."""
@@ -116,6 +127,8 @@ class Table:
         for job in old:
             self._displace(self.records.pop(job.id))
             self.entries.forget(job.id)
+            if (request := request_of(job)) is not None:
+                del self.requests[request]
             for kept in (self.last_change, self.attempts, self.events):
                 kept.pop(job.id, None)
         self.pruned += len(old)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from headrace.core.status import Status
+from headrace.core.suspects import ran_together
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
 from headrace.engines.memory.state import Session, Worker
 
@@ -60,7 +60,7 @@ class Workers:
             if row is None or not row.alive or row.beats != beats:
                 return False
             held = (state.table.records[id] for id in state.table.held.get(worker, ()))
-            row.beside_suspect = len({job.suspect > 0 for job in held if job.status is Status.RUNNING}) == 2
+            row.beside_suspect = ran_together(held)
             row.mass_death = mass_death
             state.die(worker)
             return True

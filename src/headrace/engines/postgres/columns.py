@@ -29,15 +29,20 @@ JOB = (
 )
 """All columns of a job."""
 
-NEW = (*(column for column in JOB if column.new), Column("labels", "text", "labels(job)", table="labels"))
+NEW = (
+    *(column for column in JOB if column.new),
+    Column("labels", "text", "labels(job)", table="labels"),
+    Column("request", "text", "request_key(job)", table="bodies"),
+)
 """The rows that ``insert_document.sql`` takes."""
 
 RUN = (
     Column("first", "integer", table=""),
     Column("last", "integer", table=""),
-    *(column for column in NEW if column.name not in ("id", "payload", "held_key")),
+    *(column for column in NEW if column.name not in ("id", "payload", "held_key", "request")),
 )
-"""The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no key."""
+"""The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no dedup key
+and no request key."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
@@ -140,7 +145,7 @@ WORDS = {
     "claimed_head": ", ".join(f"j.{column.name}" for column in CLAIMED if column.table == "jobs"),
     "new_columns": _in_jobs(NEW),
     "new_values": ", ".join(_new[column.name] for column in NEW if column.table == "jobs"),
-    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels")},
+    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "request")},
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),

@@ -1,4 +1,5 @@
-"""Insert new jobs in one statement; they are looked up first only if they have dedup keys, or one is stored already."""
+"""Insert new jobs in one statement; they are looked up first only if they have dedup or request keys, or one is stored
+already."""
 
 from __future__ import annotations
 
@@ -35,6 +36,8 @@ from headrace.engines.postgres.rows import (
     held_key,
     is_new,
     key_lock,
+    request_key,
+    request_lock,
     row_of_new,
     runs_of,
 )
@@ -120,7 +123,7 @@ class Inserting:
         return run()
 
     async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool) -> list[InsertAnswer]:
-        if jobs and all(job.spec.dedup is None and is_new(job) for job in jobs):
+        if jobs and all(is_new(job) and not _has_keys(job) for job in jobs):
             related = batch is not None or any(is_related(job) for job in jobs)
             try:
                 return await self._insert_new(
@@ -233,7 +236,7 @@ class Inserting:
         if batch is not None:
             yield from relate(self._schema, (), batch)
         keyed = yield from _lock_keys(self._schema, jobs, wait=wait)
-        blind = all(job.spec.dedup is None for job in jobs)
+        blind = not any(map(_has_keys, jobs))
         for _ in range(_TRIES):
             relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
             busy = relatives.busy(jobs, keyed)
@@ -253,11 +256,11 @@ class Inserting:
         self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, *, tell: bool
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
-        known, here, holders = yield from _look(self._schema, jobs)
+        known, here, holders, firsts = yield from _look(self._schema, jobs)
         admission = relatives.admit()
         # In order: a refused job does not take its key, so a later job with that key may be new, and others may wait
         # for that one.
-        fresh, told = sort_out(jobs, here, holders, admission.refuses)
+        fresh, told = sort_out(jobs, here, holders, firsts, admission.refuses, key_of=held_key, request_of=request_key)
         stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
             return None
@@ -302,19 +305,29 @@ def _for_now(answer: InsertAnswer) -> bool:
 
 
 def _lock_keys(schema: str, jobs: Sequence[Job], *, wait: bool) -> Statements[set[UUID]]:
-    """Lock the dedup keys until the transaction ends; the ids of the jobs whose keys another has locked."""
-    numbers = {job.id: key_lock(schema, job) for job in jobs if job.spec.dedup is not None}
-    order = sorted(set(numbers.values()))  # the same for everybody, so that there is no deadlock
+    """Lock the dedup and request keys until the transaction ends; the ids of jobs whose keys another has locked."""
+    numbers = {job.id: _locks_of(schema, job) for job in jobs if _has_keys(job)}
+    order = sorted(set[int]().union(*numbers.values()))  # the same for everybody, so that there is no deadlock
     if not order:
         return set()
     trying, document = sql("try_keys", schema), encode(order)
     held = _bools((yield Waiting(sql("lock_keys", schema), document, trying) if wait else Statement(trying, document)))
     free = {number for number, ours in zip(order, held, strict=True) if ours}
-    return {id for id, number in numbers.items() if number not in free}
+    return {id for id, locks in numbers.items() if not locks <= free}
+
+
+def _has_keys(job: Job) -> bool:
+    return job.spec.dedup is not None or job.spec.request_key is not None
+
+
+def _locks_of(schema: str, job: Job) -> set[int]:
+    dedup = set() if job.spec.dedup is None else {key_lock(schema, job)}
+    return dedup if job.spec.request_key is None else dedup | {request_lock(schema, job)}
 
 
 def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
     """Look which of these jobs are stored already."""
     keys = [key for job in jobs if (key := held_key(job)) is not None]
-    document = encode({"ids": [job.id for job in jobs], "keys": keys})
+    requests = [request for job in jobs if (request := request_key(job)) is not None]
+    document = encode({"ids": [job.id for job in jobs], "keys": keys, "requests": requests})
     return Reader().stored(_known((yield Statement(sql("known", schema), document))))

@@ -18,7 +18,7 @@ from headrace.engines.sql.attempts import past_of
 from headrace.engines.sql.columns import Column, fields_in, function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.reader import RecordReader
-from headrace.engines.sql.record import Micros, encode, key_of, labels_of, stage_of
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, request_of, stage_of
 
 __all__ = [
     "RECORD_TYPE",
@@ -32,6 +32,8 @@ __all__ = [
     "key_lock",
     "label",
     "lines_lock",
+    "request_key",
+    "request_lock",
     "row_of_change",
     "row_of_complete",
     "row_of_new",
@@ -95,8 +97,21 @@ class Reader(RecordReader):
 
 def held_key(job: Job) -> str | None:
     """The dedup key of a job as it is stored: unique over all tasks."""
-    key = key_of(job)
+    return _short(key_of(job))
+
+
+def request_key(job: Job) -> str | None:
+    """The request key of a job as it is stored: unique over all tasks and customers."""
+    return _short(request_of(job))
+
+
+def _short(key: str | None) -> str | None:
     return key if key is None or len(key) <= _LONG else digest(key)
+
+
+def request_lock(schema: str, job: Job) -> int:
+    """The number of the advisory lock for the job's request key, for those who use it."""
+    return lock_number(schema, "request", request_key(job) or "")
 
 
 def key_lock(schema: str, job: Job) -> int:
@@ -131,6 +146,7 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
     [row(column.new for column in NEW)],
     stage_of=stage_of,
     held_key=held_key,
+    request_key=request_key,
     labels=labels,
 )
 """A job as ``insert_document.sql`` takes it."""
@@ -183,6 +199,7 @@ row_of_change: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
 _FOLLOWS = (
     "job.attempt == job.charged == 1 and job.first_started_at is job.started_at"
     " and job.redrives == job.waits == 0 and job.not_after is None and job.streak is None"
+    " and job.moved_to is None and job.reprioritised_to is None"
 )
 
 row_of_complete: Callable[[int, Change, Micros], tuple[Any, ...]] = function(

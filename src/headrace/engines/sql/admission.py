@@ -35,9 +35,9 @@ class Admission:
         self.refused: dict[int, HeadraceError] = {}
         """The places of the jobs that were refused, and why."""
 
-    def refuses(self, place: int, job: Job) -> bool:
-        """Whether the job at this place is refused; otherwise it counts as stored from now on."""
-        why = self._refusal(job)
+    def refuses(self, place: int, job: Job, why: HeadraceError | None = None) -> bool:
+        """Whether the job at this place is refused, ``why`` or for its relatives; otherwise it counts as stored."""
+        why = why or self._refusal(job)
         if why is None:
             self._here.setdefault(job.id, (job.status, job.cancel_requested_at is not None))
         else:

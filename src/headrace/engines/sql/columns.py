@@ -17,9 +17,9 @@ from uuid import UUID
 
 import msgspec
 
-from headrace.core.job import ErrorInfo, Job, Progress, Spec
+from headrace.core.job import ErrorInfo, Job, Progress, Spec, spec_of
 from headrace.core.status import Status
-from headrace.engines.sql.record import Micros, State, encode
+from headrace.engines.sql.record import Micros, State, encode, rank_of
 
 __all__ = [
     "FOR_OTHERS",
@@ -99,11 +99,10 @@ class Specs(dict[str, Spec]):
     """Specs by their texts, each decoded once: jobs that were submitted together share theirs."""
 
     def __missing__(self, key: str) -> Spec:
-        self[key] = spec = _spec(key)
+        self[key] = spec = spec_of(key)
         return spec
 
 
-_spec = msgspec.json.Decoder(Spec).decode
 _TYPES = {"uuid": UUID | None, "blob": UUID | None, "text": str | None, "boolean": bool | None}
 
 NAMES: dict[str, Any] = {
@@ -112,6 +111,7 @@ NAMES: dict[str, Any] = {
     "State": State,
     "STATUS": {status.value: status for status in Status},
     "encode": encode,
+    "rank_of": rank_of,
     "read_state": msgspec.json.Decoder(State).decode,
     "read_progress": msgspec.json.Decoder(Progress).decode,
     "read_error": msgspec.json.Decoder(ErrorInfo).decode,
@@ -203,7 +203,7 @@ _JOB = (
     Column("line", "integer", "line"),
     Column("status", "text", "job.status", "job.status", "status=STATUS[status]", given="status=given.status"),
     Column("stage", "smallint", "stage_of(job)", "stage_of(job)"),
-    Column("rank", "smallint", "-job.spec.priority"),
+    Column("rank", "smallint", "rank_of(job)"),
     moment("available_at", new=True),
     moment("arrived_at", new=True),
     moment("updated_at", new=True, given="updated_at=at[assigned_at]"),

@@ -8,15 +8,16 @@ from uuid import UUID
 
 from headrace.core.job import Job
 from headrace.engines.sql.columns import Specs
-from headrace.engines.sql.record import Moments, key_of
+from headrace.engines.sql.record import Moments
 
 __all__ = ["RecordReader", "Sight", "Stored"]
 
 Sight = tuple[int | None, Job | None, Job | None]
 """The id of a job's last change, the job, and the other job that has the dedup key it wants."""
 
-Stored = tuple[dict[UUID, Job], list[UUID], dict[str, UUID]]
-"""The jobs that are stored already, by id or key; which of these ids are stored; and which job has each key."""
+Stored = tuple[dict[UUID, Job], list[UUID], dict[str, UUID], dict[str, Job]]
+"""The jobs that are stored already, by id or key; which of these ids are stored; which job has each dedup key; and the
+job of each request."""
 
 
 class RecordReader:
@@ -43,13 +44,19 @@ class RecordReader:
         ]
 
     def stored(self, rows: Iterable[tuple[str | None, Any]]) -> Stored:
-        """The answer of ``known.sql``: of each record, the key by which it was found, or null if it was by its id."""
-        known, here, holders = dict[UUID, Job](), list[UUID](), dict[str, UUID]()
+        """The answer of ``known.sql``: of each record, by what it was found.
+
+        That is null for its id, "d" and the dedup key as it is stored, or "r" and the request key.
+        """
+        known, here = dict[UUID, Job](), list[UUID]()
+        holders, firsts = dict[str, UUID](), dict[str, Job]()
         for by, record in rows:
             job = self.job(record)
             known[job.id] = job
             if by is None:
                 here.append(job.id)
-            elif (key := key_of(job)) is not None:
-                holders[key] = job.id
-        return known, here, holders
+            elif by.startswith("r"):
+                firsts[by[1:]] = job
+            else:
+                holders[by[1:]] = job.id
+        return known, here, holders, firsts

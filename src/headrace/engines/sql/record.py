@@ -9,14 +9,16 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core import requests
 from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, counted_by
 from headrace.core.query import Filter
+from headrace.core.requests import is_repeat
 from headrace.core.status import DEFERRED, HELD, Reason, Status
 from headrace.core.suspects import requirements_of
-from headrace.errors import Unstorable
+from headrace.errors import HeadraceError, KeyReused, Unstorable
 
 __all__ = [
     "BY_KEY",
@@ -32,6 +34,8 @@ __all__ = [
     "micros",
     "moment",
     "place_of",
+    "rank_of",
+    "request_of",
     "rows_of_spent",
     "sort_out",
     "stage_of",
@@ -130,11 +134,19 @@ class State(msgspec.Struct, array_like=True):
     suspect: int = 0
     spared: bool = False
     blameless_losses: int = 0
+    moved_to: str | None = None
+    reprioritised_to: int | None = None
 
 
 def key_of(job: Job) -> str | None:
     """The dedup key of a job as it is stored: unique over all tasks."""
     return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
+
+
+def request_of(job: Job) -> str | None:
+    """The request key of a job as it is stored: unique over all tasks and customers."""
+    request = requests.request_of(job)
+    return None if request is None else encode(request)
 
 
 def labels_of(job: Job) -> Iterable[str]:
@@ -170,32 +182,56 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 def place_of(job: Job) -> Place:
     """Where the job stands."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
-    return (spec.queue, spec.task, encode(needs, _sorted) if needs else "{}")
+    queue = spec.queue if job.moved_to is None else job.moved_to
+    return (queue, spec.task, encode(needs, _sorted) if needs else "{}")
+
+
+def rank_of(job: Job) -> int:
+    """Its priority as lines are ordered by it: smaller is claimed first."""
+    return -job.priority
 
 
 def sort_out(
     jobs: Sequence[Job],
     ids: Iterable[UUID],
     keys: Mapping[str, UUID],
-    refused: Callable[[int, Job], bool] = lambda place, job: False,
+    requests: Mapping[str, Job],
+    refused: Callable[[int, Job, HeadraceError | None], bool],
+    *,
+    key_of: Callable[[Job], str | None] = key_of,
+    request_of: Callable[[Job], str | None] = request_of,
 ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
-    """Which of these jobs to store, given the ids that are stored already and which job has which key.
+    """Which of these jobs to store, given the ids that are stored already, which job has which dedup key, and which was
+    made for which request.
 
     Also, for each job, the id it is answered with, or that of the job it is a duplicate of. ``refused`` is asked, in
-    order, of each that would be stored, with its place, whether there is something against it.
+    order, of each that would be stored, with its place, whether there is something against it; it is also told of
+    those that cannot be stored, and why. ``key_of`` and ``request_of``: the keys of a job as this engine stores them.
     """
-    here, holders = set(ids), dict(keys)
+    here, holders, firsts = set(ids), dict(keys), dict(requests)
     fresh, told = list[int](), list[tuple[UUID, UUID | None]]()
     for index, job in enumerate(jobs):
-        key = key_of(job)
-        holder = None if key is None or job.id in here else holders.get(key)
+        if job.id in here:
+            told.append((job.id, None))
+            continue
+        request, key = request_of(job), key_of(job)
+        first = None if request is None else firsts.get(request)
+        if first is not None:
+            repeat = is_repeat(job, first)
+            told.append((job.id, first.id if repeat else None))
+            if not repeat:
+                refused(index, job, KeyReused(first))
+            continue
+        holder = None if key is None else holders.get(key)
         told.append((job.id, holder))
-        if job.id in here or holder is not None or refused(index, job):
+        if holder is not None or refused(index, job, None):
             continue
         here.add(job.id)
         fresh.append(index)
         if key is not None and not job.ended:
             holders[key] = job.id
+        if request is not None:
+            firsts[request] = job
     return fresh, told
 
 

@@ -1,11 +1,11 @@
 """Insert new jobs: in one statement, or as statements that run one by one within a user's transaction.
 
-They are looked up only if an id or a dedup key is stored already.
+They are looked up only if an id, a dedup key or a request key is stored already.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import apsw
 import msgspec
@@ -20,7 +20,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_jobs, too_many
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.lines import Collected
-from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, sort_out
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, request_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.relations import Relations
@@ -40,7 +40,7 @@ class Insertion:
         self._alone = of is None and not any(map(is_related, jobs))
         self._args = self._encode(range(len(jobs)))
 
-    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, int, int]:
+    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, int]:
         at = Micros()
         rows = [row_of_new(self._jobs[index], self._lines[index], at) for index in chosen]
         labels = [
@@ -52,7 +52,13 @@ class Insertion:
             or spec.batch is not None
             for label in labels_of(self._jobs[index])
         ]
-        return encode(rows), encode(labels), len(rows), self._collected
+        return (
+            encode(rows),
+            encode(labels),
+            _requests(self._jobs[index] for index in chosen),
+            len(rows),
+            self._collected,
+        )
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
         """Store the jobs; the order number of the first if all were new, else an answer for each."""
@@ -70,7 +76,7 @@ class Insertion:
         """The answers when all were new."""
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
 
-    def _insert(self, connection: apsw.Connection, args: tuple[str, str, int, int]) -> int:
+    def _insert(self, connection: apsw.Connection, args: tuple[str, str, str, int, int]) -> int:
         """Write the rows; the order number before that of the first."""
         try:
             last: int = connection.execute(ask("insert"), args).get
@@ -78,7 +84,7 @@ class Insertion:
             if "collected" in str(error):
                 raise Collected from None
             raise
-        return last - args[2]
+        return last - args[3]
 
     def _sort_out(self, connection: apsw.Connection) -> list[InsertAnswer]:
         def insert(chosen: Sequence[int]) -> Statements[int]:
@@ -86,6 +92,11 @@ class Insertion:
             return self._insert(connection, self._args if len(chosen) == len(self._jobs) else self._encode(chosen))
 
         return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole))
+
+
+def _requests(jobs: Iterable[Job]) -> str:
+    """The places of those jobs that have request keys, and these, as ``insert_rows.sql`` takes them."""
+    return encode([(place, request_of(job)) for place, job in enumerate(jobs) if job.spec.request_key is not None])
 
 
 def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
@@ -101,7 +112,8 @@ def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         rows = [row_of_new(*taken[index], at) for index in chosen]
         labels = [(place, label) for place, index in enumerate(chosen) for label in labels_of(taken[index][0])]
         before = int((yield Statement("SELECT last_seq FROM books", "")))
-        yield Statement(unfolded("insert_rows"), encode((rows, labels, len(rows))))
+        requests = _requests(taken[index][0] for index in chosen)
+        yield Statement(unfolded("insert_rows"), encode((rows, labels, requests, len(rows))))
         return before
 
     stored = iter((yield from storing([job for job, _ in taken], insert)))
@@ -120,11 +132,11 @@ def storing(
     ``insert`` writes the jobs at some places, and returns the order number before theirs; ``whole``: store all that are
     not stored yet, or none.
     """
-    names = encode([(job.id, key_of(job)) for job in jobs])
-    known, here, keys = reader().stored(_known((yield Statement(reading("known"), names))))
+    names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
+    known, here, keys, requests = reader().stored(_known((yield Statement(reading("known"), names))))
     relations = Relations(jobs)
     admission = yield from relations.looking()
-    fresh, told = sort_out(jobs, here, keys, admission.refuses)
+    fresh, told = sort_out(jobs, here, keys, requests, admission.refuses)
     if whole and admission.refused:
         return [Refused(next(iter(admission.refused.values())))] * len(jobs)
     before = (yield from insert(fresh)) if fresh else 0

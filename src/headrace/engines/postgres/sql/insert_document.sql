@@ -2,8 +2,8 @@
 -- {"collected": the count at which the lines are good, "lock": the lock against collecting, "rows": [[columns.NEW], …],
 -- "hints": [[channel, message], …]}
 -- Answers {"open": whether the lines are good, "stored": [[place, order number], …], "bare": [ids]}. Fewer
--- stored than rows: an id came between, or a key; of the latter the bare bodies must be removed. To a transaction that
--- cannot see what came between both are a failure to serialize, not one of uniqueness.
+-- stored than rows: an id came between, or a key; of a dedup key the bare bodies must be removed. To a transaction that
+-- cannot see what came between all are a failure to serialize, not one of uniqueness.
 WITH doc AS MATERIALIZED (SELECT $1::text::json AS d),
 gate AS MATERIALIZED (
   SELECT CASE WHEN pg_advisory_xact_lock_shared((d ->> 'lock')::bigint) IS NOT NULL
@@ -16,9 +16,9 @@ arriving AS MATERIALIZED (
   FROM first f CROSS JOIN doc CROSS JOIN json_array_elements(d -> 'rows') WITH ORDINALITY AS e (r, place)
 ),
 kept AS (
-  INSERT INTO {schema}.bodies (seq, id, payload, spec)
-  SELECT seq, {new_id}, {new_payload}, {new_spec} FROM arriving ORDER BY {new_id}
-  ON CONFLICT (id) DO NOTHING
+  INSERT INTO {schema}.bodies (seq, id, payload, spec, request)
+  SELECT seq, {new_id}, {new_payload}, {new_spec}, {new_request} FROM arriving ORDER BY {new_id}
+  ON CONFLICT DO NOTHING
   RETURNING seq, id
 ),
 stored AS (

@@ -1,0 +1,29 @@
+"""Small documents that people keep beside a payload: objects of JSON values, bounded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.bounds import checked_document
+from headrace.core.codec.codec import Codec, Misfit
+from headrace.errors import ConfigError
+
+__all__ = ["document_text"]
+
+_OBJECT = Codec(dict[str, Any])
+
+
+def document_text(value: Any, what: str) -> str:
+    """A mapping of JSON values as JSON text.
+
+    :raises ConfigError: it is none, or too large; naming ``what``
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{what} must be a mapping of JSON values, not {value!r}")
+    try:
+        text = _OBJECT.encode(dict(value))
+    except Misfit as error:
+        where = f".{error.path.lstrip('.')}" if error.path else ""
+        raise ConfigError(f"{what}{where} must be JSON: {error.message}") from None
+    return checked_document(text, what)

@@ -1,0 +1,25 @@
+"""Customers: whose a key is. Dedup, request and concurrency keys of a job with a customer are that customer's own."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from headrace.core.bounds import KEY
+
+__all__ = ["own"]
+
+_MARK = "\x1f"
+"""Begins every key that is not just what was said."""
+
+
+def own(customer: str | None, key: str) -> str:
+    """The key as stores keep and compare it: another one for each customer, and for jobs without one.
+
+    Whatever customers and keys are called, no two pairs have the same text: a key that is kept as it was said never
+    begins with the mark, and the length of the customer says where the key begins. What would be too long for an index
+    is kept as its digest.
+    """
+    if customer is None:
+        return _MARK + key if key.startswith(_MARK) else key
+    text = f"{_MARK}{len(customer)}:{customer}{key}"
+    return text if len(text) <= KEY else f"{_MARK}#{sha256(text.encode(errors='surrogatepass')).hexdigest()}"

@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.bounds import KEY
+from headrace.core.customers import own
+
+TRICKY = st.text(alphabet="\x1f#:123a", max_size=6)
+WHOSE = st.tuples(st.none() | TRICKY, TRICKY)
+
+
+@given(WHOSE, WHOSE)
+def test_no_two_customers_share_a_key_whatever_they_are_called(
+    one: tuple[str | None, str], other: tuple[str, str]
+) -> None:
+    assert (own(*one) == own(*other)) == (one == other)
+
+
+def test_a_key_without_a_customer_is_kept_as_it_was_said() -> None:
+    assert own(None, "report:2026") == "report:2026"
+
+
+def test_what_is_long_is_kept_short_and_apart() -> None:
+    texts = {own("c" * n, "k" * (KEY - n)) for n in range(KEY)}
+    assert len(texts) == KEY
+    assert max(map(len, texts)) <= KEY
