@@ -21,6 +21,8 @@ from headrace.client.limits import Limited, LimitInfo
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.transactional import submit_here
+from headrace.client.verifying import verify
+from headrace.core.books import Book, Verification
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
@@ -272,7 +274,7 @@ class App(Hooked, Acting, Scheduling, Limited):
     async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
         await self.get(id)
-        return await self.engine.records.history(as_id(id))
+        return (await self.engine.records.history(as_id(id))).timed()
 
     async def jobs(
         self,
@@ -371,6 +373,10 @@ class App(Hooked, Acting, Scheduling, Limited):
         engine = self.new_engine()
         with self._saying_whose():
             return await engine.migrate(plan=plan)
+
+    async def verify(self, *, each: Callable[[Book], object] | None = None) -> Verification:
+        """Compare what the store keeps twice, while workers go on; ``each`` is called with every book as it is done."""
+        return await verify(self.session, each)
 
     async def doctor(self) -> list[Check]:
         """Check the store, the workers and the settings; each finding has a remedy."""

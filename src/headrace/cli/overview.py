@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from headrace.client.limits import LimitInfo
     from headrace.client.scheduling import ScheduleInfo
     from headrace.core.limits.rate import Rate
+    from headrace.core.query import Ledger
     from headrace.engine import WorkerRow
 
 __all__ = [
@@ -49,6 +50,8 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
     books = stats.ledger
     facts = grid()
     facts.add_row("submitted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
+    if ended := _kinds(books):
+        facts.add_row("", ended)
     if books.unaccounted:
         facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
     facts.add_row("workers", _crew(stats, now))
@@ -56,6 +59,14 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
         facts.add_row("waiting", f"the oldest queued job for {span((now - stats.oldest_queued).total_seconds())}")
     head = made if made.row_count else Text("no jobs yet", "dim")
     return Group(head, Text(), facts)
+
+
+def _kinds(books: Ledger) -> str:
+    """How all that ever ended did so, pruned or not."""
+    counts = {"completed": books.completed, "failed": books.failed, "cancelled": books.cancelled}
+    counts["pruned before that was counted"] = books.pruned_unknown
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"ever ended: {told}" if told else ""
 
 
 def _crew(stats: Stats, now: datetime) -> Text:

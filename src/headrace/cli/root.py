@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "prune": ("admin", "Delete ended jobs past their retention."),
     "migrate": ("admin", "Bring the store's schema up to date."),
     "doctor": ("doctor", "Check everything, and say what to do."),
+    "verify": ("verify", "Compare the books with the jobs."),
 }
 """Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them."""
 
