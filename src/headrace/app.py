@@ -15,7 +15,7 @@ from headrace.client import admin, jobs
 from headrace.client.acting import Acting
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
-from headrace.client.finding import Finding, checked_limit
+from headrace.client.finding import Filters, Finding, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
@@ -37,10 +37,11 @@ from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
 from headrace.runtime.clock import Clock
+from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
-from headrace.worker.options import WorkerOptions, check_worker_options
+from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
@@ -164,24 +165,38 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         queues: Sequence[str] | None = None,
         burst: bool = False,
         grace: Seconds = 15.0,
+        offers: Mapping[str, Any] | None = None,
+        tasks: Sequence[Named | str] | None = None,
     ) -> Worker:
         """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``.
 
         ``run`` is for a program that is a worker: SIGTERM and SIGINT stop it in good order. The block leaves signals to
-        the program: whatever ends the block stops the worker.
+        the program: whatever ends the block stops the worker. ``offers``: what it has for jobs that require something.
+        ``tasks``: only these, by name or as they are.
+
+        :raises ConfigError: naming the option
+        :raises UnknownTask: one of ``tasks`` is none of this App
         """
         options = check_worker_options(
-            {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace},
+            {
+                "concurrency": concurrency,
+                "queues": queues,
+                "burst": burst,
+                "grace": grace,
+                "offers": offers or {},
+                "tasks": tasks,
+            },
         )
         session = self.session
         self.load()
+        handlers = chosen_handlers(options.pop("tasks"), self.handlers)
 
         def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
             return services(session.engine, session.lanes, session.host, id, follow=not burst, ended=ended)
 
         return Worker(
             session.engine,
-            self.handlers,
+            handlers,
             host=session.host,
             lanes=session.lanes,
             services=duties,
@@ -279,6 +294,14 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
 
+    def feed(self, **filters: Unpack[Filters]) -> Feed:
+        """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.
+
+        ``changed.jobs`` are the jobs as they are now, each once; ``changed.dropped`` is how many changes were left out
+        because there were too many at once. The filters are those of ``jobs``.
+        """
+        return self.session.feed(filter_of(filters))
+
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None
     ) -> AsyncGenerator[LogLine, None]:
@@ -291,6 +314,13 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
     async def explain(self, id: UUID | str) -> Explanation:
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
+
+    async def explain_worker(self, id: UUID | str) -> Explanation:
+        """Why a worker is given jobs, or none: how it is, and what keeps it from those that are queued.
+
+        :raises UnknownWorker:
+        """
+        return await admin.explain_worker(self.session, as_id(id))
 
     # -- everything else
 

@@ -49,6 +49,7 @@ def _dialect(schema: str) -> Dialect:
         page=sql("find", schema),
         body=" JOIN {bodies} b ON b.id = j.id".format(**tables),
         join="JOIN",
+        by_status=frozenset({0, 5}),
         by_number=f"{schema}.jobs j",
         blocks_of_lines=sql("blocks_of_lines", schema),
         ranges="json_array_elements(?::text::json) AS k (r) CROSS JOIN LATERAL (SELECT * FROM {jobs} i"

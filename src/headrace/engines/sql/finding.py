@@ -86,6 +86,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     """What joins the error."""
     has_error: str
+    by_status: frozenset[int]
+    """The stages that have an index by status in the order of numbers."""
     by_number: str
     """The table of jobs, gone through by their numbers."""
     blocks_of_lines: str
@@ -320,11 +322,11 @@ class _Search:
         return found
 
     def _in_stage(self, stage: int) -> list[Part]:
-        if stage < 4:
+        if stage in (-1, 1, 2, 3):
             return [Part(self._jobs, f"x.stage = {stage}")]
         statuses = [status for status in sorted(self._among) if stages_of([status]) == [stage]]
-        where = "x.stage = 5 AND x.status = ?" if stage == 5 else "x.stage >= 4 AND x.status = ?"
-        return [Part(self._jobs, where, [status], stage == 5) for status in statuses]
+        where = f"x.stage {'>= 4' if stage == 4 else f'= {stage}'} AND x.status = ?"
+        return [Part(self._jobs, where, [status], stage in self._sql.by_status) for status in statuses]
 
     def _finished(self) -> list[Part]:
         where, values = "x.stage >= 4 AND x.status = ?", list[Any]()

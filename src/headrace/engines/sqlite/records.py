@@ -49,6 +49,7 @@ DIALECT = Dialect(
     page="SELECT (SELECT doc FROM record WHERE seq = found.seq) FROM ({found}) found ORDER BY found.seq DESC",
     body="",
     join="CROSS JOIN",
+    by_status=frozenset({5}),
     by_number="jobs j NOT INDEXED",
     blocks_of_lines=(
         "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN line_blocks x ON x.line = l.value AND x.block < ?"
