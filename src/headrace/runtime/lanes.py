@@ -230,5 +230,7 @@ class Lanes:
                 news.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):
                 news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
+            elif change.verb in (Verb.POSTPONE, Verb.RETRY):  # it may fall due before the next poll
+                news.setdefault(Topic.READY, set()).add(job.queue)
         for topic, names in news.items():
             bus.send(Hint(topic, tuple(names)))
