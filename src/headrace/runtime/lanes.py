@@ -29,6 +29,8 @@ __all__ = ["Lanes"]
 
 _TRIES = 50
 _CANCELLED = Note.CANCELLED
+_TIMED = (Verb.POSTPONE, Verb.RETRY)
+"""After these a job may fall due before anybody asks for it again."""
 
 
 def _change_weight(change: Change) -> int:
@@ -224,13 +226,11 @@ class Lanes:
                 if followers and job.spec.schedule is not None:
                     for follow in followers:
                         follow(job)
-            elif job.status is Status.QUEUED:
+            elif job.status is Status.QUEUED or change.verb in _TIMED:
                 news.setdefault(Topic.READY, set()).add(job.queue)
             elif change.verb is Verb.CANCEL:
                 news.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):
                 news.setdefault(Topic.PROGRESS, set()).add(str(job.id))
-            elif change.verb in (Verb.POSTPONE, Verb.RETRY):  # it may fall due before the next poll
-                news.setdefault(Topic.READY, set()).add(job.queue)
         for topic, names in news.items():
             bus.send(Hint(topic, tuple(names)))
