@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from headrace.conformance.lab import Choices, Lab
 from headrace.conformance.records.finding import agrees, populate, wish
@@ -140,6 +141,36 @@ def test_what_was_stored_before_the_migration_and_by_the_version_before_is_found
             await search(lab, [*jobs, *more], 7)
             execute(kind, tmp_path, AS_BEFORE[kind])
             await search(lab, [*jobs, *more], 8)
+        finally:
+            await lab.engine.close()
+
+    asyncio.run(main())
+
+
+def test_a_search_goes_from_block_to_block(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("FEW", 2), ("PEEK", 3)):
+        monkeypatch.setattr(finding, name, value)
+
+    async def main() -> None:
+        lab = Lab(lambda: make(tmp_path), Host(), Rules())
+        await lab.engine.open()
+        try:
+            jobs = list[Job]()
+            for batch in range(6):
+                lab.later(1800)
+                plain, odd = lab.job("former" if batch < 3 else "common"), lab.job("sparse", queue="aside")
+                new = (replace(odd if n == 7 else plain, id=lab.new_id()) for n in range(900))
+                jobs += await lab.put_all(*new)
+            middle = jobs[2000].created_at
+            for wanted in (
+                Filter(task=frozenset({"sparse"})),
+                Filter(queue=frozenset({"aside"}), created_before=middle),
+                Filter(task=frozenset({"former"})),
+                Filter(created_after=middle, created_before=jobs[2800].created_at),
+                Filter(created_before=middle, task=frozenset({"sparse", "common"})),
+            ):
+                await agrees(lab, wanted, jobs, limit=400)
+                await agrees(lab, wanted, jobs, limit=2) if "sparse" in wanted.task else None
         finally:
             await lab.engine.close()
 

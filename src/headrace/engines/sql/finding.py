@@ -39,6 +39,8 @@ BUCKET = 29
 
 _ROUNDS = (4, 12, 40, 128)
 """How many blocks are gone through at a time."""
+_APART = 3
+"""More ranges than these are gone through together."""
 
 Asked = tuple[str, list[Any]]
 """SQL with a question mark for each of these values."""
@@ -248,10 +250,13 @@ class _Search:
             return await self._of_parts(parts, place, most), None
         text = self._filter.text is not None
         floor = await self._floor(place, LOOK if text else PEEK)
-        found = await self._found(self._sql.by_number, [], "j.seq < ? AND j.seq >= ?", [place, floor], most)
+        found = await self._window(floor, place, most)
         if floor == 0 or len(found) >= most:
             return found, None
         return (found, floor) if text else ([*found, *await self._beyond(floor, most - len(found))], None)
+
+    async def _window(self, low: int, high: int, most: int) -> list[Job]:
+        return await self._found(self._sql.by_number, [], "j.seq < ? AND j.seq >= ?", [high, low], most)
 
     async def _floor(self, place: int, most: int) -> int:
         """The order number from which on there are so many jobs up to a place; 0: there are fewer."""
@@ -371,8 +376,13 @@ class _Search:
         """The newest jobs below a place in these blocks, and of those that are in no list."""
         found, apart = list[Job](), await self._of_parts([self._sql.unlisted], place, most)
         async for some in blocks:
-            ranges = [(block << shift, min((block + 1) << shift, place)) for block in some]
-            found += await self._found(self._sql.ranges, [ranges], "true", [], most - len(found))
+            ranges = _ranges(some, shift, place)
+            if len(ranges) > _APART:
+                found += await self._found(self._sql.ranges, [ranges], "true", [], most - len(found))
+                ranges = []
+            for low, high in ranges:  # where nearly all match, it stops after as many as are wanted
+                if len(found) < most:
+                    found += await self._window(low, high, most - len(found))
             if len(found) >= most:
                 break
         together = {job.seq: job for job in (*found, *apart)}
@@ -468,6 +478,18 @@ _TROUBLED = "{0}.stage <> 4 AND {0}.state IS NOT NULL"
 
 def _marks(values: Iterable[Any]) -> str:
     return ", ".join("?" for _ in values)
+
+
+def _ranges(blocks: Sequence[int], shift: int, place: int) -> list[tuple[int, int]]:
+    """The ranges of order numbers of these blocks, the last ones first, up to a place; neighbours are one range."""
+    ranges = list[tuple[int, int]]()
+    for block in blocks:
+        low, high = block << shift, min((block + 1) << shift, place)
+        if ranges and ranges[-1][0] == high:
+            ranges[-1] = (low, ranges[-1][1])
+        else:
+            ranges.append((low, high))
+    return ranges
 
 
 def _rounds() -> Iterator[int]:
