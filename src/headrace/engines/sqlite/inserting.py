@@ -60,7 +60,7 @@ class Insertion:
             encode(labels),
             _requests(self._jobs[index] for index in chosen),
             len(rows),
-            encode(_lists((self._jobs[index], self._lines[index]) for index in chosen)),
+            encode(_lists([self._jobs[index] for index in chosen], [self._lines[index] for index in chosen])),
             self._collected,
         )
 
@@ -98,10 +98,10 @@ class Insertion:
         return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole))
 
 
-def _lists(taken: Iterable[tuple[Job, int]]) -> tuple[list[int], list[int]]:
+def _lists(jobs: Iterable[Job], lines: Iterable[int]) -> tuple[list[int], list[int]]:
     """The lines of jobs, and the spans of time in which they were created: what the lists of blocks say of them."""
-    found = {(line, job.spec.created_at) for job, line in taken}
-    return list({line for line, _ in found}), list({micros(created) >> BUCKET for _, created in found})
+    specs = {id(job.spec): job.spec for job in jobs}  # jobs that were submitted together share theirs
+    return list(set(lines)), list({micros(spec.created_at) >> BUCKET for spec in specs.values()})
 
 
 def _requests(jobs: Iterable[Job]) -> str:
@@ -122,7 +122,10 @@ def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         rows = [row_of_new(*taken[index], at) for index in chosen]
         labels = [(place, label) for place, index in enumerate(chosen) for label in labels_of(taken[index][0])]
         before = int((yield Statement("SELECT last_seq FROM books", "")))
-        requests, lists = _requests(taken[index][0] for index in chosen), _lists(taken[index] for index in chosen)
+        requests, lists = (
+            _requests(taken[index][0] for index in chosen),
+            _lists(*zip(*(taken[index] for index in chosen), strict=True)),
+        )
         yield Statement(unfolded("insert_rows"), encode((rows, labels, requests, len(rows), lists)))
         return before
 
