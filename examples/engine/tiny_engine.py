@@ -23,6 +23,7 @@ from headrace.core import family
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
+from headrace.core.customers import dedup_of, turn_of
 from headrace.core.decide import expired, tally_of_new
 from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -32,7 +33,7 @@ from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
 from headrace.core.limits.limit import Entry as InLine
 from headrace.core.limits.limit import Usage, deal, forgets, lapses
 from headrace.core.limits.rate import micros
-from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
+from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
@@ -123,7 +124,7 @@ class Store:
         held = Counter[Bound]()
         for job in self.jobs.values():
             if job.worker is not None:
-                held.update(counted_by(Group(job.queue, job.task, job.concurrency_key)))
+                held.update(counted_by(group_of(job)))
         return Usage(dict(held), dict(self.usage.spent), dict(self.usage.last))
 
     def profile(self, job: Job, *, is_new: bool = False) -> Profile | None:
@@ -143,8 +144,8 @@ class Store:
         """The other live job that has this one's dedup key."""
         if job.spec.dedup is None:
             return None
-        wanted = (job.task, job.spec.dedup)
-        same = (one for one in self.jobs.values() if (one.task, one.spec.dedup) == wanted and one.id != job.id)
+        wanted = (job.task, dedup_of(job.spec))
+        same = (one for one in self.jobs.values() if (one.task, dedup_of(one.spec)) == wanted and one.id != job.id)
         return next((one for one in same if one.status in LIVE), None)
 
     def first(self, job: Job) -> Job | None:
@@ -295,7 +296,7 @@ class Jobs(Role):
             profile = store.profile(job)
             asked = ask.queues is None or job.queue in ask.queues
             if profile is not None and profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
-                lines.setdefault((job.queue, profile.id, job.concurrency_key), []).append(job)
+                lines.setdefault((job.queue, profile.id, turn_of(job.spec)), []).append(job)
         return [
             (
                 Group(queue, jobs[0].task, key),
@@ -340,8 +341,8 @@ class Jobs(Role):
                 for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
                     kept.pop(job.id, None)
             store.pruned += len(gone)
-            in_line = {(job.task, job.concurrency_key) for job in store.jobs.values() if job.status is Status.QUEUED}
-            turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+            in_line = {(job.task, turn_of(job.spec)) for job in store.jobs.values() if job.status is Status.QUEUED}
+            turns = {(job.task, key) for job in gone if (key := turn_of(job.spec)) is not None}
             for turn in turns & store.usage.last.keys():
                 if forgets(store.usage.last[turn], latest, in_line=turn in in_line):
                     del store.usage.last[turn]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from hashlib import sha256
 
 from headrace.core.bounds import KEY
+from headrace.core.job import Spec
 
-__all__ = ["own"]
+__all__ = ["dedup_of", "own", "turn_of"]
 
 _MARK = "\x1f"
 """Begins every key that is not just what was said."""
@@ -23,3 +24,13 @@ def own(customer: str | None, key: str) -> str:
         return _MARK + key if key.startswith(_MARK) else key
     text = f"{_MARK}{len(customer)}:{customer}{key}"
     return text if len(text) <= KEY else f"{_MARK}#{sha256(text.encode(errors='surrogatepass')).hexdigest()}"
+
+
+def dedup_of(spec: Spec) -> str | None:
+    """The dedup key that no second live job of the task may hold; None: it has none."""
+    return None if spec.dedup is None else own(spec.customer, spec.dedup)
+
+
+def turn_of(spec: Spec) -> str | None:
+    """The concurrency key by which jobs of the task are limited and take turns; None: it has none."""
+    return None if spec.concurrency_key is None else own(spec.customer, spec.concurrency_key)

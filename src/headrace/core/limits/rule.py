@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.customers import turn_of
 from headrace.core.job import Job
 from headrace.core.limits.rate import Rate
 
@@ -20,6 +21,7 @@ __all__ = [
     "QueueRule",
     "TaskRule",
     "counted_by",
+    "group_of",
     "layered",
     "limits_of",
     "queue_rule",
@@ -28,7 +30,7 @@ __all__ = [
 
 Bound = tuple[str, ...]
 """What a limit is counted by: ``("queue", name)``, ``("task", name)``, ``("key", task, key)``, ``("rate", name)`` or
-``("rate", name, task, key)``."""
+``("rate", name, task, key)``; a key as in ``Group``."""
 
 
 class QueueRule(msgspec.Struct, frozen=True):
@@ -67,6 +69,12 @@ class Group(msgspec.Struct, frozen=True):
     queue: str
     task: str
     key: str | None = None
+    """As ``core.customers.turn_of`` says it: those of a customer are its own."""
+
+
+def group_of(job: Job) -> Group:
+    """The group of a job."""
+    return Group(job.queue, job.task, turn_of(job.spec))
 
 
 def counted_by(group: Group) -> list[Bound]:

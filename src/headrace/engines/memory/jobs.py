@@ -10,6 +10,7 @@ from uuid import UUID
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask, grant, order, promoted
+from headrace.core.customers import dedup_of, turn_of
 from headrace.core.decide import expired
 from headrace.core.job import Job
 from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
@@ -112,7 +113,7 @@ def _refusal(state: State, jobs: Sequence[Job]) -> HeadraceError | None:
             if not is_repeat(job, first):
                 return KeyReused(first)
             continue
-        key = None if job.spec.dedup is None else (job.spec.task, job.spec.dedup)
+        key = None if (dedup := dedup_of(job.spec)) is None else (job.spec.task, dedup)
         if job.id in state.table.records or state.table.holder(job) is not None or key in keys:
             continue
         if (why := state.relations.refusal(job, coming)) is not None:
@@ -151,7 +152,7 @@ def _deal(state: State, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
 
 
 def _forget_turns(state: State, gone: Sequence[Job], before: datetime) -> None:
-    turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+    turns = {(job.task, key) for job in gone if (key := turn_of(job.spec)) is not None}
     if not turns:
         return
     in_line = state.table.turns_in_line()

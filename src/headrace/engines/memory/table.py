@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
 from headrace.core.claim import Ask, order
+from headrace.core.customers import dedup_of, turn_of
 from headrace.core.explain.position import BY_WORK
 from headrace.core.job import Attempt, Event, Job
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
-from headrace.core.limits.rule import Bound, Group, Limits, counted_by
+from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
 from headrace.core.requests import request_of
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
@@ -68,8 +69,8 @@ class Table:
             return None
         self.accepted += 1
         job = replace(job, seq=self.accepted)
-        if job.spec.dedup is not None and not job.ended:
-            self.keys[job.spec.task, job.spec.dedup] = job.id
+        if (dedup := dedup_of(job.spec)) is not None and not job.ended:
+            self.keys[job.spec.task, dedup] = job.id
         if (request := request_of(job)) is not None:
             self.requests[request] = job.id
         self.put(job)
@@ -90,9 +91,8 @@ class Table:
 
     def holder(self, job: Job) -> Job | None:
         """The other live job that has the dedup key of this one."""
-        if job.spec.dedup is None:
-            return None
-        id = self.keys.get((job.spec.task, job.spec.dedup))
+        dedup = dedup_of(job.spec)
+        id = None if dedup is None else self.keys.get((job.spec.task, dedup))
         return None if id is None or id == job.id else self.records[id]
 
     def first(self, job: Job) -> Job | None:
@@ -107,8 +107,8 @@ class Table:
         self.put(job)
         if change.verb is not Verb.PROGRESS:  # which may be repeated without being known
             self.last_change[job.id] = change.id
-        if job.spec.dedup is not None and change.key is not Key.KEEP:
-            key = (job.spec.task, job.spec.dedup)
+        if (dedup := dedup_of(job.spec)) is not None and change.key is not Key.KEEP:
+            key = (job.spec.task, dedup)
             if change.key is Key.TAKE:
                 self.keys[key] = job.id
             elif self.keys.get(key) == job.id:
@@ -155,7 +155,7 @@ class Table:
         for worker in self.held.values():
             for id in worker:
                 job = self.records[id]
-                for bound in counted_by(Group(job.queue, job.task, job.concurrency_key)):
+                for bound in counted_by(group_of(job)):
                     usage.held[bound] = usage.held.get(bound, 0) + 1
         return usage
 
@@ -169,7 +169,7 @@ class Table:
 
     def _places(self, job: Job) -> Iterator[tuple[Index, Sort]]:
         if job.status is Status.QUEUED:
-            yield self.lines.setdefault((job.queue, self._profile(job), job.concurrency_key), Index()), order(job, 0)
+            yield self.lines.setdefault((job.queue, self._profile(job), turn_of(job.spec)), Index()), order(job, 0)
         elif job.status in DEFERRED:
             yield self.deferred, (job.available_at, job.seq)
         elif job.status in ENDED:
@@ -184,7 +184,7 @@ class Table:
         if job.status in LIVE:
             self._users[self._profile(job)] -= 1
         if job.status is Status.QUEUED:
-            line = (job.queue, self._profile(job), job.concurrency_key)
+            line = (job.queue, self._profile(job), turn_of(job.spec))
             if not self.lines[line]:
                 del self.lines[line]
         if job.worker is None:

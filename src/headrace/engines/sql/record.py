@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import requests
+from headrace.core.customers import dedup_of
 from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
 from headrace.core.limits.rate import Spent
@@ -136,8 +137,8 @@ class State(msgspec.Struct, array_like=True):
 
 
 def key_of(job: Job) -> str | None:
-    """The dedup key of a job as it is stored: unique over all tasks."""
-    return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
+    """The dedup key of a job as it is stored: unique over all tasks and customers."""
+    return None if job.spec.dedup is None else encode((job.spec.task, dedup_of(job.spec)))
 
 
 def request_of(job: Job) -> str | None:
