@@ -21,7 +21,7 @@ async def test_a_worker_runs_what_is_submitted(kind: str, tmp_path: Path) -> Non
     sums = Sums(url_of(kind, tmp_path))
     async with sums.app, sums.app.worker(concurrency=4) as worker:
         jobs = [*await sums.add.map([(i, i) for i in range(50)]), *await sums.multiply.map([(2, 3)])]
-        assert sum([await job.result(timeout=20) for job in jobs]) == 2456
+        assert sum([await job.result(timeout=45) for job in jobs]) == 2456
         assert isinstance(worker, Worker)
         assert [info.name for info in await sums.app.tasks()] == ["add", "fail", "multiply"]
         (row,) = await sums.app.workers()
@@ -35,7 +35,7 @@ async def test_a_burst_ends_when_nothing_is_left() -> None:
     sums = Sums()
     async with sums.app:
         jobs = await sums.add.map([(i,) for i in range(20)])
-        await asyncio.wait_for(sums.app.worker(burst=True).run(), 20)
+        await asyncio.wait_for(sums.app.worker(burst=True).run(), 45)
         assert {(await job.refresh()).status for job in jobs} == {Status.COMPLETED}
 
 
@@ -43,7 +43,7 @@ async def test_a_worker_serves_the_queues_it_is_told() -> None:
     sums = Sums()
     async with sums.app, sums.app.worker(queues=["slow"]):
         other, slow = await sums.add.submit(1), await sums.multiply.submit(2, 3)
-        assert await slow.result(timeout=20) == 6
+        assert await slow.result(timeout=45) == 6
         assert (await other.refresh()).status is Status.QUEUED
 
 
@@ -81,7 +81,7 @@ async def test_a_worker_imports_what_the_app_names(tmp_path: Path, monkeypatch: 
         app.load()
         app.include(sys.modules["headrace_test_more_tasks"].tasks)
         async with app.worker():
-            assert await (await app.submit("imported", {"a": 1})).result(timeout=20) == 2
+            assert await (await app.submit("imported", {"a": 1})).result(timeout=45) == 2
 
 
 async def test_imports_that_are_not_there_are_named() -> None:
@@ -106,7 +106,7 @@ async def test_handlers_submit_more() -> None:
         return await child.run(n) + await plain.run(n)
 
     async with app, app.worker():
-        assert await (await parent.submit(3)).result(timeout=20) == 6
+        assert await (await parent.submit(3)).result(timeout=45) == 6
     await asyncio.to_thread(sync.close)
 
 
@@ -141,10 +141,12 @@ async def test_a_lifespan_that_ends_gives_running_jobs_the_grace_that_was_asked_
         await asyncio.Event().wait()
 
     async with app:
-        async with asyncio.timeout(10):  # the default grace is longer
-            async with app.lifespan(worker=True, grace=0.01)(object()):
-                job = await endless.submit()
-                await begun.wait()
+        lifespan = app.lifespan(worker=True, grace=0.01)(object())
+        await lifespan.__aenter__()
+        job = await endless.submit()
+        await begun.wait()
+        async with asyncio.timeout(14):  # the default grace is longer
+            await lifespan.__aexit__(None, None, None)
         assert (await job.refresh()).status is Status.QUEUED
 
 
@@ -188,7 +190,7 @@ async def test_old_names_stay_runnable() -> None:
 
     async with app, app.worker():
         job = await app.submit("before", {"a": 1})
-        assert (job.task, await job.result(timeout=20)) == ("after", 1)
+        assert (job.task, await job.result(timeout=45)) == ("after", 1)
 
 
 async def test_defaults_hold_for_every_task() -> None:
@@ -223,7 +225,7 @@ async def test_watching_an_app_s_job_shows_its_progress() -> None:
         watching = asyncio.create_task(watch())
         await until(lambda: 40.0 in percents)
         gate.set()
-        await asyncio.wait_for(watching, 20)
+        await asyncio.wait_for(watching, 45)
     assert percents[-1] == 100.0
 
 

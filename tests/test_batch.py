@@ -79,7 +79,7 @@ async def test_a_batch_of_mixed_tasks(url: str) -> None:
             batch.add(work.name.draft(7))
             with pytest.raises(ConfigError, match="not stored yet"):
                 _ = batch.id
-        assert await batch.results(timeout=20) == [0, 2, 4, "no 7"]
+        assert await batch.results(timeout=45) == [0, 2, 4, "no 7"]
         assert await work.reported(1) == ["report"]
         assert work.reports[0].payload == {"to": "me"}
         assert work.reports[0].metadata["batch"] == str(batch.id)
@@ -133,7 +133,7 @@ async def test_the_failures_come_as_one_error(url: str) -> None:
             batch.add(work.wait.draft(1))
         await batch.handles[4].cancel()
         with pytest.raises(BatchFailed, match="3 of the 5") as caught:
-            await batch.results(timeout=20)
+            await batch.results(timeout=45)
         assert isinstance(caught.value, HeadraceError)
         assert [type(error) for error in caught.value.exceptions] == [JobFailed, JobFailed, JobCancelled]
         assert "no -1" in str(caught.value.exceptions[0])
@@ -152,7 +152,7 @@ async def test_jobs_come_as_they_end(url: str) -> None:
             batch.add(work.double.draft(-1))
             batch.add(work.double.draft(5))
         seen = list[JobHandle[Any]]()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             async for job in batch.as_completed():
                 seen.append(job)
                 if len(seen) == 2:
@@ -171,7 +171,7 @@ async def test_a_batch_is_cancelled(url: str) -> None:
         await until(lambda: _running(batch.handles), what="two of them run")
         assert await batch.cancel(by="me") == 20
         with pytest.raises(BatchFailed):
-            await batch.results(timeout=20)
+            await batch.results(timeout=45)
         assert (await batch.refresh()).tally == Tally(20, 0, 0, 20)
         assert await work.reported(1) == ["alert"]
         assert await batch.cancel() == 0
@@ -204,7 +204,7 @@ async def test_cancelling_an_open_batch_stops_its_submitter(url: str) -> None:
         with pytest.raises(TransitionRefused, match="takes no more jobs") as caught:
             await fill()
         assert str(batch.id) in str(caught.value)
-        ended = await batch.wait(timeout=20)
+        ended = await batch.wait(timeout=45)
         assert (ended.tally, ended.sealed, ended.abandoned) == (Tally(1000, 0, 0, 1000), True, False)
         assert ended.cancelled_by == "me"
         assert sorted(await work.reported(2)) == ["alert", "report"]
@@ -232,7 +232,7 @@ async def test_an_open_batch_that_was_cancelled_did_not_succeed_though_all_there
         batch.add_many(work.double.draft(n) for n in range(1001))
         with pytest.raises(TransitionRefused):
             await batch.submit()
-        assert (await batch.wait(timeout=20)).tally == Tally(1000, 1000)
+        assert (await batch.wait(timeout=45)).tally == Tally(1000, 1000)
         assert sorted(await work.reported(2)) == ["alert", "report"]
 
 
@@ -364,7 +364,7 @@ async def test_a_batch_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) 
             await submitting
         finally:
             await connection.close()
-        assert await batch.results(timeout=20) == [4, 6]
+        assert await batch.results(timeout=45) == [4, 6]
         assert (await batch.refresh()).tally == Tally(2, 2)
         assert await work.reported(1) == ["report"]
 
@@ -386,7 +386,7 @@ async def test_who_asks_while_a_batch_is_open_is_told_of_what_comes(url: str) ->
         await lanes.insert_many(members[1:])
         await lanes.engine.families.seal(open_one.id, record.created_at)
         async with work.app.worker():
-            assert await found.results(timeout=20) == [4, 4]
+            assert await found.results(timeout=45) == [4, 4]
 
 
 async def test_an_empty_batch_has_ended(url: str) -> None:
@@ -394,7 +394,7 @@ async def test_an_empty_batch_has_ended(url: str) -> None:
     async with work.app, work.app.worker():
         async with work.app.batch(on_complete=work.report.draft("me")) as batch:
             pass
-        assert await batch.results(timeout=20) == []
+        assert await batch.results(timeout=45) == []
         assert await work.reported(1) == ["report"]
 
 
@@ -405,7 +405,7 @@ async def test_members_may_wait_for_each_other(url: str) -> None:
             last = work.double.options(after=[first := work.name.draft(1)]).draft(4)
             batch.add(last)
             batch.add(first)
-        assert await batch.results(timeout=20) == [8, "no 1"]
+        assert await batch.results(timeout=45) == [8, "no 1"]
 
 
 async def test_a_duplicate_is_waited_for_and_not_counted(url: str) -> None:
@@ -417,11 +417,11 @@ async def test_a_duplicate_is_waited_for_and_not_counted(url: str) -> None:
             batch.add(work.double.draft(2))
         assert batch.handles[0].id == held.id
         assert (await batch.refresh()).tally.total == 1
-        await batch.wait(timeout=20)
+        await batch.wait(timeout=45)
         with pytest.raises(ResultTimeout, match="batch"):
             await batch.results(timeout=0.05)  # the time is that of all it waits for
         work.gate.set()
-        assert await batch.results(timeout=20) == [1, 4]
+        assert await batch.results(timeout=45) == [1, 4]
         work.gate.clear()
         await work.wait.options(dedup="k").submit(1)
         batch = work.app.batch()

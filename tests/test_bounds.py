@@ -280,7 +280,7 @@ async def test_a_child_is_refused_in_the_handler_that_submits_it(app: App) -> No
         for name, value in (("customer", "x" * 513), ("dedup", "a\0b"), ("queue", "\ud83d")):
             handle = await app.by_name["parent"].submit(name, value) if value.isascii() else None
             if handle is not None:
-                assert name in str(await handle.result(timeout=20))
+                assert name in str(await handle.result(timeout=45))
     assert all(job.task == "parent" for job in (await app.jobs()).items)
 
 

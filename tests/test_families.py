@@ -58,7 +58,7 @@ async def test_a_graph_of_drafts_runs_in_its_order(url: str) -> None:
         # In any order: what is waited for is stored first.
         handles = await shop.app.submit_many([m, b, a])
         assert [handle.id for handle in handles] == [m.id, b.id, a.id]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             assert await handles[0].result() == ["small a.png", "small b.png"]
         job = await handles[0].refresh()
         assert job.after == (a.id, b.id)
@@ -69,11 +69,11 @@ async def test_a_rerun_is_given_what_the_first_run_was(url: str) -> None:
     shop = Resizing(url)
     async with shop.app, shop.app.worker():
         first = await shop.montage.options(after=[await shop.resize.submit("a")]).submit()
-        assert await first.result(timeout=20) == ["small a"]
+        assert await first.result(timeout=45) == ["small a"]
         second = await first.rerun()
-        assert await second.result(timeout=20) == ["small a"]
+        assert await second.result(timeout=45) == ["small a"]
         third = await second.rerun()
-        assert await third.result(timeout=20) == ["small a"]
+        assert await third.result(timeout=45) == ["small a"]
         assert (await third.refresh()).after == ()
 
 
@@ -90,7 +90,7 @@ async def test_results_that_were_pruned_are_not_left_out(url: str) -> None:
         a = shop.resize.draft("a.png")
         first, last = await shop.app.submit_many([a, fussy.options(after=[a]).draft()])
         with pytest.raises(JobFailed, match="not yet"):
-            await last.result(timeout=20)
+            await last.result(timeout=45)
         # What completed is kept for less long than what failed.
         ended = (await first.refresh()).finished_at
         assert ended is not None
@@ -98,7 +98,7 @@ async def test_results_that_were_pruned_are_not_left_out(url: str) -> None:
         good.set()
         await last.retry()
         with pytest.raises(JobFailed, match=f"{first.id}.*pruned"):
-            await last.result(timeout=20)
+            await last.result(timeout=45)
 
 
 async def test_one_may_wait_for_jobs_that_are_there_by_handle_job_and_id(url: str) -> None:
@@ -110,7 +110,7 @@ async def test_one_may_wait_for_jobs_that_are_there_by_handle_job_and_id(url: st
         assert child.status is Status.WAITING
         assert (await child.refresh()).status is Status.WAITING
         shop.gate.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             assert await child.result() == ["small slow", "small done"]
 
 
@@ -122,7 +122,7 @@ async def test_a_failed_parent_ends_the_rest(url: str, choice: Any, status: Stat
         m = shop.montage.options(after=[a, b], on_parent_failure=choice).draft()
         last = shop.montage.options(after=[m], after_when="ended").draft()
         *_, middle, end = await shop.app.submit_many([a, b, m, last])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             with pytest.raises(JobCancelled if choice == "cancel" else JobFailed):
                 await middle.result()
             assert await end.result() == []  # of resize it waited for none
@@ -136,7 +136,7 @@ async def test_any_end_will_do(url: str) -> None:
     async with shop.app, shop.app.worker():
         bad = await shop.resize.submit("bad")
         m = await shop.montage.options(after=[bad], after_when="ended", retry=Retry(0)).submit()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             with pytest.raises(JobFailed, match="bad"):
                 await m.result()  # it ran, and asked for a result that is not there
         assert (await m.refresh()).attempt == 1
@@ -166,7 +166,7 @@ async def test_a_graph_is_stored_whole_or_not_at_all(url: str) -> None:
         assert (await shop.app.stats()).ledger.accepted == 0
         await stranger.submit()
         *_, last = await shop.app.submit_many([a, b, m])
-        assert await last.result(timeout=20) == ["small a", "small c"]
+        assert await last.result(timeout=45) == ["small a", "small c"]
         # Nor with one that is not stored, because another holds its key.
         await shop.resize.options(dedup="k", delay=60).submit("x")
         x, y = shop.resize.options(dedup="k").draft("x"), shop.resize.draft("y")
@@ -194,7 +194,7 @@ async def test_a_graph_waits_for_a_key_that_a_transaction_holds(tmp_path: Path) 
             *_, last = await submitting
         finally:
             await connection.close()
-        assert await last.result(timeout=20) == ["small a", "small b"]
+        assert await last.result(timeout=45) == ["small a", "small b"]
 
 
 async def test_what_cannot_be_waited_for_is_refused(url: str) -> None:
@@ -231,7 +231,7 @@ async def test_what_a_dead_process_left_untold_the_sweeper_tells(url: str) -> No
         await shop.app.resolve(parent.id, result="by hand")
         assert (await child.refresh()).status is Status.WAITING
     async with shop.app, shop.app.worker():
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             assert await child.result() == ["by hand"]
 
 
@@ -242,7 +242,7 @@ async def test_a_burst_ends_when_nothing_is_left_to_release(url: str) -> None:
         for _ in range(5):
             drafts.append(shop.montage.options(after=[drafts[-1]]).draft())
         handles = await shop.app.submit_many(drafts)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             await shop.app.worker(burst=True).run()
         assert {(await handle.refresh()).status for handle in handles} == {Status.COMPLETED}
 
@@ -267,7 +267,7 @@ async def test_a_parent_may_complete_in_a_transaction(kind: str, tmp_path: Path)
         first = await parent.submit()
         second = await child.options(after=[first]).submit()
         gate.set()
-        assert await second.result(timeout=20) == [5]  # told by the worker, long before a sweeper would
+        assert await second.result(timeout=45) == [5]  # told by the worker, long before a sweeper would
 
 
 # Children
@@ -325,7 +325,7 @@ async def test_what_a_handler_submits_are_its_children(url: str) -> None:
         assert (top.parent, top.root) == (None, None)
         family.stop.set()
         for job in members:
-            await family.app.handle(job.id).result(timeout=20)
+            await family.app.handle(job.id).result(timeout=45)
         again = await (await family.app.handle(members[0].id).rerun()).refresh()
         assert (again.parent, again.root, again.rerun_of) == (None, None, members[0].id)
 
@@ -343,7 +343,7 @@ async def test_plain_functions_have_children_too(url: str) -> None:
 
     async with app, app.worker():
         job = await parent.submit()
-        id = await job.result(timeout=20)
+        id = await job.result(timeout=45)
         assert (await app.get(id)).parent == job.id
 
 
@@ -360,7 +360,7 @@ async def test_a_cancel_reaches_the_whole_subtree(url: str) -> None:
             assert seen.ended or seen.cancel_requested_at is not None
         for job in [await root.refresh(), *members]:
             with pytest.raises(JobCancelled):
-                await family.app.handle(job.id).result(timeout=20)
+                await family.app.handle(job.id).result(timeout=45)
         assert (await scheduled.refresh()).status is Status.SCHEDULED
 
 
@@ -392,7 +392,7 @@ async def test_a_parent_that_is_handed_back_finds_what_it_ran(url: str, plain: b
         assert not kid.ended
         gate.set()
         async with app.worker():
-            assert await job.result(timeout=20) == 8
+            assert await job.result(timeout=45) == 8
         assert (await job.refresh()).charged == 1
 
 
@@ -413,7 +413,7 @@ async def test_a_parent_that_timed_out_finds_what_it_ran(url: str) -> None:
 
     async with app, app.worker():
         job = await parent.submit()
-        assert await job.result(timeout=20) == 7
+        assert await job.result(timeout=45) == 7
         assert len((await app.jobs(parent=job.id)).items) == 1
 
 
@@ -446,7 +446,7 @@ async def test_what_a_handler_ran_and_left_is_given_another_go(url: str) -> None
         job = await parent.submit()
         await asyncio.wait_for(begun.wait(), 30)
         limits[0].reschedule(0)
-        assert await job.result(timeout=20) == 7
+        assert await job.result(timeout=45) == 7
         [kid] = (await app.jobs(parent=job.id)).items
         assert kid.redrives == 1
 
@@ -465,7 +465,7 @@ async def test_a_cancel_whose_caller_left_reaches_everybody(url: str) -> None:
         cancelling.cancel()
         for job in members:
             with pytest.raises(JobCancelled):
-                await family.app.handle(job.id).result(timeout=20)  # long before a sweeper would tell
+                await family.app.handle(job.id).result(timeout=45)  # long before a sweeper would tell
 
 
 async def test_children_outlive_whatever_else_becomes_of_their_parent(url: str) -> None:
@@ -484,13 +484,13 @@ async def test_children_outlive_whatever_else_becomes_of_their_parent(url: str) 
 
     async with app, app.worker():
         done, failed = await parent.submit(False), await parent.submit(True)
-        await done.result(timeout=20)
+        await done.result(timeout=45)
         with pytest.raises(JobFailed):
-            await failed.result(timeout=20)
+            await failed.result(timeout=45)
         stop.set()
         for root in (done, failed):
             [one] = (await app.jobs(parent=root.id)).items
-            await app.handle(one.id).result(timeout=20)
+            await app.handle(one.id).result(timeout=45)
 
 
 async def test_a_cancelled_handler_submits_no_more(url: str) -> None:
@@ -515,7 +515,7 @@ async def test_a_cancelled_handler_submits_no_more(url: str) -> None:
         await until(lambda: _is(job, Status.RUNNING), what="the parent runs")
         await job.cancel()
         with pytest.raises(JobCancelled):
-            await job.result(timeout=20)
+            await job.result(timeout=45)
         await until(lambda: bool(refused), what="the child was refused")
         assert str(job.id) in str(refused[0])
         assert (await app.jobs(parent=job.id)).items == ()
@@ -541,7 +541,7 @@ async def test_a_retried_parent_finds_its_children(url: str) -> None:
         return sum([await job.result() for job in mine])
 
     async with app, app.worker():
-        assert await (job := await parent.submit()).result(timeout=20) == 7
+        assert await (job := await parent.submit()).result(timeout=45) == 7
         assert len(seen) == 3
         assert seen[0][:-1] == seen[1][:-1] == seen[2][:-1]
         assert len(set(seen[0])) == 7
@@ -567,7 +567,7 @@ async def test_whatever_order_the_calls_come_in_a_later_attempt_finds_them(url: 
             raise ValueError
 
     async with app, app.worker():
-        await (job := await parent.submit()).result(timeout=20)
+        await (job := await parent.submit()).result(timeout=45)
         found = (await app.jobs(parent=job.id)).items
         assert sorted(one.payload["n"] for one in found) == [0, 1, 2, 3, 4, 5, 6, 7]
         assert len(batches) == 1
@@ -596,7 +596,7 @@ async def test_a_job_of_a_bulk_handler_is_nobodys_child() -> None:
 
     async with app, app.worker():
         for job in await index.map([(n,) for n in range(3)]):
-            await job.result(timeout=20)
+            await job.result(timeout=45)
         found = (await app.jobs(task="child")).items
         assert found
         assert {job.parent for job in found} == {None}

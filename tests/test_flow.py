@@ -96,18 +96,18 @@ async def test_flow(kind: str, tmp_path: Path) -> None:  # noqa: C901 - one App 
     async with app, app.worker():
         async with app.batch(on_complete=report.draft(), on_failure=alert.draft()) as batch:
             batch.add(charge.draft(7, 500))
-        assert await batch.results(timeout=20) == ["7 paid 500"]
+        assert await batch.results(timeout=45) == ["7 paid 500"]
 
         a, b = resize.draft("a.png"), resize.draft("b.png")
         m = montage.options(after=[a, b], after_when="succeeded", on_parent_failure="cancel").draft()
         await app.submit_many([a, b, m])
-        assert await montage.handle(m.id).result(timeout=20) == "A.PNG+B.PNG"
+        assert await montage.handle(m.id).result(timeout=45) == "A.PNG+B.PNG"
 
         source = await lines.submit("x.csv")
         total = await count.run(source.stream())
         assert total == 5
         assert [item async for item in lines.stream("y.csv")] == [f"y.csv:{n}" for n in range(5)]
 
-        assert await (await index.submit(Doc(3))).result(timeout=20) == 3
+        assert await (await index.submit(Doc(3))).result(timeout=45) == 3
         await until(lambda: "poll" in seen and "report of 1" in seen, what="the rest was done")
         assert "alert" not in seen

@@ -25,11 +25,13 @@ MEMBERS = {
     "App": """
     worker override lifespan wait submit submit_many handle jobs stats queues workers schedules include schedule task
     bulk queue rate resource middleware batch retry rerun cancel discard
+    postpone run_now move reprioritise resolve
     """,
     "Tasks": "task",
     "Task": "submit draft options map run fn handle submit_sync",
     "Draft": "id submit submit_sync",
-    "JobHandle": "id task duplicate last status refresh result watch cancel retry rerun discard explain stream",
+    "JobHandle": "id task duplicate last status refresh result watch cancel retry rerun discard explain stream"
+    " postpone run_now move reprioritise resolve",
     "Context": """
     job job_id attempt epoch deadline fence idempotency_key stopping progress check flush current resource step results
     """,

@@ -102,7 +102,7 @@ async def test_the_result_is_how_many_items_there_are(kind: str, tmp_path: Path)
     it = Lines(url_of(kind, tmp_path))
     async with it.app, it.app.worker():
         job = await it.lines.submit(3)
-        assert await job.result(timeout=20) == 3
+        assert await job.result(timeout=45) == 3
         assert [line async for line in job.stream()] == ["line 1", "line 2", "line 3"]
         assert await it.lines.run(0) == 0
         assert [item async for item in job.stream().items()] == [
@@ -144,10 +144,10 @@ async def test_a_job_that_is_read_by_its_owner_ends_with_the_reading(kind: str, 
         async for number in stream:
             if number == 2:
                 break
-        await asyncio.wait_for(it.closed.wait(), 20)
+        await asyncio.wait_for(it.closed.wait(), 45)
         job = it.app.handle(stream.id)
         with pytest.raises(JobCancelled):
-            await job.result(timeout=20)
+            await job.result(timeout=45)
         with pytest.raises(JobCancelled):
             _ = [one async for one in job.stream()]
 
@@ -164,12 +164,12 @@ async def test_cancelling_the_reader_cancels_the_job(kind: str, tmp_path: Path) 
                     half.set()
 
         reading = asyncio.create_task(read())
-        await asyncio.wait_for(half.wait(), 20)
+        await asyncio.wait_for(half.wait(), 45)
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
             await reading
         with pytest.raises(JobCancelled):
-            await it.app.handle(stream.id).result(timeout=20)
+            await it.app.handle(stream.id).result(timeout=45)
 
 
 @each_engine
@@ -181,7 +181,7 @@ async def test_an_observer_who_leaves_cancels_nothing(kind: str, tmp_path: Path)
             if number == 2:
                 break
         it.go_on.set()
-        assert await job.result(timeout=20) == 6
+        assert await job.result(timeout=45) == 6
 
 
 @each_engine
@@ -208,7 +208,7 @@ async def test_a_new_attempt_begins_anew_and_says_so(kind: str, tmp_path: Path) 
         assert [(item.value, item.number) for item in items if item.attempt == 2] == [(2, 1), (4, 2)]
         # What the first attempt kept does not count any more.
         assert [number async for number in job.stream()] == [2, 4]
-        assert await job.result(timeout=20) == 2
+        assert await job.result(timeout=45) == 2
         # Who has read of the first is told.
         first = StreamItem(1, 1, 1)
         after = [item async for item in job.stream(start=first).items()]
@@ -237,7 +237,7 @@ async def test_a_last_attempt_without_items_leaves_none(kind: str, tmp_path: Pat
     async with app, app.worker():
         job = await once.submit()
         first = StreamItem(1, 1, 1)
-        assert await job.result(timeout=20) == 0
+        assert await job.result(timeout=45) == 0
         assert [number async for number in job.stream()] == []
         with pytest.raises(StreamRestarted) as told:  # to whoever has read what does not count
             _ = [item async for item in job.stream(start=first).items()]
@@ -253,7 +253,7 @@ async def test_an_attempt_that_asks_for_the_position_goes_on(kind: str, tmp_path
         assert [(item.value, item.number) for item in items] == [(number, number) for number in range(1, 11)]
         assert [item.attempt for item in items] == [1] * 5 + [2] * 5
         assert not any(item.restarted for item in items)
-        assert await job.result(timeout=20) == 10
+        assert await job.result(timeout=45) == 10
         assert [number async for number in job.stream(start=3)] == list(range(4, 11))
         assert [number async for number in job.stream(start=7)] == [8, 9, 10]
 
@@ -281,7 +281,7 @@ async def test_a_stream_is_an_argument(kind: str, tmp_path: Path) -> None:
         assert await it.count.run(source.stream()) == 5
         assert await it.count.run(rows=source.stream(start=3)) == 2
         named = await it.app.submit("count", {"rows": {"stream": str(source.id)}})
-        assert await named.result(timeout=20) == 5
+        assert await named.result(timeout=45) == 5
 
 
 @each_engine
@@ -291,7 +291,7 @@ async def test_the_failure_of_a_source_reaches_who_reads_it(kind: str, tmp_path:
         source = await it.breaks.options(retry=Retry(0)).submit(3, 9)
         sums = await it.total.options(retry=Retry(0)).submit(source.stream())
         with pytest.raises(JobFailed, match=r"JobFailed.*run 1"):
-            await sums.result(timeout=20)
+            await sums.result(timeout=45)
 
 
 @each_engine
@@ -319,7 +319,7 @@ async def test_who_reads_a_source_that_begins_anew_begins_anew(kind: str, tmp_pa
     async with app, app.worker():
         first = await source.submit()
         second = await total.submit(first.stream())
-        assert await second.result(timeout=20) == [0, 1, 2, 3, 4]
+        assert await second.result(timeout=45) == [0, 1, 2, 3, 4]
         job = await second.refresh()
         assert job.attempt == 2
         error = (await app.history(job.id)).attempts[0].error
@@ -372,7 +372,7 @@ async def test_an_item_that_is_not_what_was_promised_fails_the_job() -> None:
     async with app, app.worker():
         job = await lines.submit()
         with pytest.raises(JobFailed, match=r"invalid result.*item"):
-            await job.result(timeout=20)
+            await job.result(timeout=45)
         with pytest.raises(JobFailed):
             _ = [line async for line in job.stream()]
 

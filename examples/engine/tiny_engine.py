@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from headrace.core import batch as batches
 from headrace.core import family
+from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
@@ -98,6 +99,7 @@ class Store:
         self.leases: dict[str, Lease] = {}
         self.usage = Usage()
         self.seq = self.pruned = self.settings_rev = self.profiles_rev = 0
+        self.audit: deque[Audited] = deque(maxlen=KEPT)
 
     # -- what several verbs need
 
@@ -628,18 +630,24 @@ class Documents(Role):
         with self.store() as store:
             return [store.settings[key] for key in sorted(store.settings) if key.startswith(prefix)]
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         refuse_text(key, value)
         with self.store() as store:
             here = store.settings.get(key, Setting(key, "null", 0))
             if here.rev != expect:
                 return None
             store.settings_rev += 1
+            if act is not None:
+                store.audit.appendleft(Audited.of(key, act))
             if value is None:
                 store.settings.pop(key, None)
                 return here
             store.settings[key] = Setting(key, value, store.settings_rev)
             return store.settings[key]
+
+    async def audit(self, limit: int) -> list[Audited]:
+        with self.store() as store:
+            return list(islice(store.audit, limit))
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         with self.store() as store:

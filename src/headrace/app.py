@@ -12,6 +12,7 @@ from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
 from headrace.client import admin, jobs
+from headrace.client.acting import Acting
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.hooks import Hooked
@@ -22,7 +23,7 @@ from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedu
 from headrace.client.transactional import submit_here
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
-from headrace.core.job import ErrorInfo, History, Job
+from headrace.core.job import History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds
 from headrace.core.status import Status
@@ -47,7 +48,7 @@ _log = logging.getLogger("headrace.app")
 R = TypeVar("R")
 
 
-class App(Hooked, Scheduling, Limited):
+class App(Hooked, Acting, Scheduling, Limited):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -313,28 +314,6 @@ class App(Hooked, Scheduling, Limited):
     async def explain(self, id: UUID | str) -> Explanation:
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
-
-    async def cancel(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """End a job, or ask its worker to stop it; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.act(self.session, as_id(id), "cancel", by)
-
-    async def retry(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """Retry a failed or cancelled job, with a new budget; :raises JobNotFound, TransitionRefused, Duplicate:"""
-        return await jobs.act(self.session, as_id(id), "retry", by)
-
-    async def discard(self, id: UUID | str, *, by: str | None = None) -> Job:
-        """End a completed or failed job as ``cancelled (discarded)``; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.act(self.session, as_id(id), "discard", by)
-
-    async def rerun(self, id: UUID | str) -> JobHandle[Any]:
-        """Do the work of an ended job again, as a new one; :raises JobNotFound, TransitionRefused:"""
-        return await jobs.rerun(self, as_id(id))
-
-    async def resolve(
-        self, id: UUID | str, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None
-    ) -> Job:
-        """Set the outcome of a job by hand: ``error`` fails it, else ``result`` completes it."""
-        return await jobs.resolve(self, as_id(id), result, error, by)
 
     # -- everything else
 

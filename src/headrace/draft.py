@@ -18,14 +18,15 @@ if TYPE_CHECKING:
     from headrace.handle import JobHandle
     from headrace.handler import Handler
 
-__all__ = ["Draft"]
+__all__ = ["SPEC_OPTIONS", "Draft"]
 
 R_co = TypeVar("R_co", covariant=True)
 
-_SPEC = (
+SPEC_OPTIONS = (
     "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "request_key",
     "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
+"""The options that are part of what was asked for."""
 _TIMES = ("delay", "not_before", "not_after")
 
 
@@ -74,7 +75,7 @@ class Draft(Generic[R_co]):
     def spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""
         options = self.options
-        asked = {name: options[name] for name in _SPEC if name in options}
+        asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
         if parentage is not None:
             asked |= {"parent": parentage.parent, "root": parentage.root}
             asked.setdefault("trace", parentage.trace)

@@ -248,7 +248,8 @@ class TransitionRefused(HeadraceError):
 
     def __init__(self, job: Job, verb: str, why: str | None = None) -> None:
         reason = f" ({_words(job.reason)})" if job.reason else ""
-        super().__init__(f"cannot {verb} job {job.id}: " + (why or f"it is {job.status}{reason}"))
+        act = f"run job {job.id} now" if verb == "run_now" else f"{verb} job {job.id}"
+        super().__init__(f"cannot {act}: " + (why or f"it is {job.status}{reason}"))
         self.job, self.verb = job, verb
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
-from headrace.core.job import Job
+from headrace.core.job import ErrorInfo, Job
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status
 from headrace.errors import ConfigError, JobCancelled, JobFailed, JobNotFound, NotCommitted, ResultTimeout
+from headrace.options import JobOptions
 from headrace.stream import Stream, StreamItem
 
 if TYPE_CHECKING:
@@ -150,21 +152,75 @@ class JobHandle(Generic[R_co]):
             self.last = await self._app.cancel(self.id, by=by)
         return self.last
 
-    async def retry(self, *, by: str | None = None) -> Job:
-        """Retry a failed or cancelled job under its own id, with a new budget.
+    async def retry(self, *, delay: Seconds = 0.0, by: str | None = None) -> Job:
+        """Retry a failed or cancelled job under its own id, with a new budget; ``delay``: not before so long from now.
 
         :raises TransitionRefused: it did not end, or was completed or discarded
         :raises Duplicate: another live job holds its dedup key now
         """
         with self._in_store():
-            self.last = await self._app.retry(self.id, by=by)
+            self.last = await self._app.retry(self.id, delay=delay, by=by)
         return self.last
 
-    async def rerun(self) -> JobHandle[R_co]:
-        """Do the same work again as a new job."""
+    async def rerun(
+        self,
+        *,
+        payload: Mapping[str, Any] | None = None,
+        by: str | None = None,
+        **options: Unpack[JobOptions],
+    ) -> JobHandle[R_co]:
+        """Do the same work again as a new job; ``payload``: other arguments, by name; see ``app.rerun``.
+
+        :raises TransitionRefused: it has not ended
+        """
         with self._in_store():
-            again = await self._app.rerun(self.id)
+            again = await self._app.rerun(self.id, payload=payload, by=by, **options)
         return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
+
+    async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
+        """Let it wait for another time: a moment, or so long from now.
+
+        :raises TransitionRefused: a worker holds it, it waits for other jobs, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.postpone(self.id, until, by=by)
+        return self.last
+
+    async def run_now(self, *, by: str | None = None) -> Job:
+        """Put it in line at once, if it is scheduled or waits for its next attempt.
+
+        :raises TransitionRefused: it waits for no time
+        """
+        with self._in_store():
+            self.last = await self._app.run_now(self.id, by=by)
+        return self.last
+
+    async def move(self, queue: str, *, by: str | None = None) -> Job:
+        """Move it to another queue, with its arrival.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.move(self.id, queue, by=by)
+        return self.last
+
+    async def reprioritise(self, priority: int, *, by: str | None = None) -> Job:
+        """Give it another priority, 0 to 100.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.reprioritise(self.id, priority, by=by)
+        return self.last
+
+    async def resolve(self, *, result: Any = None, error: str | ErrorInfo | None = None, by: str | None = None) -> Job:
+        """Set its outcome by hand: ``error`` fails it, else ``result`` completes it.
+
+        :raises TransitionRefused: a worker holds it, or it ended
+        """
+        with self._in_store():
+            self.last = await self._app.resolve(self.id, result=result, error=error, by=by)
+        return self.last
 
     async def discard(self, *, by: str | None = None) -> Job:
         """End a completed or failed job as ``cancelled (discarded)``."""

@@ -19,6 +19,8 @@ pytestmark = [
 
 HEADRACE = [sys.executable, "-m", "headrace"]
 ROOT = Path(__file__).parents[2]
+AT_ONCE = 3.0
+"""Seconds; a fifth of what jobs that run are given to end. A process alone takes one to end on a very busy machine."""
 
 TALK = """
 import asyncio, logging
@@ -64,7 +66,9 @@ sys.meta_path.insert(0, Halt())
 """A sitecustomize that stands still where a module is about to be imported, until there is a signal."""
 
 
-def interrupted(*words: str, at: str, within: float = 1.0, command: list[str] | None = None, **options: object) -> Seen:
+def interrupted(
+    *words: str, at: str, within: float = AT_ONCE, command: list[str] | None = None, **options: object
+) -> Seen:
     """Press Ctrl-C when this is on the screen; in one of three tries it is over in time, however busy the machine."""
     for _ in range(3):
         seen = look([*(command or HEADRACE), *words], press=[(at, CTRL_C)], **options)  # type: ignore[arg-type]
@@ -152,7 +156,7 @@ def halted(*words: str, at: str, folder: Path) -> Seen:
     """Press Ctrl-C where a module is about to be imported."""
     (folder / "sitecustomize.py").write_text(HALT)
     env = {"TMPDIR": str(folder), "PYTHONPATH": str(folder), "HALT_AT": at}
-    return interrupted(*words, at=rf"imports {at}\r?\n", within=2.0, env=env, cwd=folder)
+    return interrupted(*words, at=rf"imports {at}\r?\n", within=2 * AT_ONCE, env=env, cwd=folder)
 
 
 def test_watching_ends_at_once_and_says_how_the_job_stands(shell: Shell) -> None:

@@ -135,7 +135,7 @@ def test_sigterm_ends_a_command_though_interrupts_are_ignored(shell: Shell) -> N
         assert child.stdout is not None
         assert "queued" in child.stdout.readline()
         child.terminate()
-        assert child.wait(20) == 130
+        assert child.wait(60) == 130
 
 
 def test_a_stream_that_cannot_show_a_sign_is_shown_the_rest(shell: Shell) -> None:

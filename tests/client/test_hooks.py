@@ -115,7 +115,7 @@ async def test_functions_in_a_child_process_are_wrapped_too(process_app: App) ->
         assert seen.pop()["square"] == 25
         gave_up = await steers.submit("give up")
         with pytest.raises(JobFailed, match="enough"):
-            await gave_up.result(timeout=20)
+            await gave_up.result(timeout=45)
         assert (await gave_up.refresh()).reason is Reason.NON_RETRYABLE
         error = seen.pop()
         assert isinstance(error, HandlerFailed)
@@ -123,7 +123,7 @@ async def test_functions_in_a_child_process_are_wrapped_too(process_app: App) ->
         assert error.error.type == "GiveUp"
         failed = await steers.options(retry=Retry(0)).submit("error")
         with pytest.raises(JobFailed, match="KeyError"):
-            await failed.result(timeout=20)
+            await failed.result(timeout=45)
         stored = (await failed.refresh()).error
         assert stored is not None
         assert "in steers" in (stored.traceback or "")  # as the child saw it
@@ -177,7 +177,7 @@ async def test_it_may_answer_without_running_the_handler(app: App) -> None:
         assert await slow.run(3) == 3
         wrong = await slow.submit(2)
         with pytest.raises(JobFailed, match="Expected `int`"):
-            await wrong.result(timeout=20)
+            await wrong.result(timeout=45)
         assert (await wrong.refresh()).reason is Reason.INVALID_RESULT
     assert ran == [3]
 
@@ -200,9 +200,9 @@ async def test_what_it_raises_counts_as_raised_by_the_handler(app: App) -> None:
     async with app, app.worker():
         jobs = {how: await task.submit(how) for how in ("snooze", "later", "error", "give up")}
         for how in ("snooze", "later", "error"):
-            assert await jobs[how].result(timeout=20) == how
+            assert await jobs[how].result(timeout=45) == how
         with pytest.raises(JobFailed, match="no"):
-            await jobs["give up"].result(timeout=20)
+            await jobs["give up"].result(timeout=45)
         outcomes = {how: [one.outcome for one in (await app.history(job.id)).attempts] for how, job in jobs.items()}
     done = Outcome.COMPLETED
     assert outcomes == {
@@ -235,7 +235,7 @@ async def test_it_sees_a_payload_that_does_not_fit_and_may_call_again(app: App) 
         draft.payload_text = '{"n": "one"}'
         bad = await draft.submit()
         with pytest.raises(JobFailed):
-            await bad.result(timeout=20)
+            await bad.result(timeout=45)
         assert (await bad.refresh()).reason is Reason.INVALID_PAYLOAD
     assert seen == [0, InvalidPayload]
 
@@ -271,7 +271,7 @@ async def test_a_handler_that_is_called_again_finds_its_children_and_its_steps(a
 
     async with app, app.worker():
         job = await order.submit(7)
-        assert sorted((await job.result(timeout=20)).split(", ")) == ["receipt 1", "receipt 2"]
+        assert sorted((await job.result(timeout=45)).split(", ")) == ["receipt 1", "receipt 2"]
         assert (runs, paid) == ([1, 1, 2, 2], [7, 7])
         assert children == children[:2] * 4
         assert len((await app.jobs(task="note")).items) == 3, "one of the middleware's, two of the handler's"
@@ -298,7 +298,7 @@ async def test_a_stream_that_has_begun_is_not_begun_again_in_the_same_attempt(ap
 
     async with app, app.worker():
         job = await lines.submit()
-        assert await job.result(timeout=20) == 2
+        assert await job.result(timeout=45) == 2
         assert [number async for number in job.stream()] == [1, 2]
         error = (await app.history(job.id)).attempts[0].error
         assert error is not None
@@ -334,7 +334,7 @@ async def test_cancelling_a_job_passes_through_it(app: App, where: str) -> None:
     task = endless if where == "in the handler" else plain
     async with app, app.worker():
         job = await task.submit()
-        await asyncio.wait_for(running.wait(), 20)
+        await asyncio.wait_for(running.wait(), 45)
         await job.cancel()
         await until(lambda: _is(job, Status.CANCELLED))
         assert left.is_set()
@@ -360,7 +360,7 @@ async def test_a_thread_is_waited_for_when_its_job_is_stopped(app: App) -> None:
         running.set()
         while ctx.stopping is None:
             gate.wait(0.01)
-        gate.wait(30)
+        gate.wait(45)
         ctx.check()
 
     try:
@@ -394,7 +394,7 @@ async def test_a_time_out_reaches_it(app: App) -> None:
     async with app, app.worker():
         job = await slow.submit()
         with pytest.raises(JobFailed):
-            await job.result(timeout=20)
+            await job.result(timeout=45)
         assert (await job.refresh()).reason is Reason.TIMEOUT
     assert seen == ["timed_out"]
 

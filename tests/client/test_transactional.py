@@ -65,7 +65,7 @@ async def test_a_commit_makes_both_and_the_job_runs(connection: apsw.Connection,
     connection.execute("COMMIT")
     assert orders(file) == 1
     async with app.worker():
-        assert await handle.result(timeout=20) == 3
+        assert await handle.result(timeout=45) == 3
     assert (await handle.refresh()).status is Status.COMPLETED
 
 
@@ -81,7 +81,7 @@ async def test_a_rollback_makes_neither(connection: apsw.Connection, file: Path)
 async def test_waiting_before_the_commit_is_refused_with_the_remedy(connection: apsw.Connection) -> None:
     handle = await add.options(connection=connection).submit(1)
     with pytest.raises(NotCommitted, match="commit") as caught:
-        await handle.result(timeout=20)
+        await handle.result(timeout=45)
     assert (caught.value.id, isinstance(caught.value, JobNotFound)) == (handle.id, True)
     for act in (handle.refresh, handle.cancel, handle.retry, handle.rerun, handle.discard, handle.explain):
         with pytest.raises(NotCommitted):
@@ -274,9 +274,9 @@ async def test_a_handler_submits_within_a_transaction(file: Path) -> None:
             connection.close()
 
     async with own, own.worker():
-        id = await asyncio.wait_for(parent.run(False), 20)
-        assert await own.handle(id).result(timeout=20) == "done"
+        id = await asyncio.wait_for(parent.run(False), 45)
+        assert await own.handle(id).result(timeout=45) == "done"
         failed = await parent.options(retry=Retry(max_retries=0)).submit(True)
         with pytest.raises(Exception, match="before the commit"):
-            await failed.result(timeout=20)
+            await failed.result(timeout=45)
         assert len((await own.jobs(task="child")).items) == 1

@@ -198,3 +198,120 @@ def test_ended_jobs_are_kept_for_their_retention(status: Status) -> None:
     assert not acts.prunable(job, at(days * 86400 - 0.001), retention)
     assert acts.prunable(job, at(days * 86400), retention)
     assert retention.cutoffs(at(0))[status] == at(-days * 86400)
+
+
+# Another time, queue or priority
+
+
+def test_a_postponed_job_waits_for_its_new_time() -> None:
+    change = acts.postpone(stand(Status.RETRYING), at(99), at(5), by="ann")
+    assert (change.job.status, change.job.available_at, change.job.charged) == (Status.SCHEDULED, at(99), 1)
+    assert change.event == Event("postpone", at(5), "ann", details={"until": "2030-05-06T07:09:48.123456Z"})
+
+
+def test_a_job_can_be_postponed_to_an_earlier_time() -> None:
+    assert acts.postpone(stand(Status.SCHEDULED), at(9), NOW).job.available_at == at(9)
+
+
+def test_a_time_that_has_passed_is_no_time_to_postpone_to() -> None:
+    with pytest.raises(TransitionRefused, match="is not in the future; run_now makes it run now"):
+        acts.postpone(stand(Status.QUEUED), at(5), at(5))
+
+
+def test_no_act_makes_a_job_expire() -> None:
+    with pytest.raises(TransitionRefused, match=r"it must start before 2030-05-06T07:09:09.123456Z, or it expires"):
+        acts.postpone(submitted(not_after=60), at(60), NOW)
+    assert acts.postpone(submitted(not_after=60), at(59), NOW).job.act_by == at(60)
+    ended = replace(stand(Status.CANCELLED), not_after=at(60))
+    with pytest.raises(TransitionRefused, match="it must start before"):
+        acts.retry(ended, NOW, delay=60)
+    started = replace(stand(Status.RETRYING), not_after=at(60))
+    assert acts.postpone(started, at(99), NOW).job.available_at == at(99), "it has been started in time"
+
+
+def test_running_now_is_arriving_now() -> None:
+    change = acts.run_now(stand(Status.SCHEDULED), at(5), by="ann")
+    assert (change.job.available_at, change.job.arrived_at, change.event) == (
+        at(5),
+        at(5),
+        Event("run_now", at(5), "ann"),
+    )
+    due = acts.run_now(stand(Status.SCHEDULED), at(99))
+    assert due.job.arrived_at == at(60), "it has been in line since it fell due"
+
+
+@pytest.mark.parametrize("delay", [0, 7.5])
+def test_a_retry_may_have_a_delay(delay: float) -> None:
+    change = acts.retry(stand(Status.FAILED), at(5), delay=delay)
+    assert change.job.available_at == change.job.arrived_at == at(5 + delay)
+    assert change.event is not None
+    assert change.event.details == ({"delay": 7.5} if delay else None)
+
+
+def test_queue_and_priority_are_kept_beside_what_was_asked_for() -> None:
+    job = stand(Status.QUEUED, queue="a", priority=10)
+    change = acts.move(job, "b", at(5), by="ann")
+    assert change is not None
+    assert (change.job.queue, change.job.spec, change.job.arrived_at) == ("b", job.spec, job.arrived_at)
+    assert (change.moves, change.event) == (True, Event("move", at(5), "ann", details={"from": "a", "to": "b"}))
+    change = acts.reprioritise(change.job, 0, at(6))
+    assert change is not None
+    assert (change.job.queue, change.job.priority, change.job.spec, change.moves) == ("b", 0, job.spec, True)
+    back = acts.move(change.job, "a", at(7))
+    assert back is not None
+    assert (back.job.moved_to, back.job.reprioritised_to) == (None, 0)
+
+
+def test_what_is_as_wanted_already_is_no_change() -> None:
+    job = stand(Status.QUEUED, queue="a", priority=10)
+    assert acts.move(job, "a", NOW) is None
+    assert acts.reprioritise(job, 10, NOW) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [
+        (Status.RUNNING, "it is running: a worker has it"),
+        (Status.FAILED, "it is failed; rerun makes a new job of it"),
+        (Status.PENDING, "it is pending$"),
+    ],
+)
+def test_refusals_say_why(status: Status, why: str) -> None:
+    job = stand(status)
+    with pytest.raises(TransitionRefused, match=why):
+        acts.move(job, "b", NOW)
+    with pytest.raises(TransitionRefused, match=why):
+        acts.reprioritise(job, 1, NOW)
+
+
+def test_refusals_about_times_say_why() -> None:
+    with pytest.raises(TransitionRefused, match=r"cannot run job .* now: it is queued already; explain says"):
+        acts.run_now(stand(Status.QUEUED), NOW)
+    with pytest.raises(TransitionRefused, match="it is waiting for other jobs to end"):
+        acts.postpone(stand(Status.WAITING), at(9), NOW)
+
+
+# Rerun, with changes
+
+
+def test_a_rerun_has_a_trace_of_its_own_and_the_last_queue_and_priority() -> None:
+    old = replace(stand(Status.FAILED, trace={"traceparent": "00-1"}), moved_to="b", reprioritised_to=1)
+    new = acts.rerun(old, OTHER, NOW)
+    assert (new.spec.trace, new.spec.queue, new.spec.priority, new.moved_to) == (None, "b", 1, None)
+
+
+def test_a_rerun_may_have_another_payload_and_other_options() -> None:
+    old = replace(stand(Status.FAILED), not_after=at(50))
+    new = acts.rerun(
+        old, OTHER, NOW, payload_text='{"n":2}', changed={"priority": 99, "timeout": None}, available_at=at(60)
+    )
+    assert (new.payload, new.priority, new.timeout, new.status) == ({"n": 2}, 99, None, Status.SCHEDULED)
+    assert new.not_after is None, "the old last moment is over before the new job may start"
+    assert acts.rerun(old, OTHER, NOW, not_after=at(70)).not_after == at(70)
+
+
+def test_the_old_job_has_it_on_record_that_it_was_rerun() -> None:
+    old = stand(Status.COMPLETED)
+    change = acts.note_rerun(old, OTHER, at(5), by="ann")
+    assert (change.job.status, change.job.rev, change.job.finished_at) == (old.status, old.rev + 1, old.finished_at)
+    assert (change.event, change.notes) == (Event("rerun", at(5), "ann", details={"job": str(OTHER)}), ())

@@ -21,7 +21,17 @@ RECORD = {
     *("payload", "headers", "route", "query", "requires"),
     *("status", "reason", "rev", "epoch", "attempt", "charged", "unstarted_losses", "redrives", "worker", "progress"),
     *("suspect", "spared"),
-    *("priority", "max_attempts", "retry", "timeout", "available_at", "not_after", "dedup"),
+    *(
+        "priority",
+        "asked_queue",
+        "asked_priority",
+        "max_attempts",
+        "retry",
+        "timeout",
+        "available_at",
+        "not_after",
+        "dedup",
+    ),
     *("request_key", "request_hash", "concurrency_key"),
     *(
         "parent",
@@ -65,7 +75,15 @@ def test_the_history_joins_the_record_when_asked() -> None:
     assert record.keys() == RECORD | {"attempts", "events"}
     assert record["attempts"][0]["error"]["message"] == "it broke"
     assert (record["attempts"][0]["count"], record["attempts"][0]["started_at"]) == (1, None)
-    assert record["events"] == [{"verb": "cancel", "at": "2030-05-06T07:08:09.123456Z", "by": "ann", "note": None}]
+    event = {"verb": "cancel", "at": "2030-05-06T07:08:09.123456Z", "by": "ann", "note": None, "details": None}
+    assert record["events"] == [event]
+
+
+def test_the_record_says_what_holds_and_what_was_asked_for() -> None:
+    job = replace(submitted(queue="a", priority=7), moved_to="b", reprioritised_to=0)
+    for record in (job.to_dict(), job):
+        said = (record["queue"], record["asked_queue"], record["priority"], record["asked_priority"])
+        assert said == ("b", "a", 0, 7)
 
 
 def test_short_words_of_a_job() -> None:

@@ -561,3 +561,26 @@ def test_a_refusal_names_job_verb_and_status() -> None:
     with pytest.raises(TransitionRefused, match=f"cannot start job {job.id}: it is completed") as refused:
         lifecycle.start(job, NOW, RULES)
     assert (refused.value.job, refused.value.verb) == (job, Verb.START)
+
+
+# Preparing
+
+
+def test_preparing_renews_the_start_up_to_the_timeout() -> None:
+    job = given(submitted(timeout=50.0), accept=False)
+    change = lifecycle.prepare(job, at(10), RULES)
+    assert (change.job.status, change.job.accepted_at, change.job.act_by) == (Status.ACCEPTED, at(10), at(40))
+    assert (change.worker, change.epoch) == (job.worker, job.epoch), "only its worker prepares"
+    later = lifecycle.prepare(change.job, at(35), RULES).job
+    assert (later.accepted_at, later.act_by) == (at(10), at(50))
+    with pytest.raises(TransitionRefused, match=r"its worker has prepared for as long as it may run .50 s."):
+        lifecycle.prepare(later, at(50), RULES)
+
+
+def test_without_a_timeout_a_worker_may_prepare_for_ever() -> None:
+    assert lifecycle.prepare(given(submitted(timeout=None)), at(9999), RULES).job.act_by == at(9999 + 30)
+
+
+def test_preparing_does_not_outlast_a_cancel() -> None:
+    job = asked(given(submitted()), at(1))
+    assert lifecycle.prepare(job, at(25), RULES).job.act_by == at(1 + 20 + 10)

@@ -152,6 +152,12 @@ WAYS: dict[str, tuple[Verb, Way, list[Status], Callable[[Status], End]]] = {
         [S.FAILED, S.CANCELLED],
         to(S.SCHEDULED),
     ),
+    "retry after a delay": (
+        Verb.RETRY,
+        made(lambda job: acts.retry(job, NOW, delay=9)),
+        [S.FAILED, S.CANCELLED],
+        to(S.SCHEDULED),
+    ),
     "retry behind others": (
         Verb.RETRY,
         made(lambda job: acts.retry(replace(job, waits=1), NOW)),
@@ -175,6 +181,31 @@ WAYS: dict[str, tuple[Verb, Way, list[Status], Callable[[Status], End]]] = {
         made(lambda job: acts.resolve(job, NOW, error=OOPS)),
         [S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING],
         to(S.FAILED, Reason.NON_RETRYABLE),
+    ),
+    "postpone": (
+        Verb.POSTPONE,
+        made(lambda job: acts.postpone(job, at(99), NOW)),
+        [S.QUEUED, S.SCHEDULED, S.RETRYING],
+        to(S.SCHEDULED),
+    ),
+    "run now": (Verb.RUN_NOW, made(lambda job: acts.run_now(job, NOW)), [S.SCHEDULED, S.RETRYING], to(S.QUEUED)),
+    "move": (
+        Verb.MOVE,
+        made(lambda job: acts.move(job, "elsewhere", NOW)),
+        [S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING],
+        same,
+    ),
+    "reprioritise": (
+        Verb.REPRIORITISE,
+        made(lambda job: acts.reprioritise(job, 99, NOW)),
+        [S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING],
+        same,
+    ),
+    "prepare": (
+        Verb.PREPARE,
+        made(lambda job: lifecycle.prepare(job, NOW, RULES)),
+        [S.ASSIGNED, S.ACCEPTED],
+        to(S.ACCEPTED),
     ),
     "rerun": (
         Verb.RERUN,

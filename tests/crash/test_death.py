@@ -91,7 +91,7 @@ async def test_the_job_of_a_killed_worker_runs_again_without_waiting_for_silence
             outcomes = [one.outcome for one in (await app.history(handle.id)).attempts]
             assert outcomes == [Outcome.LOST, Outcome.COMPLETED]
             id = (await living(app))[survivor.pid].info.id
-            await until(first_has_all, within=20)
+            await until(first_has_all, within=60)
             assert BY_PROOF in workers.said(survivor)
             assert BY_LOOKS not in said(workers)
             await check_store(app.engine)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from uuid import UUID
 
 from headrace.core import acts, lifecycle
 from headrace.core.change import Change
@@ -52,5 +53,12 @@ ACTS: dict[str, Act] = {
     "discard": lambda job, now, chance, rules: acts.discard(job, now, note="away"),
     "resolve": lambda job, now, chance, rules: acts.resolve(job, now, result_text="7", by="eve"),
     "resolve not": lambda job, now, chance, rules: acts.resolve(job, now, error=OOPS),
+    "retry later": lambda job, now, chance, rules: acts.retry(job, now, delay=2.5, by="bob"),
+    "postpone": lambda job, now, chance, rules: acts.postpone(job, now + timedelta(seconds=4 * chance + 1), now),
+    "run now": lambda job, now, chance, rules: acts.run_now(job, now, by="ann"),
+    "move": lambda job, now, chance, rules: acts.move(job, "slow" if chance < 0.5 else "default", now, by="eve"),
+    "reprioritise": lambda job, now, chance, rules: acts.reprioritise(job, round(chance * 10) * 10, now),
+    "prepare": lambda job, now, chance, rules: lifecycle.prepare(job, now, rules),
+    "note a rerun": lambda job, now, chance, rules: acts.note_rerun(job, UUID(int=7), now, by="bob"),
     "expire": lambda job, now, chance, rules: acts.expire(job, now),
 }

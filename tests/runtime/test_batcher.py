@@ -248,10 +248,10 @@ async def test_a_lane_cancelled_while_it_halves_a_batch_leaves_nobody_waiting() 
     store.fault = fault
     async with lane(store) as batcher:
         waiting = [asyncio.create_task(batcher.put(n)) for n in range(4)]
-        await asyncio.wait_for(tried.wait(), 10)
+        await asyncio.wait_for(tried.wait(), 45)
         (pump,) = batcher._pumps
         pump.cancel()
-        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10)
+        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 45)
     assert [type(answer) for answer in answers] == [Unavailable] * 4
 
 

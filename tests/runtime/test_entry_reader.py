@@ -85,7 +85,7 @@ async def test_entries_come_until_the_job_has_ended(shop: Shop) -> None:
     await until(lambda: reader.numbers == [1, 2, 3])
     await add(shop, job, 4)
     await end(shop, job)
-    await asyncio.wait_for(reader.task, 20)
+    await asyncio.wait_for(reader.task, 45)
     assert reader.numbers == [1, 2, 3, 4]
     assert reader.job is not None
     assert reader.job.status is Status.COMPLETED
@@ -97,7 +97,7 @@ async def test_without_a_hint_they_are_found_by_asking(shop: Shop) -> None:
     await add(shop, job, 1, quietly=True)
     await until(lambda: reader.numbers == [1])
     await end(shop, job)
-    await asyncio.wait_for(reader.task, 20)
+    await asyncio.wait_for(reader.task, 45)
 
 
 async def test_more_than_a_page(shop: Shop) -> None:
@@ -106,7 +106,7 @@ async def test_more_than_a_page(shop: Shop) -> None:
         await add(shop, job, *range(first, first + MAX_BATCH))
     await end(shop, job)
     reader = Reader(shop.lanes.entry_reader, job.id, (1, 500))
-    await asyncio.wait_for(reader.task, 20)
+    await asyncio.wait_for(reader.task, 45)
     assert reader.numbers == list(range(501, 3 * MAX_BATCH + 1))
 
 
@@ -129,7 +129,7 @@ async def test_what_is_there_can_be_read_without_waiting(shop: Shop) -> None:
 async def test_a_job_that_is_not_there(shop: Shop) -> None:
     reader = Reader(shop.lanes.entry_reader, UUID(int=7))
     with pytest.raises(JobNotFound):
-        await asyncio.wait_for(reader.task, 20)
+        await asyncio.wait_for(reader.task, 45)
 
 
 async def test_all_who_follow_share_a_subscription_and_leave_none_behind(shop: Shop) -> None:
@@ -161,7 +161,7 @@ async def test_a_store_that_is_away_is_waited_for(shop: Shop) -> None:
     await add(shop, job, 1)
     await until(lambda: reader.numbers == [1])
     await end(shop, job)
-    await asyncio.wait_for(reader.task, 20)
+    await asyncio.wait_for(reader.task, 45)
 
 
 class Away:

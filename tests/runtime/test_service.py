@@ -82,7 +82,7 @@ async def test_a_stop_asked_for_before_the_start_still_counts() -> None:
     service = Ticking()
     service.stopping.set()
     await service.start()
-    await asyncio.wait_for(service.done(), 10)
+    await asyncio.wait_for(service.done(), 45)
     assert service.runs == 1
 
 

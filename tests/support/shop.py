@@ -29,8 +29,8 @@ from tests.support.until import until
 
 ENGINES = ("memory", "sqlite", "postgres")
 
-QUICK = Rules(beat=0.2, lease=0.6, accept=5.0, start=5.0, cancel_grace=0.3, timeout_slack=1.0)
-"""Beats and leases short enough to watch."""
+QUICK = Rules(beat=0.5, lease=1.5, accept=5.0, start=5.0, cancel_grace=0.3, timeout_slack=1.0)
+"""Beats and leases short enough to watch, and not so short that a loop is taken for blocked on a busy machine."""
 
 NO_WAIT = Retry(3, backoff="fixed", initial=0.0, jitter=False)
 

@@ -208,7 +208,15 @@ async def handles_speak_of_jobs(handle: JobHandle[int]) -> None:
     assert_type(await handle.refresh(), Job)
     assert_type(handle.watch(), AsyncIterator[Job])
     assert_type(await handle.rerun(), JobHandle[int])
+    assert_type(await handle.rerun(payload={"a": 1}, by="ann", priority=9, delay=timedelta(hours=1)), JobHandle[int])
     assert_type(await handle.cancel(), Job)
+    assert_type(await handle.retry(delay=timedelta(seconds=5), by="ann"), Job)
+    assert_type(await handle.postpone(timedelta(hours=1)), Job)
+    assert_type(await handle.postpone(datetime.now(UTC), by="ann"), Job)
+    assert_type(await handle.run_now(), Job)
+    assert_type(await handle.move("slow"), Job)
+    assert_type(await handle.reprioritise(90), Job)
+    assert_type(await handle.resolve(error="by hand"), Job)
     takes_more(handle)  # what is only read may be read as more
 
 

@@ -80,7 +80,7 @@ async def busy(shop: Shop) -> AsyncIterator[Bench]:
     info = WorkerInfo(id=bench.id, host="mill", pid=1, started_at=bench.clock.now(), concurrency=1, tasks=("note",))
     await shop.engine.workers.register(info, bench.clock.now())
     await bench.claim("first")
-    await asyncio.wait_for(bench.began.wait(), 20)
+    await asyncio.wait_for(bench.began.wait(), 45)
     try:
         yield bench
     finally:

@@ -47,7 +47,7 @@ async def ends(*jobs: JobHandle[Any]) -> list[Job]:
     """The jobs once they ended."""
     for job in jobs:
         try:
-            await job.result(timeout=20)
+            await job.result(timeout=45)
         except (JobFailed, JobCancelled):
             pass
     return [await job.refresh() for job in jobs]
@@ -64,7 +64,7 @@ async def test_jobs_are_collected_and_done_in_one_call(app: App) -> None:
     async with app:
         jobs = await index.map([(Doc(n),) for n in range(100)])
         async with app.worker(concurrency=1) as worker:
-            assert [await job.result(timeout=20) for job in jobs] == [10 * n for n in range(100)]
+            assert [await job.result(timeout=45) for job in jobs] == [10 * n for n in range(100)]
             await until(lambda: worker.stats.busy == 0)
         attempts = (await app.history(jobs[0].id)).attempts
     assert sorted(map(len, calls)) == [10, 30, 30, 30]
@@ -195,12 +195,12 @@ async def test_a_cancelled_job_leaves_and_the_call_goes_on_for_the_others(app: A
     async with app:
         one, two = await work.map([(1,), (2,)])
         async with app.worker():
-            await asyncio.wait_for(running.wait(), 20)
+            await asyncio.wait_for(running.wait(), 45)
             await one.cancel()
             await until(lambda: _is(one, Status.CANCELLED))
             assert not gate.is_set()
             gate.set()
-            assert await two.result(timeout=20) == 2
+            assert await two.result(timeout=45) == 2
         assert (await one.refresh()).reason is Reason.USER
 
 
@@ -223,7 +223,7 @@ async def test_when_all_are_cancelled_so_is_the_call(app: App) -> None:
     async with app:
         jobs = await work.map([(1,), (2,), (3,)])
         async with app.worker() as worker:
-            await asyncio.wait_for(running.wait(), 20)
+            await asyncio.wait_for(running.wait(), 45)
             for job in jobs:
                 await job.cancel()
             assert {job.status for job in await ends(*jobs)} == {Status.CANCELLED}
@@ -323,7 +323,7 @@ async def test_a_stop_hands_back_what_does_not_end_in_time(app: App) -> None:
     async with app:
         async with app.worker(grace=0.1):
             jobs = await work.map([(1,), (2,), (3,)])
-            await asyncio.wait_for(running.wait(), 20)
+            await asyncio.wait_for(running.wait(), 45)
         for job in jobs:
             left = await job.refresh()
             assert (left.status, left.charged, left.worker) == (Status.QUEUED, 0, None)
@@ -502,7 +502,7 @@ async def test_a_buried_worker_stops_its_calls_and_says_no_more_of_their_jobs(sh
     shop.handlers["endless"] = make_handler(endless, (10, 0.01), name="endless")
     ids = [await shop.submit("endless", payload={"numbers": n}) for n in range(3)]
     async with shop.worker(grace=0.1) as worker:
-        await asyncio.wait_for(running.wait(), 10)
+        await asyncio.wait_for(running.wait(), 45)
         before = worker.id
         await shop.bury(before)
         await until(lambda: worker.id != before and why)

@@ -82,11 +82,11 @@ async def test_each_end_of_an_attempt_has_its_callback(app: App) -> None:
     async with app:
         async with app.worker():
             jobs = {how: await work.submit(how) for how in ("works", "fails", "gives up", "snoozes", "hangs")}
-            await asyncio.wait_for(running.wait(), 20)
+            await asyncio.wait_for(running.wait(), 45)
             await jobs["hangs"].cancel()
             for job in jobs.values():
                 try:
-                    await job.result(timeout=20)
+                    await job.result(timeout=45)
                 except (JobFailed, JobCancelled):
                     pass
         stored = {job.id: await job.refresh() for job in jobs.values()}
@@ -184,7 +184,7 @@ async def test_a_graceful_stop_waits_for_them_within_its_grace(app: App) -> None
         worker = app.worker()
         await worker.start()
         await fine.submit()
-        await asyncio.wait_for(begun.wait(), 20)
+        await asyncio.wait_for(begun.wait(), 45)
         worker.request_stop()
         stopping = asyncio.create_task(worker.stop())
         await asyncio.sleep(0)
@@ -208,8 +208,8 @@ async def test_one_that_hangs_is_left_behind_when_the_grace_is_over(app: App, ca
     async with app:
         async with app.worker(grace=0.1):
             job = await fine.submit()
-            await asyncio.wait_for(begun.wait(), 20)
-        assert await job.result(timeout=20) == "ok"
+            await asyncio.wait_for(begun.wait(), 45)
+        assert await job.result(timeout=45) == "ok"
     assert "was stopped with the worker" in caplog.text
 
 

@@ -437,7 +437,7 @@ async def test_while_a_transaction_has_the_job_nothing_else_is_written_of_it(sho
             ctx.progress(10, "must not wait for the row, nor keep others waiting")
             if till.kind == "postgres":  # on SQLite nobody can write meanwhile
                 await shop.submit("quick")
-                await asyncio.wait_for(other.wait(), 20)
+                await asyncio.wait_for(other.wait(), 45)
             await asyncio.sleep(1.0)
         return "ignored"
 
@@ -589,7 +589,7 @@ async def test_a_plain_handler_whose_time_is_up_completes_nothing(shop: Shop, ti
     over = threading.Event()
 
     def pay(ctx: Context) -> None:
-        over.wait(30)
+        over.wait(45)
         try:
             with till.blocking() as connection:
                 connection.execute(f"INSERT INTO {till.table} VALUES ('{ctx.job_id}')")

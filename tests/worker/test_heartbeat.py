@@ -63,7 +63,7 @@ async def test_a_worker_whose_loop_is_blocked_beats_on_and_says_so(shop: Shop) -
     gate = threading.Event()
 
     async def blocks() -> str:
-        gate.wait(30)  # on the loop, as a handler should not
+        gate.wait(45)  # on the loop, as a handler should not
         return "done"
 
     shop.task(blocks)
@@ -89,7 +89,7 @@ async def test_a_blocked_worker_gives_its_buffer_back(shop: Shop) -> None:
 
     async def blocks(really: bool) -> None:
         if really:
-            gate.wait(30)
+            gate.wait(45)
 
     shop.task(blocks)
     warm = await shop.submit_many("blocks", 50, payload={"really": False})
@@ -115,7 +115,7 @@ async def test_the_attempt_of_a_blocked_worker_ends_when_its_time_is_up(shop: Sh
     gate = threading.Event()
 
     async def blocks() -> None:
-        gate.wait(30)
+        gate.wait(45)
 
     shop.task(blocks)
     async with Elsewhere(shop) as elsewhere:
@@ -136,7 +136,7 @@ async def test_a_clock_that_is_set_while_the_loop_is_blocked_ends_no_attempt(sho
     shop.host.clock = StoreClock(clock)
 
     async def blocks() -> None:
-        gate.wait(30)
+        gate.wait(45)
 
     shop.task(blocks)
     async with Elsewhere(shop) as elsewhere:
@@ -161,7 +161,7 @@ async def test_the_time_of_a_blocked_worker_runs_out_also_when_its_start_was_lef
     gate = threading.Event()
 
     async def blocks() -> None:
-        gate.wait(30)
+        gate.wait(45)
 
     shop.task(blocks)
     async with Elsewhere(shop):

@@ -431,7 +431,7 @@ async def test_what_waits_too_long_to_be_called_is_given_back(shop: Shop, clock:
     worker = patient(shop.worker(concurrency=1), clock)
     async with worker:
         first = await shop.submit("holds")
-        await asyncio.wait_for(busy.wait(), 20)
+        await asyncio.wait_for(busy.wait(), 45)
         id = await shop.submit("index", payload={"items": 1})
         now, monotonic = clock.now(), clock.monotonic()
         known = (await shop.engine.documents.profiles()).profiles

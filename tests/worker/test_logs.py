@@ -137,7 +137,7 @@ async def test_the_log_of_a_thread_whose_time_is_up_says_how_much_is_missing(sho
         for number in range(MOST_LINES + 7):
             shop_log.info("%d", number)
         flooded.set()
-        gate.wait(30)
+        gate.wait(45)
 
     shop.task(floods)
     try:

@@ -92,7 +92,7 @@ async def test_reports_do_not_pile_up_before_a_store_that_is_slow(shop: Shop) ->
     store.handlers = shop.handlers
     async with store.worker():
         id = await shop.submit("talks")
-        await asyncio.wait_for(enough.wait(), 20)
+        await asyncio.wait_for(enough.wait(), 45)
         gate.set()
         await shop.ended(id)
     await store.lanes.close()
@@ -118,7 +118,7 @@ async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgo
     store.handlers = shop.handlers
     async with store.worker() as worker:
         id = await shop.submit("once", retry=NEVER)
-        await asyncio.wait_for(starting.wait(), 20)
+        await asyncio.wait_for(starting.wait(), 45)
         await shop.cancel(id)
         await until(lambda: any(run._why is not None for run in worker._slots.runs.values()))
         gate.set()

@@ -156,7 +156,7 @@ def test_whatever_a_handler_raises_ends_its_attempt_with_that_type_and_not_the_w
                 wraps = way == "in_a_group" and kind in ("GeneratorExit", "Leave")
                 assert job.error.type == ("BaseExceptionGroup" if wraps else kind)
                 assert (await shop.ended(await shop.submit("fine"))).result == "fine"
-            assert worker.healthy
+            await until(lambda: worker.healthy)
 
     on_own_loop(loop, tmp_path, story)
 
@@ -231,7 +231,7 @@ def test_a_traceback_that_ends_whoever_shows_it_is_left_out(loop: str, tmp_path:
                 assert job.error is not None
                 assert (job.status, job.error.type, job.error.message) == (Status.FAILED, "Noted", "on purpose")
                 assert job.error.traceback == "<the traceback cannot be shown: SystemExit>"
-            assert worker.healthy
+            await until(lambda: worker.healthy)
 
     on_own_loop(loop, tmp_path, story)
 

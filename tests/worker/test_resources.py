@@ -92,7 +92,7 @@ async def test_every_kind_is_opened_in_order_and_closed_in_reverse(app: App) -> 
         early = await names.submit()
         async with app.worker():
             assert log[:4] == OPENED  # before the worker counts as started
-            assert await early.result(timeout=20) == ["a", "b", "c", "d"]
+            assert await early.result(timeout=45) == ["a", "b", "c", "d"]
             assert await plain.run() == "a"
         assert log == [*OPENED, "run", *CLOSED]
         async with app.worker():
@@ -116,12 +116,12 @@ async def test_jobs_that_end_within_the_grace_still_have_them(app: App) -> None:
         worker = app.worker()
         await worker.start()
         job = await slow.submit()
-        await asyncio.wait_for(running.wait(), 20)
+        await asyncio.wait_for(running.wait(), 45)
         stopping = asyncio.create_task(worker.stop())
         await asyncio.sleep(0)
         gate.set()
         await stopping
-        assert await job.result(timeout=20) == "ok"
+        assert await job.result(timeout=45) == "ok"
     assert log == [*OPENED, "d used", *CLOSED]
 
 
@@ -181,7 +181,7 @@ async def test_a_start_that_hangs_can_be_given_up(app: App, how: str) -> None:
     async with app:
         worker = app.worker()
         starting = asyncio.create_task(worker.run())
-        await asyncio.wait_for(opening.wait(), 20)
+        await asyncio.wait_for(opening.wait(), 45)
         if how == "stopped":
             worker.request_stop()
             await starting
@@ -260,7 +260,7 @@ async def test_one_of_another_app_is_not_open(app: App) -> None:
     async with app, app.worker():
         job = await look.submit()
         with pytest.raises(JobFailed, match="'elsewhere' is not open in this worker"):
-            await job.result(timeout=20)
+            await job.result(timeout=45)
 
 
 async def test_a_collection_of_tasks_has_resources_for_its_app(app: App) -> None:

@@ -362,7 +362,7 @@ async def test_no_more_threads_wait_than_are_allowed(
         parents = await parent.map([()] * 4)
         await until(lambda: "no more of these tasks (parent) are begun here" in caplog.text)
         other = await house.leaf.submit(1)
-        assert await other.result(timeout=20) == 1
+        assert await other.result(timeout=45) == 1
         assert (len(worker._slots.runs), yielded(worker)) == (3, 2)
         gate.set()
         assert [await one.result() for one in parents] == [1] * 4

@@ -162,7 +162,7 @@ async def test_a_thread_that_stops_soon_after_its_time_does_not_end_the_worker(k
     late = threading.Event()
 
     def tardy() -> None:
-        late.wait(30)
+        late.wait(45)
 
     async with open_shop(kind, tmp_path, replace(QUICK, cancel_grace=30.0)) as shop:  # that is what soon means
         shop.task(tardy)

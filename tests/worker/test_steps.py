@@ -149,7 +149,7 @@ async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: 
     def pay() -> str:
         calls.append(1)
         begun.set()
-        go.wait(20)
+        go.wait(45)
         return "receipt"
 
     async def order(ctx: Context) -> str:
@@ -162,7 +162,7 @@ async def test_a_plain_function_is_waited_for_when_its_handler_is_stopped(shop: 
     shop.task(order)
     id = await shop.submit("order")
     async with shop.worker(grace=0.5) as worker:
-        await asyncio.to_thread(begun.wait, 20)
+        await asyncio.to_thread(begun.wait, 45)
         if how == "a time-out":
             (run,) = worker._slots.runs.values()
             run.stop("timed_out")  # as when its time is up
@@ -180,7 +180,7 @@ async def test_a_plain_function_that_fails_when_its_handler_is_stopped_was_not_d
         calls.append(1)
         begun.set()
         if len(calls) == 1:
-            go.wait(20)
+            go.wait(45)
             raise ValueError("too late")
         return "receipt"
 
@@ -197,7 +197,7 @@ async def test_a_plain_function_that_fails_when_its_handler_is_stopped_was_not_d
     shop.task(order)
     id = await shop.submit("order")
     async with shop.worker(grace=0.3):
-        await asyncio.to_thread(begun.wait, 20)
+        await asyncio.to_thread(begun.wait, 45)
     async with shop.worker():
         job = await shop.ended(id)
     assert (job.status, job.result, job.attempt, job.charged) == (Status.COMPLETED, "receipt", 2, 1)
@@ -217,7 +217,7 @@ async def test_the_result_is_durable_before_the_next_line(shop: Shop) -> None:
     shop.task(order)
     async with shop.worker(concurrency=2):
         id = await shop.submit("order")
-        await asyncio.wait_for(stepped.wait(), 20)
+        await asyncio.wait_for(stepped.wait(), 45)
         assert (await shop.get(id)).status is Status.RUNNING, "its start was on record first"
         rules, now = shop.engine.rules, shop.host.clock.now()
         await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
@@ -246,12 +246,12 @@ async def test_a_step_of_a_worker_that_lost_the_job_is_refused(shop: Shop) -> No
     shop.task(order)
     async with shop.worker(concurrency=2):
         id = await shop.submit("order")
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 45)
         rules, now = shop.engine.rules, shop.host.clock.now()
         await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
         await shop.ended(id)
         go_on.set()
-        assert isinstance(await asyncio.wait_for(told, 20), Stopped | asyncio.CancelledError)
+        assert isinstance(await asyncio.wait_for(told, 45), Stopped | asyncio.CancelledError)
     assert (await shop.get(id)).result in (1, 2)
     kept = await shop.engine.entries.tail(id, Kind.STEP)
     assert [(entry.attempt, entry.name) for entry in kept] == [(2, "charge")]

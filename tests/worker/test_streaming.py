@@ -62,7 +62,7 @@ async def test_a_stream_whose_worker_died_is_resumed_by_another(shop: Shop) -> N
     dead = shop.worker(engine=twin)
     await dead.start()
     id = await shop.submit("count", payload={"n": 10_000})
-    await asyncio.wait_for(half.wait(), 20)
+    await asyncio.wait_for(half.wait(), 45)
     await freeze(dead, go_on)
     async with shop.worker(maintain=True):
         job = await shop.ended(id)
@@ -99,13 +99,13 @@ async def test_what_a_worker_adds_after_it_lost_the_job_is_refused(shop: Shop) -
     shop.task(count)
     async with shop.worker(concurrency=2):
         id = await shop.submit("count")
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 45)
         await until(lambda: _has(shop, id, 1))
         rules, now = shop.engine.rules, shop.host.clock.now()
         await shop.lanes.decide(id, lambda job, _: lose(job, Cause.LEASE, now, 0.5, rules))
         await shop.ended(id)
         go_on.set()
-        await asyncio.wait_for(closed.wait(), 20)
+        await asyncio.wait_for(closed.wait(), 45)
     assert (await shop.get(id)).result == 2
     assert await items(shop, id) == [(1, 1, "1"), (2, 0, "null"), (2, 1, "2"), (2, 2, "2")]
 
@@ -125,7 +125,7 @@ async def test_a_stale_owner_is_answered_as_such(shop: Shop) -> None:
     shop.task(wait)
     async with shop.worker() as worker:
         id = await shop.submit("wait")
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 45)
         job = await shop.get(id)
         entry = Entry(Kind.ITEM, 1, 1, "1", shop.host.clock.now())
         assert not await shop.lanes.append(Append(id, worker.id, job.epoch + 1, (entry,)))
@@ -173,7 +173,7 @@ async def test_a_generator_is_held_up_by_a_store_that_does_not_keep_up(shop: Sho
     shop.lanes.append = slow  # type: ignore[method-assign]
     async with shop.worker():
         id = await shop.submit("flood")
-        await asyncio.wait_for(full.wait(), 20)
+        await asyncio.wait_for(full.wait(), 45)
         await until(lambda: yielded >= 2 * MOST_ENTRIES)
         for _ in range(20):
             await asyncio.sleep(0)
@@ -239,7 +239,7 @@ async def test_a_stream_that_is_handed_back_at_the_stop_of_its_worker_goes_on(sh
     shop.task(count)
     async with shop.worker(grace=0.0):
         id = await shop.submit("count")
-        await asyncio.wait_for(began.wait(), 20)
+        await asyncio.wait_for(began.wait(), 45)
     assert (await shop.get(id)).status is Status.QUEUED
     async with shop.worker():
         assert (await shop.ended(id)).result == 6

@@ -151,7 +151,7 @@ def _text(error: BaseException) -> str:
 
 def _verbs(app: App) -> dict[Verb, Callable[[UUID], Awaitable[Job]]]:
     async def rerun(id: UUID) -> Job:
-        handle = await app.rerun(id)
+        handle = await app.rerun(id, by=USER)
         return handle.last or await handle.refresh()
 
     return {

@@ -1,4 +1,4 @@
-"""What is done with jobs through an open App: submit them, look at them, act on them."""
+"""What is done with jobs through an open App: submit them, look at them. What acts on them is in ``acting``."""
 
 from __future__ import annotations
 
@@ -15,21 +15,19 @@ from headrace.client import transactional as within
 from headrace.client.children import Parentage, arranged, new_id, parentage_here
 from headrace.client.registry import check_payload, known_tasks, warn_unregistered
 from headrace.client.session import Session
-from headrace.core import acts, bounds
-from headrace.core.change import Change
+from headrace.core import bounds
 from headrace.core.codec.codec import Codec, Misfit
-from headrace.core.codec.value import encode_value
 from headrace.core.entry import BEGIN, Kind, LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.explain.explain import explain as tell
 from headrace.core.explain.waiting import relatives
-from headrace.core.job import ErrorInfo, Job
+from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound, counted_by, group_of, limits_of
 from headrace.core.query import Filter, Page, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.draft import Draft
-from headrace.engine import MAX_BATCH, Duplicated, Engine
+from headrace.engine import MAX_BATCH, Engine
 from headrace.errors import (
     ConfigError,
     InvalidPayload,
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from headrace.app import App
 
 __all__ = [
-    "act",
     "check_drafts",
     "checked_limit",
     "child_of_handler",
@@ -55,8 +52,6 @@ __all__ = [
     "jobs",
     "jobs_of",
     "logs",
-    "rerun",
-    "resolve",
     "submit",
     "submit_many",
 ]
@@ -64,7 +59,6 @@ __all__ = [
 R = TypeVar("R")
 
 _OBJECT = Codec(dict[str, Any], plain=False)  # the annotations that say what its values are stand elsewhere
-_ANY = Codec(Any)
 _HOLDERS = 1000
 
 
@@ -269,48 +263,3 @@ async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> li
         found += (one for one in page.items if bound in counted_by(group_of(one)))
         cursor, more = page.cursor, page.cursor is not None
     return found
-
-
-# Acting
-
-
-async def act(session: Session, id: UUID, verb: str, by: str | None) -> Job:
-    """Cancel, retry or discard."""
-    rules = session.engine.rules
-    decide = {
-        "cancel": lambda job, now: acts.cancel(job, now, rules, by=by),
-        "retry": lambda job, now: acts.retry(job, now, by=by),
-        "discard": lambda job, now: acts.discard(job, now, by=by),
-    }
-    return await session.lanes.decide(id, decide[verb])
-
-
-async def rerun(app: App, id: UUID) -> JobHandle[Any]:
-    """Do the same work again as a new job."""
-    session = app.session
-    old = (await session.engine.jobs.get([id]))[0]
-    if old is None:
-        raise JobNotFound(id)
-    answer = await session.lanes.insert(acts.rerun(old, app.new_id(), session.host.clock.now()))
-    return JobHandle(app, answer.job.id, last=answer.job, duplicate=isinstance(answer, Duplicated))
-
-
-async def resolve(app: App, id: UUID, result: Any, error: str | ErrorInfo | None, by: str | None) -> Job:
-    """Set the end by hand, with what the task could have returned where it is known here."""
-    session = app.session
-    if error is not None and result is not None:
-        raise ConfigError("resolve: a job ends with a result or with an error, not with both")
-    if not isinstance(error, str | ErrorInfo | None):
-        raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {error!r}")
-    info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
-    info = None if info is None else info.cut(session.engine.rules.error_limit)
-    handler = None
-    if result is not None:  # without one, the job is completed with none, whatever the task returns
-        task = app.by_name.get((await get(session, id)).task)
-        handler = None if task is None else task.handler
-    text = encode_value(_ANY, result, "result") if handler is None else handler.encode_result(result)
-
-    def decide(job: Job, now: datetime) -> Change:
-        return acts.resolve(job, now, result_text=text, error=info, by=by)
-
-    return await session.lanes.decide(id, decide)

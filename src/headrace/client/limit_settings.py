@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from headrace.client.registry import known_tasks
+from headrace.core.job import Event
 from headrace.core.limits.rule import QueueRule, TaskRule, limits_of, told_unreadable
 from headrace.engine import Engine, Setting
 from headrace.engine.bus import Hint, Topic
@@ -43,10 +44,15 @@ _PREFIXES: dict[Named, str] = {"queue": QUEUE, "task": LIMIT, "rate": RATE}
 
 
 async def edit_rule(
-    engine: Engine, key: str, *, live: Mapping[str, Any] | None = None, code: Mapping[str, Any] | None = None
+    engine: Engine,
+    key: str,
+    *,
+    live: Mapping[str, Any] | None = None,
+    code: Mapping[str, Any] | None = None,
+    act: Event | None = None,
 ) -> bool:
     """Change what a setting says while running (``live``; None: nothing any more) or, if given, only what the code
-    says; whether anything changed.
+    says; whether anything changed. ``act``: who does it, if a person or a program does.
 
     :raises ConfigError: this version could not read the setting then
     """
@@ -69,7 +75,7 @@ async def edit_rule(
         # Others may read what we cannot: to write it would tell them that we did.
         if why := limits_of([(key, text)]).unreadable.get(key) if new else None:
             raise ConfigError(": ".join(told_unreadable(key, why)))
-        if await _put(engine, key, text if new else None, 0 if setting is None else setting.rev):
+        if await _put(engine, key, text if new else None, 0 if setting is None else setting.rev, act):
             return True
     raise _contended(key)
 
@@ -86,7 +92,7 @@ def said_live(document: str) -> bool:
     return bool((_said(document) or {}).keys() - {"code"})
 
 
-async def forget_rule(engine: Engine, of: Named, name: str) -> None:
+async def forget_rule(engine: Engine, of: Named, name: str, act: Event | None = None) -> None:
     """Drop all that is stored of a queue, of a task's limits or of a rate, whoever said it.
 
     :raises UnknownSetting: nothing is
@@ -96,7 +102,7 @@ async def forget_rule(engine: Engine, of: Named, name: str) -> None:
         setting = await _setting(engine, key)
         if setting is None:
             raise UnknownSetting(of, name)
-        if await _put(engine, key, None, setting.rev):
+        if await _put(engine, key, None, setting.rev, act):
             return
     raise _contended(key)
 
@@ -105,8 +111,8 @@ async def _setting(engine: Engine, key: str) -> Setting | None:
     return next((one for one in await engine.documents.settings(key) if one.key == key), None)
 
 
-async def _put(engine: Engine, key: str, value: str | None, rev: int) -> bool:
-    if await engine.documents.put_setting(key, value, rev) is None:
+async def _put(engine: Engine, key: str, value: str | None, rev: int, act: Event | None) -> bool:
+    if await engine.documents.put_setting(key, value, rev, act) is None:
         return False
     engine.bus.send(Hint(Topic.SETTINGS, (key,)))
     # Workers wait for work, not for settings: a queue that opens, or a limit that is raised, is work.

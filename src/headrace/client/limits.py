@@ -19,6 +19,8 @@ from headrace.client.limit_settings import (
     said_live,
     undefined_rates,
 )
+from headrace.core import audit
+from headrace.core.audit import KEPT, Audited
 from headrace.core.bounds import COUNT, checked_name, checked_note, whole
 from headrace.core.limits.rate import Rate
 from headrace.core.limits.rule import TaskRule, limits_of, told_unreadable
@@ -80,11 +82,12 @@ class Limited(Lifetime):
     async def pause_queue(self, name: str, *, by: str | None = None) -> None:
         """Pause a queue: none of its jobs are started, running ones go on. ``by``: who pauses it, for ``explain``."""
         at = msgspec.to_builtins(self.host.clock.now())
-        await self._edit(QUEUE, name, {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at})
+        said = {"paused": True, "paused_by": checked_note(by, "by"), "paused_at": at}
+        await self._edit(QUEUE, name, said, "pause", by, {})
 
-    async def resume_queue(self, name: str) -> None:
-        """Resume a paused queue."""
-        await self._edit(QUEUE, name, {"paused": False, "paused_by": None, "paused_at": None})
+    async def resume_queue(self, name: str, *, by: str | None = None) -> None:
+        """Resume a paused queue. ``by``, here and below: who does it, for ``audit``."""
+        await self._edit(QUEUE, name, {"paused": False, "paused_by": None, "paused_at": None}, "resume", by, {})
 
     async def set_queue(
         self,
@@ -93,26 +96,27 @@ class Limited(Lifetime):
         priority: int | None = None,
         max_concurrency: int | None = None,
         rates: Sequence[str] | None = None,
+        by: str | None = None,
     ) -> None:
         """Change a queue while running: priority (default 0, higher is served first), concurrency limit, rate limits.
 
         An argument left out stays as it is.
         """
         said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates)
-        await self._edit(QUEUE, name, _checked_queue(said))
+        await self._edit(QUEUE, name, _checked_queue(said), "set", by)
 
-    async def reset_queue(self, name: str) -> None:
+    async def reset_queue(self, name: str, *, by: str | None = None) -> None:
         """Drop what was set while running, a pause included; the code applies again."""
-        await self._edit(QUEUE, name, None)
+        await self._edit(QUEUE, name, None, "reset", by)
 
-    async def forget_queue(self, name: str) -> None:
+    async def forget_queue(self, name: str, *, by: str | None = None) -> None:
         """Delete all stored settings of a queue: those from code, those set while running, and a pause.
 
         Its jobs stay. A worker whose code still has the settings stores them again when it starts.
 
         :raises UnknownSetting: nothing is stored
         """
-        await forget_rule(self.engine, "queue", name)
+        await forget_rule(self.engine, "queue", name, audit.act("forget", self.host.clock.now(), by))
 
     async def set_limit(
         self,
@@ -121,23 +125,25 @@ class Limited(Lifetime):
         max_concurrency: int | None = None,
         max_per_key: int | None = None,
         rates: Sequence[str] | None = None,
+        by: str | None = None,
     ) -> None:
         """Change the limits of a task while running; an argument left out stays as it is."""
         said = _given(max_concurrency=max_concurrency, max_per_key=max_per_key, rates=rates)
-        await self._edit(LIMIT, task, msgspec.to_builtins(check_limits(said)) if said else {}, only=said)
+        checked = msgspec.to_builtins(check_limits(said)) if said else {}
+        await self._edit(LIMIT, task, {one: checked[one] for one in said}, "set", by)
 
-    async def reset_limit(self, task: str) -> None:
+    async def reset_limit(self, task: str, *, by: str | None = None) -> None:
         """Drop the limits of a task that were set while running; the code applies again."""
-        await self._edit(LIMIT, task, None)
+        await self._edit(LIMIT, task, None, "reset", by)
 
-    async def forget_limit(self, task: str) -> None:
+    async def forget_limit(self, task: str, *, by: str | None = None) -> None:
         """Delete all stored limits of a task, those from code included; its jobs stay.
 
         A worker whose code still has them stores them again when it starts.
 
         :raises UnknownSetting: nothing is stored
         """
-        await forget_rule(self.engine, "task", task)
+        await forget_rule(self.engine, "task", task, audit.act("forget", self.host.clock.now(), by))
 
     async def limits(self) -> list[LimitInfo]:
         """The limits of every limited task, by name."""
@@ -152,24 +158,24 @@ class Limited(Lifetime):
                 found.append(LimitInfo(task, rule.max_concurrency, rule.max_per_key, rule.rates, live, why))
         return found
 
-    async def set_rate(self, name: str, rate: Rate) -> None:
+    async def set_rate(self, name: str, rate: Rate, *, by: str | None = None) -> None:
         """Make or change a rate limit while running."""
         if not isinstance(rate, Rate):
             raise ConfigError(f"rate {name!r} takes a Rate, as in Rate(100, per=60), not {rate!r}")
-        await self._edit(RATE, name, msgspec.to_builtins(rate))
+        await self._edit(RATE, name, msgspec.to_builtins(rate), "set", by)
 
-    async def reset_rate(self, name: str) -> None:
+    async def reset_rate(self, name: str, *, by: str | None = None) -> None:
         """Drop what was set of a rate while running; the code applies again."""
-        await self._edit(RATE, name, None)
+        await self._edit(RATE, name, None, "reset", by)
 
-    async def forget_rate(self, name: str) -> None:
+    async def forget_rate(self, name: str, *, by: str | None = None) -> None:
         """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more.
 
         A worker whose code still has it stores it again when it starts.
 
         :raises UnknownSetting: nothing is stored
         """
-        await forget_rule(self.engine, "rate", name)
+        await forget_rule(self.engine, "rate", name, audit.act("forget", self.host.clock.now(), by))
 
     async def rates(self) -> dict[str, Rate]:
         """Every rate, by name, except those that only another version can read (``doctor`` names them)."""
@@ -189,12 +195,26 @@ class Limited(Lifetime):
         limits = limits_of((one.key, one.value) for one in await self.engine.documents.settings(prefix))
         return [": ".join(told_unreadable(key, why)) for key, why in limits.unreadable.items()]
 
+    async def audit(self, limit: int = 50) -> list[Audited]:
+        """What people and programs did to queues, limits, rates and schedules, newest first; the newest 1,000 are kept.
+
+        What was done to a job is in the history of the job.
+        """
+        return await self.engine.documents.audit(whole(limit, "limit", 1, KEPT))
+
     async def _edit(
-        self, kind: str, name: str, said: Mapping[str, Any] | None, only: Mapping[str, Any] | None = None
+        self,
+        kind: str,
+        name: str,
+        said: Mapping[str, Any] | None,
+        verb: str,
+        by: str | None,
+        details: dict[str, Any] | None = None,
     ) -> None:
+        """``details``: what is told of it, if not what was said."""
         _named(name, _NAMES[kind])
-        chosen = said if said is None or only is None else {one: said[one] for one in only}
-        await edit_rule(self.engine, kind + name, live=chosen)
+        told = details if details is not None or said is None else msgspec.to_builtins(dict(said))
+        await edit_rule(self.engine, kind + name, live=said, act=audit.act(verb, self.host.clock.now(), by, told))
 
 
 def _named(name: Any, what: str) -> str:

@@ -10,6 +10,8 @@ from uuid import UUID
 import msgspec
 
 from headrace.client.lifetime import Lifetime
+from headrace.core import audit
+from headrace.core.job import Event
 from headrace.core.record import Record
 from headrace.core.schedule.schedule import Continuous, Cron, Every, Rule, ScheduleDoc, State, new_schedule, preview
 from headrace.draft import Draft
@@ -89,10 +91,11 @@ class Scheduling(Lifetime):
         """One schedule; :raises UnknownSchedule:"""
         return await self._told(await schedules.find_schedule(self.engine, name))
 
-    async def schedule(self, name: str, rule: Rule, draft: Draft[Any]) -> ScheduleInfo:
+    async def schedule(self, name: str, rule: Rule, draft: Draft[Any], *, by: str | None = None) -> ScheduleInfo:
         """Make a schedule that submits the draft's task and payload whenever the rule fires.
 
-        A schedule of this name is changed; if it is paused, it stays paused until ``resume_schedule``.
+        A schedule of this name is changed; if it is paused, it stays paused until ``resume_schedule``. ``by``, here and
+        below: who does it, for ``audit``.
 
         :raises ConfigError: the rule never fires from now on, or code defines a schedule of this name
         """
@@ -103,7 +106,7 @@ class Scheduling(Lifetime):
         doc = new_schedule(name, rule, draft.spec(now), draft.payload_text, now)
         if doc.state() == "ended":
             raise ConfigError(f"schedule {name!r} would never fire: {rule} has no fire after now and before its end")
-        return await self._told(await schedules.create_schedule(self.engine, doc))
+        return await self._told(await schedules.create_schedule(self.engine, doc, self._act("set", by, doc.task)))
 
     async def next_fires(self, schedule: str | Cron | Every, n: int = 5) -> list[datetime]:
         """The next ``n`` fires, in UTC, of a schedule by its name (as if it were not paused) or of a rule from now on.
@@ -123,24 +126,28 @@ class Scheduling(Lifetime):
             raise ConfigError(f"schedule {schedule!r} is continuous: it runs all the time and has no fires")
         return preview(doc.rule, max(now, doc.cursor), doc.anchor, n)
 
-    async def pause_schedule(self, name: str) -> ScheduleInfo:
+    async def pause_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:
         """Pause a schedule; current runs of a continuous one finish and are not followed; :raises UnknownSchedule:"""
-        return await self._told(await schedules.pause_schedule(self.engine, name))
+        return await self._told(await schedules.pause_schedule(self.engine, name, self._act("pause", by)))
 
-    async def resume_schedule(self, name: str) -> ScheduleInfo:
+    async def resume_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:
         """Resume a paused schedule; missed fires are not made up for; :raises UnknownSchedule:"""
-        return await self._told(await schedules.resume_schedule(self.engine, name, self.host.clock.now()))
+        act = self._act("resume", by)
+        return await self._told(await schedules.resume_schedule(self.engine, name, act.at, act))
 
-    async def trigger_schedule(self, name: str) -> JobHandle[Any]:
+    async def trigger_schedule(self, name: str, *, by: str | None = None) -> JobHandle[Any]:
         """Submit a schedule's job now, besides its fires; :raises UnknownSchedule:"""
-        job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name)
+        job = await schedules.trigger_schedule(self.engine, self.lanes, self.host, name, by)
         return JobHandle(cast("App", self), job.id, last=job)
 
-    async def delete_schedule(self, name: str) -> None:
+    async def delete_schedule(self, name: str, *, by: str | None = None) -> None:
         """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
-        await schedules.delete_schedule(self.engine, name)
+        await schedules.delete_schedule(self.engine, name, self._act("delete", by))
         # What fails would be tried again and again, and nobody would be left to end that.
         await hush(self.engine, self.lanes, self.host, name, running=True)
+
+    def _act(self, verb: str, by: str | None, task: str | None = None) -> Event:
+        return audit.act(verb, self.host.clock.now(), by, None if task is None else {"task": task})
 
     async def _told(self, doc: ScheduleDoc) -> ScheduleInfo:
         return ScheduleInfo.of(doc, await self._served())

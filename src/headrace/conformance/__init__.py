@@ -33,6 +33,7 @@ from headrace.conformance.families.batches import Batches  # noqa: E402
 from headrace.conformance.families.cancelling import Cancelling  # noqa: E402
 from headrace.conformance.families.children import Children  # noqa: E402
 from headrace.conformance.families.graphs import Graphs  # noqa: E402
+from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
@@ -70,6 +71,7 @@ class Suite(
     Turns,
     Rejoining,
     Applying,
+    Acting,
     Effects,
     Fencing,
     Sweeping,

@@ -8,7 +8,9 @@ from datetime import timedelta
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import Lab, Part
 from headrace.core import acts
+from headrace.core.audit import Audited
 from headrace.core.claim import Ask
+from headrace.core.job import Event
 from headrace.core.lease import SLACK, Lease, taken
 from headrace.core.match import Profile
 from headrace.engine import MAX_BATCH, MAX_PROFILES, Claimed, Inserted, Refused, Setting
@@ -160,6 +162,26 @@ class Documents(Part):
         answers = await asyncio.gather(*(lab.engine.documents.put_setting("k", f"{n}", 0) for n in range(8)))
         [written] = [answer for answer in answers if answer is not None]
         assert await lab.engine.documents.settings() == [written]
+
+    # -- the audit of settings
+
+    async def test_acts_on_settings_are_on_record(self, lab: Lab) -> None:
+        documents = lab.engine.documents
+        assert await documents.audit(10) == []
+        written = await documents.put_setting("queue:a", "1", 0, Event("set", lab.now, "ann", details={"n": ["ü"]}))
+        assert written is not None
+        same = await documents.put_setting("queue:a", "1", written.rev, Event("trigger", lab.later(1)))
+        assert same is not None
+        assert await documents.put_setting("queue:a", "2", written.rev, Event("late", lab.now, "eve")) is None
+        await documents.put_setting("queue:b", "1", 0)
+        assert await documents.put_setting("queue:a", None, same.rev, Event("forget", lab.now, "bob")) is not None
+        newest = [
+            Audited(key="queue:a", verb="forget", at=lab.now, by="bob"),
+            Audited(key="queue:a", verb="trigger", at=lab.now),
+            Audited(key="queue:a", verb="set", at=lab.at(-1), by="ann", details={"n": ["ü"]}),
+        ]
+        assert await documents.audit(10) == newest
+        assert await documents.audit(2) == newest[:2]
 
     # -- leases
 

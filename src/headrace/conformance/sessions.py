@@ -200,7 +200,7 @@ class Sessions(Part):
         async def work(other: Engine) -> int:
             other.bus.listen(frozenset({Topic.READY, Topic.CANCEL}), note("other"))
             # A hint may be lost, so it is sent until both have heard one.
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(45):
                 while {name for name, _, _ in heard} < {"here", "other"}:
                     other.bus.send(hint)
                     await asyncio.sleep(0.01)

@@ -122,6 +122,8 @@ class Event(msgspec.Struct, Record, frozen=True, omit_defaults=True):
     at: datetime
     by: str | None = None
     note: str | None = None
+    details: dict[str, Any] | None = None
+    """What the act said: the new time, queue or priority, and the one before."""
 
 
 class History(msgspec.Struct, Record, frozen=True):

@@ -81,7 +81,8 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The attempt this change closes; a record of the same number folds it in (``Attempt.fold``)."""
     key: Key = Key.KEEP
     moves: bool = False
-    """It stands in another line than before, since ``core.suspects.requirements_of`` the job are others."""
+    """It stands in another line than before, or at another priority: ``queue``, ``priority`` or
+    ``core.suspects.requirements_of`` the job are others. An engine stores the new place with the change."""
     event: Event | None = None
     """An entry for the audit trail of the job."""
     notes: tuple[Note, ...] = ()

@@ -83,7 +83,7 @@ def promoted(job: Job, now: datetime) -> Job:
 
 def order(job: Job, queue_priority: int) -> Order:
     """Smaller is claimed first: queue priority, then job priority, then arrival, then order number."""
-    return (-queue_priority, -job.spec.priority, job.arrived_at, job.seq)
+    return (-queue_priority, -job.priority, job.arrived_at, job.seq)
 
 
 def stops(taken: int, unstarted_losses: int, ask: Ask, rules: Rules) -> bool:

@@ -83,11 +83,18 @@ def change(
         worker=job.worker if owner else None,
         attempt=closes,
         key=key,
-        moves=bool(job.suspect or made.suspect) and made.status not in ENDED and level_of(job) != level_of(made),
+        moves=_moves(job, made),
         event=event,
         notes=_notes(job, verb, made),
         tally=None if job.spec.batch is None else _tally(job.status, made.status),
     )
+
+
+def _moves(job: Job, made: Job) -> bool:
+    """Whether the change that makes ``made`` of ``job`` puts it into another line, or elsewhere in its own."""
+    if job.moved_to != made.moved_to or job.reprioritised_to != made.reprioritised_to:
+        return True
+    return bool(job.suspect or made.suspect) and made.status not in ENDED and level_of(job) != level_of(made)
 
 
 def _notes(job: Job, verb: Verb, made: Job) -> tuple[Note, ...]:

@@ -125,6 +125,10 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     progress: Progress | None = None
     result_text: str | None = None
     error: ErrorInfo | None = None
+    moved_to: str | None = None
+    """Its queue, if somebody moved it; None: as asked for."""
+    reprioritised_to: int | None = None
+    """Its priority, if somebody changed it; None: as asked for."""
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -143,12 +147,22 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def queue(self) -> str:
-        """Its queue."""
-        return self.spec.queue
+        """Its queue now; ``asked_queue`` is where it was submitted to."""
+        return self.spec.queue if self.moved_to is None else self.moved_to
 
     @property
     def priority(self) -> int:
-        """0 to 100, higher first."""
+        """Its priority now, 0 to 100, higher first; ``asked_priority`` is what it was submitted with."""
+        return self.spec.priority if self.reprioritised_to is None else self.reprioritised_to
+
+    @property
+    def asked_queue(self) -> str:
+        """The queue it was submitted to."""
+        return self.spec.queue
+
+    @property
+    def asked_priority(self) -> int:
+        """The priority it was submitted with."""
         return self.spec.priority
 
     @property
@@ -290,6 +304,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         record = spec | state
         record |= {"payload": self.payload, "result": self.result, "max_attempts": self.max_attempts}
         record["timeout_at"] = self.timeout_at
+        record |= {name: getattr(self, name) for name in _NOW}
         if history is not None:
             record["attempts"] = [msgspec.structs.asdict(attempt) for attempt in history.attempts]
             record["events"] = [msgspec.structs.asdict(event) for event in history.events]
@@ -298,7 +313,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     def _field(self, name: str) -> Any:
         if name not in _NAMES:
             raise KeyError(name)
-        return getattr(self.spec if name in Spec.__struct_fields__ else self, name)
+        return getattr(self.spec if name in Spec.__struct_fields__ and name not in _NOW else self, name)
 
     @classmethod
     def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
@@ -307,8 +322,29 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         return schema_of(msgspec.defstruct("Job", [(name, hints[name]) for name in _NAMES], namespace=_DOC))
 
 
-_INNER = frozenset({"spec", "payload_text", "result_text", "claim", "streak", "act_by", "blameless_losses"})
-_MADE = {"payload": dict[str, Any], "result": Any, "max_attempts": int, "timeout_at": datetime | None}
+_INNER = frozenset(
+    {
+        "spec",
+        "payload_text",
+        "result_text",
+        "claim",
+        "streak",
+        "act_by",
+        "blameless_losses",
+        "moved_to",
+        "reprioritised_to",
+    }
+)
+_NOW = ("queue", "priority", "asked_queue", "asked_priority")
+"""What may have been changed since the submit, and what was asked for."""
+_MADE = {
+    "payload": dict[str, Any],
+    "result": Any,
+    "max_attempts": int,
+    "timeout_at": datetime | None,
+    "asked_queue": str,
+    "asked_priority": int,
+}
 """What the record tells beside its fields."""
 _NAMES = dict.fromkeys(
     ("id", *Spec.__struct_fields__, *(name for name in Job.__struct_fields__ if name not in _INNER), *_MADE)

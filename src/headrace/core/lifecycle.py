@@ -34,6 +34,7 @@ from headrace.core.losing import lose
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Cause, Outcome, Reason, Status, Verb
 from headrace.core.table import check
+from headrace.errors import TransitionRefused
 
 __all__ = [
     "DONE",
@@ -42,6 +43,7 @@ __all__ = [
     "admit",
     "finish",
     "lose",
+    "prepare",
     "progress",
     "release",
     "start",
@@ -112,6 +114,24 @@ def accept(job: Job, now: datetime, rules: Rules) -> Change:
     act_by = soonest(job, now + timedelta(seconds=rules.start), rules)
     fields = {"status": Status.ACCEPTED, "accepted_at": dated(job, now), "act_by": act_by}
     return change(job, Verb.ACCEPT, now, fields, owner=True)
+
+
+def prepare(job: Job, now: datetime, rules: Rules) -> Change:
+    """The worker is getting ready for the job, for example loads a model: it has more time to start.
+
+    For as long as it says so, up to the job's own timeout since it was assigned.
+    """
+    check(job, Verb.PREPARE)
+    until, timeout = now + timedelta(seconds=rules.start), job.spec.timeout
+    if timeout is not None and job.assigned_at is not None:
+        last = job.assigned_at + timedelta(seconds=timeout)
+        if last <= now:
+            why = f"its worker has prepared for as long as it may run ({timeout:g} s); start it, or release it"
+            raise TransitionRefused(job, Verb.PREPARE, why)
+        until = min(until, last)
+    accepted_at = dated(job, now) if job.accepted_at is None else job.accepted_at
+    fields = {"status": Status.ACCEPTED, "accepted_at": accepted_at, "act_by": soonest(job, until, rules)}
+    return change(job, Verb.PREPARE, now, fields, owner=True)
 
 
 def _began(job: Job, at: datetime) -> datetime:
@@ -193,6 +213,8 @@ KEPT_BY_COMPLETE = frozenset(
         "waits",
         "not_after",
         "cancel_requested_at",
+        "moved_to",
+        "reprioritised_to",
     }
 )
 """The fields that completing a job, its start included, leaves as they are: an engine need not write them."""

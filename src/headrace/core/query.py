@@ -102,7 +102,7 @@ def matches(job: Job, filter: Filter, now: datetime) -> bool:
     spec = job.spec
     for want, has in (
         (filter.task, spec.task),
-        (filter.queue, spec.queue),
+        (filter.queue, job.queue),
         (filter.schedule, spec.schedule),
         (filter.parent, spec.parent),
         (filter.root, spec.root),

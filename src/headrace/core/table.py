@@ -11,6 +11,7 @@ __all__ = ["TABLE", "check"]
 S, V = Status, Verb
 
 _PLACED = frozenset({S.WAITING, S.QUEUED, S.SCHEDULED})
+_STAYS = {one: frozenset({one}) for one in (S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING)}
 
 TABLE: dict[Verb, dict[Status, frozenset[Status]]] = {
     V.ADMIT: {S.PENDING: _PLACED | {S.FAILED}},
@@ -44,6 +45,11 @@ TABLE: dict[Verb, dict[Status, frozenset[Status]]] = {
         **dict.fromkeys((S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING), frozenset({S.COMPLETED, S.FAILED})),
         S.FAILED: frozenset({S.COMPLETED}),
     },
+    V.POSTPONE: dict.fromkeys((S.QUEUED, S.SCHEDULED, S.RETRYING), frozenset({S.SCHEDULED})),
+    V.RUN_NOW: dict.fromkeys((S.SCHEDULED, S.RETRYING), frozenset({S.QUEUED})),
+    V.MOVE: _STAYS,
+    V.REPRIORITISE: _STAYS,
+    V.PREPARE: dict.fromkeys((S.ASSIGNED, S.ACCEPTED), frozenset({S.ACCEPTED})),
     V.RERUN: dict.fromkeys((S.COMPLETED, S.FAILED, S.CANCELLED), _PLACED),
     V.PRUNE: dict.fromkeys((S.COMPLETED, S.FAILED, S.CANCELLED), frozenset[Status]()),
 }

@@ -6,6 +6,8 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from headrace.core.audit import Audited
+from headrace.core.job import Event
 from headrace.engine.answers import Profiles, Setting
 
 __all__ = ["Documents"]
@@ -26,14 +28,21 @@ class Documents(Protocol):
         """Settings whose key begins with the prefix, by key."""
         ...
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         """Write (None: delete) a setting if it is still at rev ``expect`` (0: not there).
 
         The answer is the setting as written (deleted: as it was), or None when another was faster. Revs are taken from
         one counter for all settings, so none comes again for a key that was deleted; claims and beats answer that
         counter as ``settings_rev``. The documents ``queue:NAME``, ``limit:TASK`` and ``rate:NAME`` govern claims, as
         ``core.limits.rule`` reads them; one that it cannot read is stored all the same.
+
+        ``act``: who does it, kept with the key in the same commit, also if the value is what it was; of these the
+        newest ``core.audit.KEPT`` are kept.
         """
+        ...
+
+    async def audit(self, limit: int) -> list[Audited]:
+        """The newest acts on settings, the newest first."""
         ...
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:

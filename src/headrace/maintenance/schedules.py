@@ -10,10 +10,11 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from headrace.core.job import Job
+from headrace.core import audit
+from headrace.core.job import Event, Job
 from headrace.core.schedule.changes import check_removable, paused, replaced, resumed, retired, revised, trigger
 from headrace.core.schedule.schedule import ScheduleDoc
-from headrace.engine import Engine, Setting
+from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Unavailable, UnknownSchedule
 from headrace.runtime.host import Host
@@ -62,23 +63,23 @@ async def find_schedule(engine: Engine, name: str) -> ScheduleDoc:
     return read(setting)
 
 
-async def create_schedule(engine: Engine, doc: ScheduleDoc) -> ScheduleDoc:
+async def create_schedule(engine: Engine, doc: ScheduleDoc, act: Event | None = None) -> ScheduleDoc:
     """Make a schedule, or change the one of its name, as ``core.schedule.changes.replaced`` says; as stored."""
-    return await _edit(engine, doc.name, lambda old: replaced(old, doc))
+    return await _edit(engine, doc.name, lambda old: replaced(old, doc), act)
 
 
-async def pause_schedule(engine: Engine, name: str) -> ScheduleDoc:
+async def pause_schedule(engine: Engine, name: str, act: Event | None = None) -> ScheduleDoc:
     """Pause a schedule: nothing fires until it is resumed."""
-    return await _edit(engine, name, lambda old: paused(_known(old, name)))
+    return await _edit(engine, name, lambda old: paused(_known(old, name)), act)
 
 
-async def resume_schedule(engine: Engine, name: str, now: datetime) -> ScheduleDoc:
+async def resume_schedule(engine: Engine, name: str, now: datetime, act: Event | None = None) -> ScheduleDoc:
     """Resume a schedule; what would have fired meanwhile is not made up for."""
 
-    return await _edit(engine, name, lambda old: resumed(_known(old, name), now))
+    return await _edit(engine, name, lambda old: resumed(_known(old, name), now), act)
 
 
-async def delete_schedule(engine: Engine, name: str) -> None:
+async def delete_schedule(engine: Engine, name: str, act: Event | None = None) -> None:
     """Remove it; its jobs stay.
 
     :raises ConfigError: code defines it, and would bring it back at the next start of a worker.
@@ -89,7 +90,7 @@ async def delete_schedule(engine: Engine, name: str) -> None:
             raise UnknownSchedule(name)
         if (doc := _readable_doc(setting)) is not None:
             check_removable(doc)
-        if await engine.documents.put_setting(setting.key, None, setting.rev) is not None:
+        if await engine.documents.put_setting(setting.key, None, setting.rev, act) is not None:
             _tell(engine, name)
             return
     raise _contended(name)
@@ -103,14 +104,26 @@ def _readable_doc(setting: Setting) -> ScheduleDoc | None:
         return None
 
 
-async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str) -> Job:
+async def trigger_schedule(engine: Engine, lanes: Lanes, host: Host, name: str, by: str | None = None) -> Job:
     """Submit the job of a schedule now, also while it is paused; the live job that holds its dedup key, if any.
 
     :raises ConfigError: it is continuous, and another run would be one too many.
     """
     doc, now = await find_schedule(engine, name), host.clock.now()
-    answer = await lanes.insert(trigger(doc, host.dice.new_id(now), now))
+    job = trigger(doc, host.dice.new_id(now), now)
+    act = audit.act("trigger", now, by, {"job": str(job.id)})
+    answer = await lanes.insert(job)
+    if isinstance(answer, Inserted):
+        await _note(engine, name, act)
     return answer.job
+
+
+async def _note(engine: Engine, name: str, act: Event) -> None:
+    """Put an act on record that leaves the schedule as it is; not if it is gone, or others are always faster."""
+    for _ in range(_TRIES):
+        setting = await _setting(engine, name)
+        if setting is None or await engine.documents.put_setting(setting.key, setting.value, setting.rev, act):
+            return
 
 
 async def sync_schedules(
@@ -159,7 +172,9 @@ async def _setting(engine: Engine, name: str) -> Setting | None:
     return next((setting for setting in await engine.documents.settings(key) if setting.key == key), None)
 
 
-async def _edit(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], ScheduleDoc]) -> ScheduleDoc:
+async def _edit(
+    engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], ScheduleDoc], act: Event | None = None
+) -> ScheduleDoc:
     """Read, decide, write, and again whenever another was faster; the schedule as it is then."""
     for _ in range(_TRIES):
         setting = await _setting(engine, name)
@@ -168,7 +183,7 @@ async def _edit(engine: Engine, name: str, edit: Callable[[ScheduleDoc | None], 
         if new == old:
             return new
         rev = 0 if setting is None else setting.rev
-        if await engine.documents.put_setting(PREFIX + name, new.to_text(), rev) is not None:
+        if await engine.documents.put_setting(PREFIX + name, new.to_text(), rev, act) is not None:
             _tell(engine, name)
             return new
     raise _contended(name)

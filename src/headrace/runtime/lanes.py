@@ -207,7 +207,7 @@ class Lanes:
         """Send the hints that these changes call for."""
         bus, news = self.engine.bus, dict[Topic, set[str]]()
         tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
-        if bus.wanted(Topic.FREED) and (freed := {one.job.spec.queue for one in changes if not one.job.held}):
+        if bus.wanted(Topic.FREED) and (freed := {one.job.queue for one in changes if not one.job.held}):
             news[Topic.FREED] = freed
         for change in changes:
             if change.inserts:
@@ -220,7 +220,7 @@ class Lanes:
                     for follow in followers:
                         follow(job)
             elif job.status is Status.QUEUED:
-                news.setdefault(Topic.READY, set()).add(job.spec.queue)
+                news.setdefault(Topic.READY, set()).add(job.queue)
             elif change.verb is Verb.CANCEL:
                 news.setdefault(Topic.CANCEL, set()).add(str(job.id))
             elif change.verb in (Verb.PROGRESS, Verb.START):

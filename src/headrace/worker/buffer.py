@@ -36,7 +36,7 @@ class Buffer:
         """Add the jobs of one claim, in their order; those that are more urgent go before those buffered already."""
 
         def rank(owned: OwnedJob) -> Order:
-            return order(owned.job, queue_priorities.get(owned.job.spec.queue, 0))
+            return order(owned.job, queue_priorities.get(owned.job.queue, 0))
 
         with self._lock:
             if claimed and self._line and rank(claimed[0]) < rank(self._line[-1]):

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -370,24 +371,24 @@ class Worker(Service):
     def told(self, worker: UUID, answer: Alive | Dead) -> None:
         """Act on the answer to a beat."""
         if isinstance(answer, Dead):
-            self._aside(self.died(worker))
+            self._aside(partial(self.died, worker))
             return
         for id in answer.cancels:
             self._slots.cancel(id)
         if self.fetchers and answer.profiles_rev != self.fetchers[0].profiles_rev:
-            self._aside(self.fetchers[0].know_profiles())  # claims say so, too; but there may be no room for any
+            self._aside(self.fetchers[0].know_profiles)  # claims say so, too; but there may be no room for any
         for job in answer.unknown:
             # A job that the store has as running, but that does not run here, did run: beats do not name it, so the
             # sweeper takes it, and the attempt is charged.
             here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self.fetchers)
             if not here and job.worker == self.id and job.status is not Status.RUNNING:
                 _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
-                self._aside(self.lanes.apply(release(job, self.host.clock.now())))
+                self._aside(partial(self.lanes.apply, release(job, self.host.clock.now())))
         self._slots.dispatch()
 
     def _hinted(self, hint: Hint) -> None:
         if ids := [id for id in map(UUID, hint.names) if id.int in self._slots.owned]:
-            self._aside(self._cancel_if_asked(ids))
+            self._aside(partial(self._cancel_if_asked, ids))
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:
         """A hint proves nothing: only what the store says stops a handler."""
@@ -395,10 +396,11 @@ class Worker(Service):
             if job is not None and job.cancel_requested_at is not None and job.worker == self.id:
                 self._slots.cancel(job.id)
 
-    def _aside(self, work: Awaitable[object]) -> None:
+    def _aside(self, work: Callable[[], Awaitable[object]]) -> None:
+        # Called by its task: a coroutine that was made before would never be awaited if the worker leaves first.
         async def quietly() -> None:
             try:
-                await work
+                await work()
             except (EngineError, TransitionRefused) as error:
                 _log.warning("%s", error)
 

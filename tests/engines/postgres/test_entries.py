@@ -28,7 +28,7 @@ async def test_a_job_in_an_open_transaction_keeps_nobody_waiting(lab: Lab, schem
     waiting = asyncio.create_task(Lanes(lab.engine, lab.host).append(appends[0]))
     await asyncio.sleep(0)
     await transaction.rollback()
-    assert await asyncio.wait_for(waiting, 20)
+    assert await asyncio.wait_for(waiting, 45)
     assert await lab.engine.entries.tail(held.id, Kind.ITEM) == list(items(lab, 1))
 
 

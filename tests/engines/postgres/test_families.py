@@ -121,7 +121,7 @@ async def test_a_child_in_the_transaction_that_cancels_its_parent_is_refused(lab
 async def test_children_of_one_parent_do_not_wait_for_each_other(lab: Lab) -> None:
     parent = await lab.running(await lab.worker(), "parent")
     one, two, three = (lab.job("child", parent=parent.id, root=parent.id) for _ in range(3))
-    async with asyncio.timeout(20), lab.transactions.transaction() as first, lab.transactions.transaction() as second:
+    async with asyncio.timeout(45), lab.transactions.transaction() as first, lab.transactions.transaction() as second:
         await insert(lab, first, one)
         await insert(lab, second, two)
         assert isinstance((await lab.insert(three))[0], Inserted)

@@ -52,7 +52,7 @@ async def test_no_write_waits_for_a_silent_server_longer_than_the_others(
         lab.engine.workers.retire(lab.new_id()),
     ):
         with pytest.raises(Unavailable):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(45):
                 await write
     server.thaw()
     await lab.engine.close()
@@ -66,7 +66,7 @@ async def test_long_reads_keep_no_write_waiting(lab: Lab, schema: str, connect: 
     await transaction.start()
     await user.execute(f"LOCK TABLE {schema}.events")
     reads = [asyncio.create_task(lab.engine.records.history(job.id)) for _ in range(4)]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(45):
         assert isinstance((await lab.insert(lab.job(dedup="k")))[0], Inserted)
         assert isinstance((await lab.insert(lab.job("of a new profile")))[0], Inserted)
         await lab.finish(job)

@@ -147,8 +147,25 @@ async def test_a_connection_on_which_nothing_arrives_is_found_out_within_a_lease
         proxy.silence()
         assert await pair.held(worker) == first  # not asked yet
         pair.clock.advance(30)
-        await until(lambda: _is_held(pair, worker))
-        assert (await pair.held(worker)).proof != first.proof
+        await until(lambda: _is_held_anew(pair, worker, first))
+        pair.close()
+
+
+async def _is_held_anew(pair: Pair, worker: UUID, before: Attended) -> bool:
+    held = await pair.holder.attend(worker)
+    return held is not None and held.proof != before.proof
+
+
+async def test_who_has_a_beat_to_send_does_not_wait_until_that_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Proxy(shared().url()) as proxy:
+        pair, worker = Pair(proxy.url), uuid4()
+        first = await pair.held(worker)
+        monkeypatch.setattr("headrace.engines.postgres.presence._ANSWER", 3600.0)
+        proxy.silence()
+        pair.clock.advance(30)
+        for _ in range(2):
+            async with asyncio.timeout(30):
+                assert await pair.held(worker) == first
         pair.close()
 
 

@@ -155,7 +155,7 @@ async def test_transactions_lent_to_handlers_leave_the_session_its_own_connectio
     async with AsyncExitStack() as stack:
         lent = [asyncio.create_task(stack.enter_async_context(lab.transactions.transaction())) for _ in range(12)]
         await until(lambda: sum(task.done() for task in lent) >= 2)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             worker = await lab.worker()
             job = await lab.put(dedup="k")
             assert [row.info.id for row in await lab.engine.workers.list()] == [worker]

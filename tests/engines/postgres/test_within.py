@@ -68,12 +68,12 @@ async def test_a_job_of_an_awaited_transaction(kind: str, opened: Shop) -> None:
         with pytest.raises(Duplicate):
             await keyed.options(connection=connection, on_duplicate="raise").submit("k")
         with pytest.raises(NotCommitted):
-            await one.result(timeout=20)
+            await one.result(timeout=45)
         assert (await app.stats()).statuses == {}
     async with app.worker():
-        assert await one.result(timeout=20) == 3
-        assert [await handle.result(timeout=20) for handle in (other, *more)] == [6, 1, 2, 3]
-        assert await twin.result(timeout=20) == "k"
+        assert await one.result(timeout=45) == 3
+        assert [await handle.result(timeout=45) for handle in (other, *more)] == [6, 1, 2, 3]
+        assert await twin.result(timeout=45) == "k"
     with suppress(Undone):
         async with ASYNC[kind]() as connection:
             undone = await add.options(connection=connection).submit(1, 2)
@@ -93,7 +93,7 @@ def test_a_job_of_a_blocking_transaction(kind: str, shop: Shop) -> None:
             first, twin = [shop.keyed.options(connection=connection).submit_sync("k") for _ in range(2)]
             assert (first.duplicate, twin.duplicate, twin.id) == (False, True, first.id)
             with pytest.raises(NotCommitted):
-                app.wait(one.result(timeout=20))
+                app.wait(one.result(timeout=45))
         for handle in (one, other, first, twin):
             assert app.wait(handle.refresh()).status is Status.QUEUED
         with suppress(Undone), BLOCKING[kind]() as connection:
@@ -132,10 +132,10 @@ async def test_a_key_that_is_held_does_not_abort_the_transaction(opened: Shop) -
 
 async def test_a_waiting_worker_hears_of_the_commit(opened: Shop) -> None:
     async with opened.app.worker():
-        await (await opened.add.submit(1)).result(timeout=20)
+        await (await opened.add.submit(1)).result(timeout=45)
         async with ASYNC["asyncpg"]() as connection:
             handle = await opened.add.options(connection=connection).submit(1)
-        assert await handle.result(timeout=20) == 2
+        assert await handle.result(timeout=45) == 2
 
 
 @pytest.mark.parametrize("kind", ASYNC)
@@ -152,8 +152,8 @@ async def test_a_job_is_completed_by_an_awaited_transaction(kind: str, opened: S
         return "not paid"
 
     async with app.worker():
-        assert await asyncio.wait_for(pay.run(True), 20) == "paid"
-        assert await asyncio.wait_for(pay.run(False), 20) == "not paid"
+        assert await asyncio.wait_for(pay.run(True), 45) == "paid"
+        assert await asyncio.wait_for(pay.run(False), 45) == "not paid"
 
 
 @pytest.mark.parametrize("kind", BLOCKING)
@@ -169,8 +169,8 @@ async def test_a_job_is_completed_by_a_blocking_transaction(kind: str, opened: S
         return "not paid"
 
     async with app.worker():
-        assert await asyncio.wait_for(pay.run(True), 20) == "paid"
-        assert await asyncio.wait_for(pay.run(False), 20) == "not paid"
+        assert await asyncio.wait_for(pay.run(True), 45) == "paid"
+        assert await asyncio.wait_for(pay.run(False), 45) == "not paid"
 
 
 @pytest.mark.timeout(240)

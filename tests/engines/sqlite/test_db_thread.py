@@ -117,8 +117,8 @@ async def test_nothing_ends_the_thread_while_others_wait_for_it(thread: DbThread
         raise error
 
     with pytest.raises(EngineError, match=error.__name__):
-        await asyncio.wait_for(thread.run(interrupted), 10)
-    assert await asyncio.wait_for(thread.run(lambda connection: connection.in_transaction), 10) is False
+        await asyncio.wait_for(thread.run(interrupted), 45)
+    assert await asyncio.wait_for(thread.run(lambda connection: connection.in_transaction), 45) is False
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
@@ -140,9 +140,9 @@ loop.run_until_complete(thread.open())
 
 async def use():
     try:
-        return await asyncio.wait_for(thread.run(lambda connection: 1), 10)
+        return await asyncio.wait_for(thread.run(lambda connection: 1), 45)
     finally:
-        await asyncio.wait_for(thread.close(), 10)
+        await asyncio.wait_for(thread.close(), 45)
 
 child = os.fork()
 if child == 0:

@@ -21,7 +21,7 @@ async def test_a_slow_search_keeps_no_get_waiting(tmp_path: Path) -> None:
     gate = threading.Event()
 
     def slow(connection: apsw.Connection) -> None:
-        gate.wait(30)
+        gate.wait(45)
 
     try:
         searching = asyncio.create_task(engine._searcher.run(slow))

@@ -149,9 +149,9 @@ class Limits(msgspec.Struct, frozen=True):
         ids = list[UUID]()
         for job in jobs:
             key = job.spec.concurrency_key
-            kind = (job.spec.queue, job.spec.task, key is None)
+            kind = (job.queue, job.spec.task, key is None)
             if kind not in found:
-                found[kind] = bool(self.paced(Group(job.spec.queue, job.spec.task, key)))
+                found[kind] = bool(self.paced(Group(job.queue, job.spec.task, key)))
             if found[kind]:
                 ids.append(job.id)
         return frozenset(ids)

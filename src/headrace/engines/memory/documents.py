@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import islice
 from uuid import UUID
 
+from headrace.core.audit import Audited
+from headrace.core.job import Event
 from headrace.core.lease import FREE, given_back, holder_of, taken
 from headrace.engine import Profiles, Setting
 from headrace.engines.memory.state import Session
@@ -27,17 +30,23 @@ class Documents:
         with self._state() as state:
             return [state.settings[key] for key in sorted(state.settings) if key.startswith(prefix)]
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         refuse_text(key, value)
         with self._state() as state:
             here = state.settings.get(key)
             if expect != (0 if here is None else here.rev):
                 return None
             state.settings_rev += 1
+            if act is not None:
+                state.audit.appendleft(Audited.of(key, act))
             if value is None:
                 return state.settings.pop(key, Setting(key, "null", 0))
             setting = state.settings[key] = Setting(key, value, state.settings_rev)
             return setting
+
+    async def audit(self, limit: int) -> list[Audited]:
+        with self._state() as state:
+            return list(islice(state.audit, limit))
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         with self._state() as state:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
+from headrace.core.audit import KEPT, Audited
 from headrace.core.change import Applied, Change, Key, Verdict, judge
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
@@ -49,6 +51,8 @@ class State:
         self.workers: dict[UUID, Worker] = {}
         self.settings: dict[str, Setting] = {}
         self.settings_rev = 0
+        self.audit: deque[Audited] = deque(maxlen=KEPT)
+        """The newest first."""
         self.leases: dict[str, Lease] = {}
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""

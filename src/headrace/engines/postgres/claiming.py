@@ -144,7 +144,7 @@ class Claiming:
 
     def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving) -> Claimed:
         due, priorities = head[_NEXT_DUE], serving.priorities
-        jobs.sort(key=lambda job: order(job, priorities.get(job.spec.queue, 0)))
+        jobs.sort(key=lambda job: order(job, priorities.get(job.queue, 0)))
         return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], None if due is None else moment(due))
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:

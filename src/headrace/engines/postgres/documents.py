@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from headrace.core.audit import KEPT
+from headrace.core.job import Event
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.refusing import refuse_text
 from headrace.engines.sql.documents import SqlDocuments
+from headrace.engines.sql.record import encode
 
 __all__ = ["Documents"]
 
@@ -21,13 +24,16 @@ class Documents(SqlDocuments):
         super().__init__(fetching(cold, schema), fetching(hot, schema), askable)
         self._cold, self._schema = cold, schema
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         refuse_text(key, value)
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
         queue = (None, None, None) if rule is None else (key.removeprefix(_QUEUE), rule.priority, rule.paused)
+        event = None if act is None else encode(act)
         async with self._cold.transaction() as connection:
             await connection.fetch(sql("lock_books", self._schema))
-            written = await connection.fetchrow(sql("put_setting", self._schema), key, value, expect, *queue)
+            written = await connection.fetchrow(sql("put_setting", self._schema), key, value, expect, *queue, event)
+            if event is not None and written is not None:
+                await connection.execute(sql("trim_audit", self._schema), KEPT)
         if written is None:
             return None
         rev, was = written

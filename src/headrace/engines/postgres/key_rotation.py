@@ -91,6 +91,8 @@ class Table(msgspec.Struct):
     groups: list[tuple[Group, list[Entry]]]
     last: dict[Turn, int]
     """When the keys last had their turn."""
+    lines: dict[int, int]
+    """In which line each job was seen."""
 
     @property
     def all_read(self) -> list[tuple[Group, list[Entry]]]:
@@ -126,7 +128,7 @@ async def read(
     plain: dict[int, list[Entry]] = {}
     keys: list[_Key] = []
     moment, late, before = micros(now), False, (0, None)
-    entries = list[Entry]()
+    entries, lines = list[Entry](), dict[int, int]()
     for number, key, stands, at, of, last, seq, rank, arrived_at, losses, act_by in rows:
         if (number, key) != before:  # the rows of one key come one after the other
             before, place, entries = (number, key), number - 1, []
@@ -139,8 +141,9 @@ async def read(
             entry = Entry(seq, rank, arrived_at, losses, act_by is not None and act_by <= moment)
             late = late or entry.expired
             entries.append(entry)
+            lines[seq] = serving.lines[number - 1]
     share = -(-widest * window.shares // max(len(keys), 1))
-    table = Table([], [], {})
+    table = Table([], [], {}, lines)
     for place, entries in plain.items():
         cut = len(entries) == window.depths[place]
         left = _without(entries, passed)

@@ -18,7 +18,7 @@ from headrace.core.limits.rule import Limits
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.arrays import literal
 from headrace.engines.postgres.connection import Connection, sql
-from headrace.engines.postgres.key_rotation import NOWHERE, Stands, Table, Window, arrive, read, stand, stands, stays
+from headrace.engines.postgres.key_rotation import NOWHERE, Table, Window, arrive, read, stand, stands, stays
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
@@ -120,7 +120,7 @@ class Limiting:
         dealt, table = await self._deal(connection, ask, serving, tasks, held, now, passed)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()
-        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, stands(table, dealt))]
+        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, table)]
         if len(jobs) < len(places) and not last:
             raise _Taken(await self._taken_of(connection, table, {job.seq for job in jobs}, {*places}))
         jobs.sort(key=lambda job: places[job.seq])
@@ -166,16 +166,17 @@ class Limiting:
         free = {seq for (seq,) in await connection.fetch(sql("unlocked", self._schema), seqs)}
         return {*seqs} - free | (wanted - given)
 
-    async def _give(self, connection: Connection, given: Grant, dealt: Dealt, found: Stands) -> list[Any]:
-        at = micros(given.assigned_at)
+    async def _give(self, connection: Connection, given: Grant, dealt: Dealt, table: Table) -> list[Any]:
+        found, at = stands(table, dealt), micros(given.assigned_at)
         if not dealt.taken:
             if found is not None:
                 await connection.execute(self._stand, at, *found)
             return []
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         terms = (given.worker, given.claim, given.status.value, at, accepted, micros(given.act_by), *(found or NOWHERE))
-        seqs = literal([entry.seq for entry in dealt.taken])
-        return await connection.fetch(self._gift, seqs, *terms)
+        seqs = [entry.seq for entry in dealt.taken]
+        lines = [table.lines[seq] for seq in seqs]
+        return await connection.fetch(self._gift, literal(seqs), *terms, literal(lines))
 
     async def _spend(self, connection: Connection, dealt: Dealt, now: datetime) -> None:
         if dealt.spent:

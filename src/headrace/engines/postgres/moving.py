@@ -9,7 +9,7 @@ from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.lines import Lines
 from headrace.engines.sql.lines import Collected
-from headrace.engines.sql.record import encode
+from headrace.engines.sql.record import encode, rank_of
 
 __all__ = ["Moving"]
 
@@ -21,7 +21,7 @@ class Moving:
         self._schema, self._lines = schema, lines
 
     async def statements(self, changes: Sequence[Change]) -> Statements[None]:
-        """Put the jobs of these changes into their new lines, for the transaction that applies them next.
+        """Put the jobs of these changes where they stand after them, for the transaction that applies them next.
 
         The lines are interned now. The limit of profiles does not hold for them: the jobs are stored already.
 
@@ -30,7 +30,7 @@ class Moving:
         lines = self._lines()
         learned = await lines.learn([change.job for change in changes], limited=False)
         found = zip(changes, learned.lines_of_taken(), strict=True)
-        rows = [(change.job.seq, change.rev, line) for change, line in found]
+        rows = [(change.job.seq, change.rev, line, rank_of(change.job)) for change, line in found]
 
         def run() -> Statements[None]:
             document = {"collected": learned.collected, "lock": lines.lock, "rows": rows}

@@ -55,6 +55,7 @@ class Presence:
         self._taking: tuple[UUID, asyncio.Task[None]] | None = None
         self._patience = _FIRST_PATIENCE
         self._check_at = 0.0
+        self._checking: asyncio.Task[None] | None = None
         self._prober: Connection | None = None
         self._server = ""
         self._by = 0
@@ -105,20 +106,25 @@ class Presence:
     async def _holds(self, held: _Held) -> bool:
         """Whether the connection is still there; asks once a lease, since not every end is heard of.
 
-        The server keeps the lock for two leases after it has last heard of the connection.
+        The server keeps the lock for two leases after it has last heard of the connection. So an answer that does not
+        come keeps nobody waiting who has a beat to send.
         """
         if held.connection.is_closed():
             return False
-        if self._host.clock.monotonic() < self._check_at:
-            return True
+        if self._host.clock.monotonic() >= self._check_at:
+            if self._checking is None or self._checking.done():
+                self._checking = asyncio.create_task(self._check(held))
+            await asyncio.wait({self._checking}, timeout=_PATIENCE)
+        return not held.connection.is_closed()
+
+    async def _check(self, held: _Held) -> None:
         try:
             await held.connection.execute("SELECT", timeout=_ANSWER)
         except _FAILURES as error:
             _log.debug("the connection that shows that the worker lives is lost: %s", error)
             held.connection.terminate()
-            return False
-        self._check_at = self._host.clock.monotonic() + self._lease
-        return True
+        else:
+            self._check_at = self._host.clock.monotonic() + self._lease
 
     async def _take(self, worker: UUID, connect: Connect) -> None:
         try:

@@ -20,7 +20,7 @@ import msgspec
 from headrace.core.customers import turn_of
 from headrace.core.job import ErrorInfo, Job, Progress, Spec, spec_of
 from headrace.core.status import Status
-from headrace.engines.sql.record import Micros, State, encode
+from headrace.engines.sql.record import Micros, State, encode, rank_of
 
 __all__ = [
     "FOR_OTHERS",
@@ -113,6 +113,7 @@ NAMES: dict[str, Any] = {
     "turn_of": turn_of,
     "STATUS": {status.value: status for status in Status},
     "encode": encode,
+    "rank_of": rank_of,
     "read_state": msgspec.json.Decoder(State).decode,
     "read_progress": msgspec.json.Decoder(Progress).decode,
     "read_error": msgspec.json.Decoder(ErrorInfo).decode,
@@ -204,7 +205,7 @@ _JOB = (
     Column("line", "integer", "line"),
     Column("status", "text", "job.status", "job.status", "status=STATUS[status]", given="status=given.status"),
     Column("stage", "smallint", "stage_of(job)", "stage_of(job)"),
-    Column("rank", "smallint", "-job.spec.priority"),
+    Column("rank", "smallint", "rank_of(job)"),
     moment("available_at", new=True),
     moment("arrived_at", new=True),
     moment("updated_at", new=True, given="updated_at=at[assigned_at]"),

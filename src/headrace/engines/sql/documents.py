@@ -8,6 +8,8 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.audit import Audited
+from headrace.core.job import Event
 from headrace.core.lease import SLACK
 from headrace.core.match import Profile
 from headrace.engine import Profiles, Setting
@@ -15,6 +17,8 @@ from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import micros
 
 __all__ = ["SqlDocuments"]
+
+_event = msgspec.json.Decoder(Event).decode
 
 
 class SqlDocuments:
@@ -31,6 +35,9 @@ class SqlDocuments:
 
     async def settings(self, prefix: str = "") -> list[Setting]:
         return [Setting(*row) for row in await self._read("settings", prefix)] if self._askable(prefix) else []
+
+    async def audit(self, limit: int) -> list[Audited]:
+        return [Audited.of(key, _event(data)) for key, data in await self._read("audit", limit)]
 
     async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
         until = now + timedelta(seconds=seconds)

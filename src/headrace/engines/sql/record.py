@@ -35,6 +35,7 @@ __all__ = [
     "micros",
     "moment",
     "place_of",
+    "rank_of",
     "request_of",
     "rows_of_spent",
     "sort_out",
@@ -134,6 +135,8 @@ class State(msgspec.Struct, array_like=True):
     suspect: int = 0
     spared: bool = False
     blameless_losses: int = 0
+    moved_to: str | None = None
+    reprioritised_to: int | None = None
 
 
 def key_of(job: Job) -> str | None:
@@ -180,7 +183,13 @@ _sorted = msgspec.json.Encoder(order="sorted").encode
 def place_of(job: Job) -> Place:
     """Where the job stands."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
-    return (spec.queue, spec.task, encode(needs, _sorted) if needs else "{}")
+    queue = spec.queue if job.moved_to is None else job.moved_to
+    return (queue, spec.task, encode(needs, _sorted) if needs else "{}")
+
+
+def rank_of(job: Job) -> int:
+    """Its priority as lines are ordered by it: smaller is claimed first."""
+    return -job.priority
 
 
 def sort_out(

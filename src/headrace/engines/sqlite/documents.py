@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import apsw
 
+from headrace.core.audit import KEPT
+from headrace.core.job import Event
 from headrace.engine import Setting
 from headrace.engines.limits_cache import readable_queue
 from headrace.engines.refusing import has_halves, refuse_text
 from headrace.engines.sql.documents import SqlDocuments
+from headrace.engines.sql.record import encode
 from headrace.engines.sqlite.db_thread import DbThread
 
 __all__ = ["Documents"]
@@ -22,8 +25,9 @@ class Documents(SqlDocuments):
         super().__init__(reader.fetch, writer.fetch, lambda text: not has_halves(text))
         self._writer = writer
 
-    async def put_setting(self, key: str, value: str | None, expect: int) -> Setting | None:
+    async def put_setting(self, key: str, value: str | None, expect: int, act: Event | None = None) -> Setting | None:
         refuse_text(key, value)
+        event = None if act is None else encode(act)
         rule = readable_queue(value) if key.startswith(_QUEUE) else None
 
         def write(connection: apsw.Connection) -> Setting | None:
@@ -42,6 +46,9 @@ class Documents(SqlDocuments):
             if rule is not None:
                 queue = (key.removeprefix(_QUEUE), rule.priority, rule.paused)
                 connection.execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?)", queue)
+            if event is not None:
+                connection.execute("INSERT INTO audit (key, data) VALUES (?, ?)", (key, event))
+                connection.execute("DELETE FROM audit WHERE id <= (SELECT max(id) FROM audit) - ?", (KEPT,))
             connection.execute("COMMIT")
             return was if value is None else Setting(key, value, rev)
 

@@ -13,7 +13,7 @@ from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import too_many
 from headrace.engines.sql.lines import Interned, KnownLines
-from headrace.engines.sql.record import Place, encode, place_of
+from headrace.engines.sql.record import Place, encode, place_of, rank_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
@@ -52,13 +52,16 @@ def interning(places: Iterable[Place], *, limited: bool = True) -> Statements[di
 
 
 def moving(changes: Sequence[Change]) -> Statements[None]:
-    """Put the jobs of these changes into their new lines, as statements for the transaction that applies them next.
+    """Put the jobs of these changes where they stand after them, for the transaction that applies them next.
 
     The limit of profiles does not hold here: the jobs are stored already.
     """
     lines = yield from interning({place_of(change.job) for change in changes}, limited=False)
-    rows = [(change.job.seq, change.rev, lines[place_of(change.job)]) for change in changes]
-    yield Statement(statement("move"), encode(rows))
+    rows = [(change.job.seq, change.rev, lines[place_of(change.job)], rank_of(change.job)) for change in changes]
+    document = encode(rows)
+    # First out of line, where that is: the head of a key follows when its first job leaves or comes.
+    yield Statement(statement("step_out"), document)
+    yield Statement(statement("move"), document)
 
 
 _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"

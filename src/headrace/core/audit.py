@@ -1,0 +1,39 @@
+"""The audit of settings: who changed a queue, a limit, a rate or a schedule, and when."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.core.bounds import checked_note
+from headrace.core.job import Event
+from headrace.core.record import Record
+
+__all__ = ["KEPT", "Audited", "act"]
+
+KEPT = 1000
+"""How many acts are kept: the newest."""
+
+
+class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):
+    """An act of a person or program on a setting."""
+
+    key: str
+    """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME`` or ``schedule:NAME``."""
+    verb: str
+    at: datetime
+    by: str | None = None
+    details: dict[str, Any] | None = None
+    """What the act said."""
+
+    @classmethod
+    def of(cls, key: str, event: Event) -> Audited:
+        """The event of a setting."""
+        return cls(key=key, verb=event.verb, at=event.at, by=event.by, details=event.details)
+
+
+def act(verb: str, at: datetime, by: str | None, details: dict[str, Any] | None = None) -> Event:
+    """The entry for an act on a setting; :raises ConfigError: ``by`` is too long"""
+    return Event(verb, at, checked_note(by, "by"), details=details or None)

@@ -1,0 +1,2 @@
+-- Forget the oldest acts on settings. $1 how many are kept
+DELETE FROM {schema}.audit WHERE id <= (SELECT max(id) FROM {schema}.audit) - $1::bigint

@@ -1,0 +1,2 @@
+-- The newest acts on settings. $1 how many
+SELECT key, data FROM {schema}.audit ORDER BY id DESC LIMIT $1 + 0
