@@ -32,7 +32,7 @@ from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
 from headrace.core.limits.limit import Entry as InLine
-from headrace.core.limits.limit import Usage, deal, forgets, lapses
+from headrace.core.limits.limit import Usage, deal, forgets, lapses, refusal
 from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.match import Profile
@@ -271,11 +271,14 @@ class Jobs(Role):
                 return Dead()
             store.promote(now, None)
             limits, given, dealt = store.limits, grant(worker, ask, request, now, store.rules), None
+            if (why := refusal(ask, limits)) is not None:
+                raise why
             unstarted = (Status.ASSIGNED, Status.ACCEPTED)
             again = [job for job in store.held_by(worker) if job.claim == request and job.status in unstarted]
             again.sort(key=lambda job: order(job, limits.queue(job.queue).priority))
             if not again:
-                dealt = deal(self._lines(store, ask, limits, now), ask, now, store.rules, limits, store.used())
+                lines, held_of = self._lines(store, ask, limits, now), [job.customer for job in store.held_by(worker)]
+                dealt = deal(lines, ask, now, store.rules, limits, store.used(), held_of)
                 spent = store.usage.spent | dealt.spent
                 store.usage.spent = {bound: one for bound, one in spent.items() if lapses(one) > now}
                 store.usage.last |= dict.fromkeys(dealt.turned, micros(now))
@@ -290,24 +293,25 @@ class Jobs(Role):
 
     @staticmethod
     def _lines(store: Store, ask: Ask, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:
-        """What is in line of what is asked for: jobs by queue, profile and key, each in order."""
-        lines: dict[tuple[str, int, str | None], list[Job]] = {}
+        """What is in line of what is asked for: jobs by queue, profile, key and customer, each in order."""
+        lines: dict[tuple[str, int, str | None, str | None], list[Job]] = {}
         for job in sorted(
             (one for one in store.jobs.values() if one.status is Status.QUEUED), key=lambda j: order(j, 0)
         ):
             profile = store.profile(job)
             asked = ask.queues is None or job.queue in ask.queues
             if profile is not None and profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
-                lines.setdefault((job.queue, profile.id, turn_of(job.spec)), []).append(job)
+                customer = job.customer if limits.queue(job.queue).by_customer else None
+                lines.setdefault((job.queue, profile.id, turn_of(job.spec), customer), []).append(job)
         return [
             (
-                Group(queue, jobs[0].task, key),
+                Group(queue, jobs[0].task, key, customer),
                 [
                     InLine(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
                     for job in jobs
                 ],
             )
-            for (queue, _, key), jobs in lines.items()
+            for (queue, _, key, customer), jobs in lines.items()
         ]
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
@@ -318,6 +322,9 @@ class Jobs(Role):
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self.store() as store:
             return store.promote(now, limit)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        return 0  # lines are made anew for each claim
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
         with self.store() as store:

@@ -38,6 +38,7 @@ from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
 from headrace.conformance.jobs.contents import Contents  # noqa: E402
+from headrace.conformance.jobs.customers import OfCustomers  # noqa: E402
 from headrace.conformance.jobs.dating import Dating  # noqa: E402
 from headrace.conformance.jobs.effects import Effects  # noqa: E402
 from headrace.conformance.jobs.fencing import Fencing  # noqa: E402
@@ -62,6 +63,7 @@ __all__ = ["Lab", "Suite"]
 class Suite(
     Inserting,
     Requests,
+    OfCustomers,
     Contents,
     Bounds,
     Claiming,

@@ -86,6 +86,11 @@ class Jobs(Protocol):
         given beyond a limit, whatever other claims do at the same time. Permits of rates are dealt with ``ask.lead``;
         ``paced`` of the answer, also of that to a repeated request, names the jobs that spent one.
 
+        *Customers.* With ``ask.customers`` only lines of customers are served, in queues that are set ``by_customer``;
+        ``core.limits.limit.refusal`` says what is raised elsewhere. ``deal`` is told whose jobs the worker holds: that
+        is read in the commit of the claim, and of two claims of one worker the later reads what the earlier has
+        written. A claim costs by the lines that it serves, not by what stands in those of others.
+
         *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
         ``Entry`` that is ``unread`` and stands where the first job stands that was not read, or the last that was.
         If ``deal`` gets that far, its answer is ``cut``: it may have taken too few. Then the engine writes nothing of
@@ -134,6 +139,15 @@ class Jobs(Protocol):
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         """Queue deferred jobs that are due, the longest due first, as ``core.claim.promoted`` says; how many."""
+        ...
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        """Put jobs that are in line into the lines of their customers, or back into a common line, as their queues are
+        set by now (``QueueRule.by_customer``); how many, up to ``limit``.
+
+        This is for jobs that came into line before the setting was changed. It changes nothing of a job but where it
+        stands: not its order, nor its rev.
+        """
         ...
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:

@@ -43,6 +43,8 @@ class QueueRule(msgspec.Struct, frozen=True):
     paused_by: str | None = None
     """Who paused it last, as far as was said."""
     paused_at: datetime | None = None
+    by_customer: bool = False
+    """Jobs of each customer stand in lines of their own, so that workers can choose whose jobs they take."""
 
     @property
     def limited(self) -> bool:
@@ -70,6 +72,8 @@ class Group(msgspec.Struct, frozen=True):
     task: str
     key: str | None = None
     """As ``core.customers.turn_of`` says it: those of a customer are its own."""
+    customer: str | None = None
+    """Whose jobs are in this line of a queue that is set ``by_customer``; it limits nothing by itself."""
 
 
 def group_of(job: Job) -> Group:
@@ -101,6 +105,11 @@ class Limits(msgspec.Struct, frozen=True):
     def task(self, name: str) -> TaskRule:
         """The rule of a task."""
         return self.tasks.get(name, _TASK)
+
+    @property
+    def by_customer(self) -> frozenset[str]:
+        """The queues in which jobs of each customer stand in lines of their own."""
+        return frozenset(name for name, rule in self.queues.items() if rule.by_customer)
 
     def concurrency(self, group: Group) -> dict[Bound, int]:
         """How many jobs may be held at once by each bound of the group."""

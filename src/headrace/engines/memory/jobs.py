@@ -13,7 +13,7 @@ from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.customers import dedup_of, turn_of
 from headrace.core.decide import expired
 from headrace.core.job import Job
-from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
+from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses, refusal
 from headrace.core.limits.rate import micros
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import Status
@@ -51,6 +51,8 @@ class Jobs:
             table = state.table
             if not state.is_alive(worker):
                 return Dead()
+            if (why := refusal(ask, state.limits)) is not None:
+                raise why
             _promote(state, now, None)
             held = (table.records[id] for id in table.held.get(worker, ()))
             taken = [job for job in held if job.claim == request and job.status in _UNSTARTED]
@@ -61,7 +63,7 @@ class Jobs:
                 taken.sort(key=lambda job: order(job, state.limits.queue(job.queue).priority))
             else:
                 given = grant(worker, ask, request, now, state.rules)
-                dealt, found = _deal(state, ask, now)
+                dealt, found = _deal(state, worker, ask, now)
                 full, permit = bool(dealt.full), dealt.next_permit
                 taken = [given.on(job) for job in found]
                 for job in taken:
@@ -78,6 +80,10 @@ class Jobs:
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self._state() as state:
             return _promote(state, now, limit)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        with self._state() as state:
+            return state.table.realign(limit)
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
         with self._state() as state:
@@ -133,7 +139,7 @@ def _promote(state: State, now: datetime, limit: int | None) -> int:
     return len(due)
 
 
-def _deal(state: State, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
+def _deal(state: State, worker: UUID, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
     """Deal jobs within the limits; what was spent and which keys had their turn is remembered."""
     table, limits = state.table, state.limits
     found: dict[int, Job] = {}
@@ -145,7 +151,7 @@ def _deal(state: State, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
             yield Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
 
     lines = [(group, entries(line)) for group, line in table.served(ask, limits)]
-    dealt = deal(lines, ask, now, state.rules, limits, state.usage)
+    dealt = deal(lines, ask, now, state.rules, limits, state.usage, table.held_of(worker))
     state.spent = {bound: one for bound, one in (state.spent | dealt.spent).items() if lapses(one) > now}
     state.turns |= dict.fromkeys(dealt.turned, micros(now))
     return dealt, [found[entry.seq] for entry in dealt.taken]

@@ -18,7 +18,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import InsertAnswer, Inserted, Refused
+from headrace.engine import MAX_BATCH, InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.applying import changing
@@ -45,7 +45,7 @@ from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.lines import Collected, Learned
 from headrace.engines.sql.reader import Stored
-from headrace.engines.sql.record import Micros, encode, place_of, sort_out
+from headrace.engines.sql.record import Micros, encode, queues_by_customer, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
@@ -104,6 +104,22 @@ class Inserting:
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
         return await self.lines.insert(jobs, batch, whole, self._insert)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        """The verb ``Jobs.realign``."""
+        rows = await self._hot.fetch(sql("settings", self._schema), "queue:")
+        queues = sorted(queues_by_customer((key, value) for key, value, _ in rows))
+        while True:
+            found = Reader().jobs(await self._hot.fetch(sql("astray", self._schema), queues, limit))
+            if not found:
+                return 0
+            learned = await self.lines.learn(found, limited=False)
+            moves = [(job.seq, job.rev, learned.line_of(job)) for job in found]
+            document = {"collected": learned.collected, "lock": self.lines.lock, "rows": moves}
+            moved = (await self._hot.fetch(sql("realign", self._schema), encode(document)))[0][0]
+            if moved is not None:
+                return int(moved)
+            self.lines.forget(learned.collected)
 
     async def statements(self, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         """The insert of these jobs as statements for a user's connection; their lines are interned now."""
@@ -182,7 +198,7 @@ class Inserting:
     async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
         """Store jobs as if none were stored yet; ``write`` runs the statement, and whatever it needs around it."""
         write = write or self._hot.fetch
-        ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
+        ids, payloads, runs = runs_of(jobs, learned.line_of)
         # The first hint is part of the insert itself: workers hear it with the commit, without another round trip.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
         args = (
@@ -275,7 +291,7 @@ class Inserting:
         if not jobs:
             return []
         at = Micros()
-        rows = [row_of_new(job, learned.lines[place_of(job)], at) for job in jobs]
+        rows = [row_of_new(job, learned.line_of(job), at) for job in jobs]
         document = {
             "collected": learned.collected,
             "lock": self.lines.lock,

@@ -31,6 +31,12 @@ class Learned(msgspec.Struct, frozen=True):
     lines: dict[Place, int]
     collected: int
     refused: dict[Place, HeadraceError]
+    by_customer: frozenset[str] = frozenset()
+    """The queues in which customers have lines of their own."""
+
+    def line_of(self, job: Job) -> int:
+        """The line of a job that was not refused one."""
+        return self.lines[place_of(job, self.by_customer)]
 
     def taken(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs whose lines were not refused."""
@@ -51,14 +57,19 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 class KnownLines:
-    """The lines that this session knows; valid for one count of collections."""
+    """The lines that this session knows; valid for one count of collections, and so is what it knows of queues."""
 
     def __init__(self) -> None:
         self._lines: dict[Place, int] = {}
         self._collected = -1
+        self._by_customer: frozenset[str] = frozenset()
 
     async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
         """Make lines for these places where there are none; ``limited``: unless they need one profile too many."""
+        raise NotImplementedError
+
+    async def _queues(self) -> tuple[int, frozenset[str]]:
+        """The count of collections, and the queues in which customers have lines of their own, read after it."""
         raise NotImplementedError
 
     def forget(self, collected: int) -> None:
@@ -72,19 +83,27 @@ class KnownLines:
 
         ``limited``: those that would need one profile too many are refused.
         """
-        places = [place_of(job) for job in jobs]
-        wanted, refused = set(places), dict[Place, HeadraceError]()
-        while missing := [place for place in wanted if place not in self._lines and place not in refused]:
-            found, none, collected = await self._intern(sorted(missing), limited=limited)
-            if collected != self._collected:
+        refused = dict[Place, HeadraceError]()
+        while True:
+            if self._collected == -1:
+                collected, by_customer = await self._queues()
                 self._lines.clear()
+                self._collected, self._by_customer = collected, by_customer
                 refused.clear()
-                self._collected = collected
-            self._lines |= found
-            refused |= none
+            places = [place_of(job, self._by_customer) for job in jobs]
+            wanted = set(places)
+            missing = [place for place in wanted if place not in self._lines and place not in refused]
+            if not missing:
+                break
+            found, none, collected = await self._intern(sorted(missing), limited=limited)
+            if collected == self._collected:
+                self._lines |= found
+                refused |= none
+            else:
+                self._collected = -1  # lines were collected, or a queue was set: where jobs stand is known no more
         # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
         lines = {place: self._lines[place] for place in wanted - refused.keys()}
-        return Learned(places, lines, self._collected, refused)
+        return Learned(places, lines, self._collected, refused, self._by_customer)
 
     async def insert(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from headrace.core.customers import dedup_of
 from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
 from headrace.core.limits.rate import Spent
-from headrace.core.limits.rule import Bound, Group, counted_by
+from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
 from headrace.core.query import Filter
 from headrace.core.requests import is_repeat
 from headrace.core.status import DEFERRED, HELD, Reason, Status
@@ -35,8 +35,10 @@ __all__ = [
     "micros",
     "moment",
     "place_of",
+    "queues_by_customer",
     "rank_of",
     "request_of",
+    "requires_of",
     "rows_of_spent",
     "sort_out",
     "stage_of",
@@ -174,17 +176,36 @@ def labels_asked(filter: Filter) -> list[str]:
     return [f"{mark}{name}" for mark, name in pairs if name is not None]
 
 
-Place = tuple[str, str, str]
-"""Queue, task and requirements: what a line is made of."""
+Place = tuple[str, str, str, str]
+"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): what makes a line."""
+
+_CUSTOMER = "headrace.customer"
+"""What the profile of a customer's line requires, so that workers of earlier versions do not take its jobs."""
 
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
-def place_of(job: Job) -> Place:
-    """Where the job stands."""
+def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
+    """Where the job stands; ``by_customer``: the queues in which customers have lines of their own."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
     queue = spec.queue if job.moved_to is None else job.moved_to
-    return (queue, spec.task, encode(needs, _sorted) if needs else "{}")
+    whose = encode(spec.customer) if queue in by_customer else ""
+    return (queue, spec.task, encode(needs, _sorted) if needs else "{}", whose)
+
+
+def requires_of(place: Place) -> str:
+    """What the profile of a line requires, as it is kept: lines of customers have profiles of their own, each of which
+    stands for that of the task and its requirements alone."""
+    _, _, needs, whose = place
+    if not whose:
+        return needs
+    mark = f'{{"{_CUSTOMER}":{{"is":{whose}}}'
+    return f"{mark}}}" if needs == "{}" else f"{mark},{needs[1:]}"
+
+
+def queues_by_customer(settings: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The queues in which customers have lines of their own, from settings by key and document."""
+    return limits_of(settings).by_customer
 
 
 def rank_of(job: Job) -> int:

@@ -22,7 +22,7 @@ from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, request_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
-from headrace.engines.sqlite.lines import interning
+from headrace.engines.sqlite.lines import by_customer, interning
 from headrace.engines.sqlite.relations import Relations
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new
 
@@ -102,7 +102,8 @@ def _requests(jobs: Iterable[Job]) -> str:
 def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
     """Store new jobs, in the order given."""
     refuse_jobs(jobs)
-    places = [place_of(job) for job in jobs]
+    queues = yield from by_customer()
+    places = [place_of(job, queues) for job in jobs]
     # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
     lines = yield from interning(dict.fromkeys(places))
     taken = [(job, line) for job, place in zip(jobs, places, strict=True) if (line := lines[place]) is not None]

@@ -17,13 +17,14 @@ from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue
 from headrace.engines.sql.lines import Learned
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.sql.record import encode, micros, moment
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
+from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.inserting import Insertion
-from headrace.engines.sqlite.lines import Lines
+from headrace.engines.sqlite.lines import Lines, by_customer, realigning
 from headrace.engines.sqlite.rows import RECORD_TYPE, jobs_of, reader
 
 __all__ = ["Jobs"]
@@ -80,6 +81,20 @@ class Jobs:
         def write(connection: apsw.Connection) -> int:
             connection.execute(statement("promote"), (micros(now), limit))
             return connection.changes()
+
+        return await self._writer.run(write)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        def write(connection: apsw.Connection) -> int:
+            queues = encode(sorted(drive(connection, by_customer())))
+            if connection.execute(statement("astray"), (queues, 1)).get is None:
+                return 0  # without the lock of a writer, as it nearly always is
+            connection.execute("BEGIN IMMEDIATE")
+            queues = encode(sorted(drive(connection, by_customer())))
+            found = [seq for (seq,) in connection.execute(statement("astray"), (queues, limit)).fetchall()]
+            drive(connection, realigning(jobs_of(connection.execute(statement("records"), (encode(found),)).get)))
+            connection.execute("COMMIT")
+            return len(found)
 
         return await self._writer.run(write)
 
