@@ -96,11 +96,14 @@ class KnownLines:
             if not missing:
                 break
             found, none, collected = await self._intern(sorted(missing), limited=limited)
-            if collected == self._collected:
-                self._lines |= found
-                refused |= none
-            else:
-                self._collected = -1  # lines were collected, or a queue was set: where jobs stand is known no more
+            if collected != self._collected:  # lines were collected, perhaps by this very call, or a queue was set
+                self._lines.clear()
+                refused.clear()
+                self._collected, self._by_customer = await self._queues()
+                if self._collected != collected:
+                    continue
+            self._lines |= found
+            refused |= none
         # A copy: before this insert is written, another one of this session may notice a collection and forget lines.
         lines = {place: self._lines[place] for place in wanted - refused.keys()}
         return Learned(places, lines, self._collected, refused, self._by_customer)

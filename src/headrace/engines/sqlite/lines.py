@@ -110,12 +110,14 @@ def _line(place: Place, limited: bool) -> Statements[int | None]:
     found = yield Statement(statement("find_line"), encode(wanted))
     profile, line = _found(found) if found else (None, None)
     if profile is None:
-        base = (yield from _profile((queue, task, needs), limited)) if whose else None
+        base = (yield from _base((queue, task, needs), limited)) if whose else None
         if whose and base is None:
             return None
-        profile = yield from _profile((*wanted, base, _customer(whose) if whose else None), limited)
+        profile = yield from _add_profile((*wanted, base, _customer(whose) if whose else None), limited)
         if profile is None:
             return None
+        if not whose:  # of those of customers workers know nothing
+            yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
         found = yield Statement(statement("find_line"), encode(wanted))
         _, line = _found(found)
     if line is None:
@@ -124,17 +126,20 @@ def _line(place: Place, limited: bool) -> Statements[int | None]:
     return line
 
 
-def _profile(wanted: tuple[Any, ...], limited: bool) -> Statements[int | None]:
-    """The profile of these, made where missing; None if that is one too many."""
+def _base(wanted: tuple[str, str, str], limited: bool) -> Statements[int | None]:
+    """The profile that those of customers stand for, made if it is missing; None if it is one too many."""
     found = yield Statement(statement("find_line"), encode(wanted))
     if found:
         return _found(found)[0]
+    profile = yield from _add_profile((*wanted, None, None), limited)
+    yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
+    return profile
+
+
+def _add_profile(row: tuple[Any, ...], limited: bool) -> Statements[int | None]:
     if limited and not (yield from _room()):
         return None
-    profile = int((yield Statement(statement("add_profile"), encode((*wanted, None, None)))))
-    if wanted[3:4] in ((), (None,)):  # workers know nothing of those of customers
-        yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
-    return profile
+    return int((yield Statement(statement("add_profile"), encode(row))))
 
 
 _customer = msgspec.json.Decoder(str | None).decode
