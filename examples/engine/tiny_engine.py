@@ -267,12 +267,12 @@ class Jobs(Role):
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self.store() as store:
+            if (why := refusal(ask, store.limits)) is not None:
+                raise why
             if not store.alive(worker):
                 return Dead()
             store.promote(now, None)
             limits, given, dealt = store.limits, grant(worker, ask, request, now, store.rules), None
-            if (why := refusal(ask, limits)) is not None:
-                raise why
             unstarted = (Status.ASSIGNED, Status.ACCEPTED)
             again = [job for job in store.held_by(worker) if job.claim == request and job.status in unstarted]
             again.sort(key=lambda job: order(job, limits.queue(job.queue).priority))

@@ -87,9 +87,9 @@ class Jobs(Protocol):
         ``paced`` of the answer, also of that to a repeated request, names the jobs that spent one.
 
         *Customers.* With ``ask.customers`` only lines of customers are served, in queues that are set ``by_customer``;
-        ``core.limits.limit.refusal`` says what is raised elsewhere. ``deal`` is told whose jobs the worker holds: that
-        is read in the commit of the claim, and of two claims of one worker the later reads what the earlier has
-        written. A claim costs by the lines that it serves, not by what stands in those of others.
+        ``core.limits.limit.refusal`` says what is raised elsewhere, before anything else. ``deal`` is told whose jobs
+        the worker holds: that is read in the commit of the claim, and of two such claims of one worker the later reads
+        what the earlier has written. A claim costs by the lines that it serves, not by what stands in those of others.
 
         *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
         ``Entry`` that is ``unread`` and stands where the first job stands that was not read, or the last that was.

@@ -49,10 +49,10 @@ class Jobs:
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._state() as state:
             table = state.table
-            if not state.is_alive(worker):
-                return Dead()
             if (why := refusal(ask, state.limits)) is not None:
                 raise why
+            if not state.is_alive(worker):
+                return Dead()
             _promote(state, now, None)
             held = (table.records[id] for id in table.held.get(worker, ()))
             taken = [job for job in held if job.claim == request and job.status in _UNSTARTED]
