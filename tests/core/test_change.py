@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -11,8 +12,8 @@ from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Conflict, Key, Tally, WasStale, judge
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
-from headrace.core.status import Verb
-from tests.core.stand import NOW, RULES, running, submitted
+from headrace.core.status import Outcome, Verb
+from tests.core.stand import NOW, RULES, at, running, submitted
 
 JOB = running()
 
@@ -34,6 +35,27 @@ def test_a_repeat_is_applied_whatever_became_of_the_job_since() -> None:
     moved = replace(JOB, rev=99, epoch=50, worker=None)
     assert judge(done(), 7, moved) == Applied(done().job)
     assert judge(done(id=0), 0, moved) == WasStale(moved), "a change without an id is no repeat"
+
+
+def test_a_finish_that_is_on_record_is_applied_whoever_has_the_job_by_now() -> None:
+    moved, change = replace(JOB, rev=99, epoch=JOB.epoch + 5, worker=UUID(int=9)), done()
+    record = change.attempt
+    assert record is not None
+    assert judge(change, 99, moved, None, record) == Applied(change.job)
+    others: list[dict[str, Any]] = [
+        {"number": record.number + 1},
+        {"outcome": Outcome.LOST},
+        {"finished_at": at(1)},
+        {"worker": UUID(int=9)},
+        {"epoch": record.epoch + 1},
+    ]
+    for other in others:
+        assert judge(change, 99, moved, None, replace(record, **other)) == WasStale(moved), other
+    folded = replace(record, count=3, epoch=1, worker=UUID(int=9))
+    assert judge(change, 99, moved, None, folded) == Applied(change.job), "the last of several that share a record"
+    assert judge(change, 99, moved, None, replace(folded, finished_at=at(1))) == WasStale(moved)
+    assert judge(replace(change, attempt=None), 99, moved, None, record) == WasStale(moved)
+    assert judge(change, 99, None, None, record) == WasStale(None)
 
 
 @pytest.mark.parametrize("owner", [{"worker": UUID(int=9)}, {"worker": None}, {"epoch": JOB.epoch + 1}])

@@ -190,3 +190,20 @@ def test_a_spec_of_earlier_versions_is_read_with_one_value_for_each_name() -> No
 def test_what_is_no_spec_is_refused(text: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         spec_of(text)
+
+
+# How long an attempt took
+
+
+@pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.LOST}))
+def test_an_attempt_took_what_was_measured_or_the_time_from_its_start_to_its_end(outcome: Outcome) -> None:
+    attempt = Attempt(number=1, epoch=1, outcome=outcome, started_at=at(1), finished_at=at(3.5))
+    assert attempt.timed() == replace(attempt, processing_time=2.5)
+    measured = replace(attempt, processing_time=0.25)
+    assert History((attempt, measured)).timed().attempts == (attempt.timed(), measured)
+
+
+@pytest.mark.parametrize("fields", [{"started_at": None}, {"count": 2}, {"outcome": Outcome.LOST}])
+def test_how_long_others_took_is_not_known(fields: dict[str, Any]) -> None:
+    attempt = Attempt(number=1, epoch=1, outcome=Outcome.SNOOZED, started_at=at(1), finished_at=at(3))
+    assert replace(attempt, **fields).timed().processing_time is None

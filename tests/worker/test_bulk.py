@@ -66,8 +66,9 @@ async def test_jobs_are_collected_and_done_in_one_call(app: App) -> None:
         async with app.worker(concurrency=1) as worker:
             assert [await job.result(timeout=45) for job in jobs] == [10 * n for n in range(100)]
             await until(lambda: worker.stats.busy == 0)
-        attempts = (await app.history(jobs[0].id)).attempts
+        attempts = (await app.engine.records.history(jobs[0].id)).attempts
     assert sorted(map(len, calls)) == [10, 30, 30, 30]
+    assert all(one.processing_time is not None for one in attempts), "the time of the call, without the wait for it"
     assert sorted(doc.id for docs in calls for doc in docs) == list(range(100))
     assert [one.outcome for one in attempts] == [Outcome.COMPLETED]
 

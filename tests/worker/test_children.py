@@ -53,6 +53,8 @@ async def test_a_child_outlives_what_its_handler_raises(forge: Shop) -> None:
     assert first.progress is not None
     assert (first.progress.message, first.progress.details) == ("half", {"pid": first.result["pid"]})
     assert first.progress.estimated_completion == datetime(2030, 1, 2, tzinfo=UTC)
+    [attempt] = (await forge.history(first.id)).attempts
+    assert attempt.processing_time is not None, "as the child measured it"
 
 
 def gone(pid: int) -> bool:

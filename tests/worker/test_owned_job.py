@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import datetime
-from typing import cast
+from typing import ClassVar, cast
+from uuid import uuid4
 
-from headrace.core.change import Change, Verdict
+from headrace.core.change import Applied, Change, Verdict
+from headrace.core.claim import Ask
+from headrace.core.lifecycle import start
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status, Verb
-from headrace.engine import Engine
-from headrace.errors import Unstorable
+from headrace.engine import Claimed, Engine, WorkerInfo
+from headrace.errors import Unavailable, Unstorable
 from headrace.worker.context import Context
 from tests.support.faults import LosesReplies
 from tests.support.shop import Shop
@@ -125,3 +129,76 @@ async def test_a_cancel_that_comes_while_the_start_is_being_written_is_not_forgo
         job = await shop.ended(id)
     await store.lanes.close()
     assert (job.status, job.reason, ran) == (Status.CANCELLED, Reason.USER, [])
+
+
+async def test_a_finish_whose_reply_was_lost_counts_although_the_job_runs_elsewhere_by_now(shop: Shop) -> None:
+    other = uuid4()
+
+    class MovesOn(LosesReplies):
+        """The reply to the first failure is lost, and before it is repeated another worker has begun the retry."""
+
+        answers: ClassVar[list[Verdict]] = []
+
+        async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
+            verdicts = await shop.engine.jobs.apply(changes, now)
+            fails = [place for place, change in enumerate(changes) if change.verb is Verb.FAIL]
+            if not fails:
+                return verdicts
+            self.answers.extend(verdicts[place] for place in fails)
+            if len(self.answers) > 1:
+                return verdicts
+            info = WorkerInfo(id=other, host="elsewhere", pid=1, started_at=now, concurrency=1)
+            await shop.engine.workers.register(info, now)
+            profiles = frozenset(one.id for one in (await shop.engine.documents.profiles()).profiles)
+            due = changes[fails[0]].job.available_at
+            claimed = await shop.engine.jobs.claim(other, Ask(n=1, free=1, profiles=profiles), 1, due)
+            assert isinstance(claimed, Claimed)
+            await shop.engine.jobs.apply([start(claimed.jobs[0], due, shop.engine.rules)], due)
+            raise Unavailable("the reply was lost", outcome="unknown")
+
+    async def fails() -> None:
+        raise ValueError("once")
+
+    shop.task(fails)
+    engine = MovesOn(shop.engine, {})
+    store = Shop(cast(Engine, engine), shop.host)
+    store.handlers = shop.handlers
+    id = await shop.submit("fails", retry=Retry(3, backoff="fixed", initial=1000))  # due only for the other worker
+    async with store.worker() as worker:
+        await until(lambda: worker.stats.failed == 1, what="the failure is stored")
+        assert worker.stats.stale == 0
+        job = await shop.get(id)
+    await store.lanes.close()
+    first, again = engine.answers
+    assert isinstance(first, Applied)
+    assert again == Applied(first.job)
+    assert (job.status, job.worker, job.attempt) == (Status.RUNNING, other, 2)
+    assert await shop.outcomes(id) == ["failed"]
+
+
+async def test_how_long_a_handler_took_is_kept_where_the_record_would_not_tell(shop: Shop) -> None:
+    async def rides() -> None:
+        return None
+
+    async def first() -> None:
+        return None
+
+    def adds() -> None:
+        logging.getLogger("adds").warning("a line")
+
+    for task in (rides, first, adds):
+        shop.task(task)
+    async with shop.worker():
+        rode, kept = await shop.submit("rides"), await shop.submit("first", retry=NEVER)
+        added = await shop.submit("adds")
+        await shop.all_ended([rode, kept, added])
+    # Where the start rides with the finish, the handler took the time between the two.
+    [of_ride] = (await shop.history(rode)).attempts
+    assert of_ride.processing_time is None
+    assert of_ride.started_at is not None
+    assert of_ride.timed().processing_time == (of_ride.finished_at - of_ride.started_at).total_seconds()
+    for id in (kept, added):
+        [attempt] = (await shop.history(id)).attempts
+        assert attempt.started_at is not None
+        assert attempt.processing_time is not None
+        assert attempt.processing_time >= 0

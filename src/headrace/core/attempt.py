@@ -109,6 +109,18 @@ class Attempt(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_
     error: ErrorInfo | None = None
     cause: str | None = None
     count: int = 1
+    processing_time: float | None = None
+    """Seconds that the handler itself took, as it was measured; None: nobody did, see ``timed``."""
+    retry_at: datetime | None = None
+    """When the next attempt was due that follows this one; None: none does, or it cost nothing."""
+
+    def timed(self) -> Attempt:
+        """The same with its processing time: as it was measured, or else from its start to its end."""
+        if self.processing_time is not None or self.started_at is None:
+            return self
+        if self.count > 1 or self.outcome is Outcome.LOST:  # when the handler stopped is not known
+            return self
+        return replace(self, processing_time=(self.finished_at - self.started_at).total_seconds())
 
     def fold(self, again: Attempt) -> Attempt:
         """This record of a run that went on: counting the other too, ended when that did, else as the first was."""
@@ -131,6 +143,18 @@ class History(msgspec.Struct, Record, frozen=True):
 
     attempts: tuple[Attempt, ...] = ()
     events: tuple[Event, ...] = ()
+
+    def timed(self) -> History:
+        """The same, each attempt with its processing time, if that is known."""
+        return replace(self, attempts=tuple(attempt.timed() for attempt in self.attempts))
+
+    def attempt_of(self, worker: UUID, epoch: int) -> Attempt | None:
+        """How the attempt ended that this worker made when it owned the job at this epoch; None: it has not.
+
+        So a worker that says once more how its attempt ended can be answered as the first time, whatever became of the
+        job since. Of a run of attempts that share one record, this finds only the first.
+        """
+        return next((one for one in self.attempts if (one.worker, one.epoch) == (worker, epoch)), None)
 
 
 class Streak(msgspec.Struct, frozen=True):

@@ -120,18 +120,38 @@ class WasStale(msgspec.Struct, frozen=True, tag=True):
 Verdict = Applied | Conflict | WasStale
 
 
-def judge(change: Change, last: int | None, job: Job | None, holder: Job | None = None) -> Verdict | None:
+def judge(
+    change: Change,
+    last: int | None,
+    job: Job | None,
+    holder: Job | None = None,
+    attempt: Attempt | None = None,
+) -> Verdict | None:
     """The verdict on a change, or None if it can be applied.
 
-    ``last`` is the id of the change that the job saw last, ``job`` the job as it is stored (None: gone), and ``holder``
-    the other job that holds the dedup key this change would take.
+    ``last`` is the id of the change that the job saw last, ``job`` the job as it is stored (None: gone), ``holder``
+    the other job that holds the dedup key this change would take, and ``attempt`` what is on record under the number
+    of the attempt that this change closes.
     """
     if job is None:
         return WasStale(None)
     if change.id != 0 and change.id == last:
         return Applied(change.job)
     if change.worker is not None and (change.worker, change.epoch) != (job.worker, job.epoch):
-        return WasStale(job)
+        return Applied(change.job) if _closed(change, attempt) else WasStale(job)
     if change.rev != job.rev:
         return Conflict(job)
     return None if holder is None else Conflict(job, holder)
+
+
+def _closed(change: Change, attempt: Attempt | None) -> bool:
+    """Whether this attempt is on record as the change closes it: then it was applied, whatever came after it.
+
+    A worker ends an attempt once, at a moment of its own. In a record of several attempts only the last can be told.
+    """
+    ours = change.attempt
+    if ours is None or attempt is None or attempt.number != ours.number:
+        return False
+    if (attempt.outcome, attempt.finished_at) != (ours.outcome, ours.finished_at):
+        return False
+    return attempt.count > 1 or (attempt.worker, attempt.epoch) == (ours.worker, ours.epoch)

@@ -176,13 +176,22 @@ def progress(job: Job, now: datetime, report: Progress) -> Change:
 
 
 def finish(
-    job: Job, ending: Ending, now: datetime, chance: float, rules: Rules, started_at: datetime | None = None
+    job: Job,
+    ending: Ending,
+    now: datetime,
+    chance: float,
+    rules: Rules,
+    started_at: datetime | None = None,
+    processing_time: float | None = None,
 ) -> Change:
-    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along."""
+    """What the run of a handler came to; a start not yet recorded (``started_at``) is written along.
+
+    ``processing_time``: the seconds that the handler itself took, if they were measured.
+    """
     if job.status is _RUNNING:
         started_at = None
     if type(ending) is Completed:
-        return _complete(job, ending.result_text, now, started_at)
+        return _complete(job, ending.result_text, now, started_at, processing_time)
     seen = job
     if started_at is not None:
         check(job, Verb.START, Status.RUNNING)
@@ -196,6 +205,8 @@ def finish(
             decided = _snooze(seen, delay, now)
         case Released():
             decided = release(seen, now)
+    if processing_time is not None and decided.attempt is not None:
+        decided = replace(decided, attempt=replace(decided.attempt, processing_time=processing_time))
     return decided if seen is job else replace(decided, rev=job.rev)
 
 
@@ -220,7 +231,9 @@ KEPT_BY_COMPLETE = frozenset(
 """The fields that completing a job, its start included, leaves as they are: an engine need not write them."""
 
 
-def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | None) -> Change:
+def _complete(
+    job: Job, result_text: str, now: datetime, started_at: datetime | None, processing_time: float | None
+) -> Change:
     # As the others, but in one go with the start: this is what nearly all jobs come to.
     if started_at is None:
         check(job, _COMPLETE, _COMPLETED)
@@ -265,6 +278,7 @@ def _complete(job: Job, result_text: str, now: datetime, started_at: datetime | 
             assigned_at=job.assigned_at,
             started_at=began,
             finished_at=at,
+            processing_time=processing_time,
         ),
         key=key_freed(job),
         notes=ENDS,
@@ -285,6 +299,7 @@ def _fail(job: Job, ending: Failed, now: datetime, chance: float) -> Change:
         return change(job, Verb.FAIL, now, fields, owner=True, closes=closes, key=key_freed(job))
     delay = policy.delay(charged - 1, chance) if ending.delay is None else ending.delay
     fields = again(job, now, charged, ending.error, delay)
+    closes = replace(closes, retry_at=fields["available_at"])
     return change(job, Verb.FAIL, now, fields, owner=True, closes=closes)
 
 

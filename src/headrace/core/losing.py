@@ -121,6 +121,7 @@ def _lose_started(
         if died and not job.suspect:
             delay = min(delay, _FIRST_DEATH * (0.5 + chance / 2))
         fields = again(job, now, charged, error, delay)
+        closes = replace(closes, retry_at=fields["available_at"])
     if died:
         fields |= {"suspect": job.suspect + 1, "spared": job.spared or spared}
     key = key_freed(job) if fields["status"] in ENDED else Key.KEEP

@@ -122,6 +122,10 @@ class Jobs(Protocol):
         *The order number may be 0.* Whoever decided the change may not know it (a job that came as JSON, say). The id
         names the job, and the stored order number stays.
 
+        *A finish that is repeated* after a lost reply is ``Applied`` although its owner has moved, if the attempt that
+        it closes is on record as it closes it: ``judge`` is given what is there under its number. That costs a look
+        only where a change was not applied.
+
         *Progress leaves the rev alone.* The change of ``Verb.PROGRESS`` has the same rev before and after. It writes
         the progress and the moment; the rest of the job stays as it is stored, and so does the id of the change that it
         saw last: a finish that is repeated after a lost reply is still recognised.

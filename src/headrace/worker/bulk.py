@@ -154,7 +154,7 @@ class Call:
             return
         first, items = seats[0].ctx, [seat.item for seat in seats]
         ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.own_slot))
-        entered = ctx.entered()
+        entered, began = ctx.entered(), self._slots.host.clock.monotonic()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
             values = check_outcomes(answer, len(items), handler.name)
@@ -169,7 +169,9 @@ class Call:
             outcomes = [(None, error, error.__traceback__)] * len(seats)
         finally:
             ctx.left(entered)
+        took = self._slots.host.clock.monotonic() - began
         for seat, outcome in zip(seats, outcomes, strict=True):
+            seat.ctx.caller.took(took)
             if not seat.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
                 seat.outcome.set_result(outcome)
 

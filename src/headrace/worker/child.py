@@ -106,6 +106,7 @@ class End(msgspec.Struct, tag="end"):
     """To the worker: how the run ended."""
 
     ending: Ending
+    processing_time: float
 
 
 encode = msgspec.json.encode
@@ -137,11 +138,13 @@ def serve(pipe: Connection, held: object = None) -> None:
         signal.signal(number, lambda number, frame: None)
     requests: SimpleQueue[tuple[Request, Context, _Piped]] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, requests), daemon=True).start()
+    clock = SystemClock()
     with caught_logs():
         while True:
             request, ctx, caller = requests.get()
+            began = clock.monotonic()
             ending = _perform(request, ctx)
-            caller.end(ending)
+            caller.end(ending, clock.monotonic() - began)
 
 
 def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Piped]]) -> None:
@@ -182,10 +185,10 @@ class _Piped(Caller):
                 self._over = isinstance(message, End)
                 self._pipe.send_bytes(encode(message))
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: Ending, processing_time: float) -> None:
         """Send how the run ended, as the last message."""
         self._slot.close()
-        self._send(End(ending))
+        self._send(End(ending, processing_time))
 
     def slot(self) -> _Slot:
         return self._slot

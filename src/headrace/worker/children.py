@@ -72,7 +72,8 @@ class _Child:
                             slot.yield_slot()
                     case Back(number):
                         self._give_back(ctx.caller.slot(), number)
-                    case End(ending):
+                    case End(ending, processing_time):
+                        ctx.caller.took(processing_time)
                         return ending
         except (EOFError, OSError):
             self.process.join(5)

@@ -92,6 +92,9 @@ class Caller:
     def begun(self) -> None:
         """Note that the handler was called before in this run: it may be called again whenever that is."""
 
+    def took(self, seconds: float) -> None:
+        """Note how long the function of the handler took."""
+
     def entry_writer(self) -> EntryWriter | None:
         """The writer of what the run adds to its job; None: nothing is kept.
 

@@ -117,14 +117,17 @@ class OwnedJob:
 
     # -- the last word
 
-    def finish(self, ending: Ending, at: datetime) -> None:
-        """Store how the run ended, together with its start if that was not stored yet."""
+    def finish(self, ending: Ending, at: datetime, processing_time: float | None = None) -> None:
+        """Store how the run ended, together with its start if that was not stored yet.
+
+        ``processing_time``: the seconds that the handler took, if that is not the time since the start on record.
+        """
         self.ending, self.ended_at = ending, at
         host, rules = self.lanes.host, self.lanes.engine.rules
         chance = host.dice.chance()
 
         def decide(job: Job) -> Change | None:
-            return finish(job, ending, at, chance, rules, self.started_at)
+            return finish(job, ending, at, chance, rules, self.started_at, processing_time)
 
         self.write(decide, self.settle)
 

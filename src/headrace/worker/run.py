@@ -59,6 +59,7 @@ class Run(Caller):
         "_now",
         "_progress",
         "_slots",
+        "_time_taken",
         "_time_up_at",
         "_timers",
         "_why",
@@ -95,6 +96,7 @@ class Run(Caller):
         self._progress: ProgressWriter | None = None
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
         self._time_up_at = float("inf")
+        self._time_taken: float | None = None
 
     @property
     def _loop(self) -> asyncio.AbstractEventLoop:
@@ -138,10 +140,15 @@ class Run(Caller):
             except asyncio.CancelledError:
                 ending = self._cancelled()
             self._calling = False
-            if self._completing is None and self._entry_writer is None:
-                self.finish(ending)
-            else:
+            added = self._completing is not None or self._entry_writer is not None
+            if (added or owned.job.status is _RUNNING) and self._time_taken is None:
+                # Between its start and its end on record there is more: the start was stored before the call, or what
+                # it added is stored before the end.
+                self._time_taken = slots.host.clock.monotonic() - self.began
+            if added:
                 await self._wind_up(ending)
+            else:
+                self.finish(ending)
         except BaseException as error:
             self._break_down(error)
         finally:
@@ -164,7 +171,7 @@ class Run(Caller):
             if self._progress is not None and isinstance(ending, Failed | TimedOut):
                 self._progress.write()  # how far it came is worth keeping
             slots.unacknowledged += 1
-            owned.finish(ending, slots.host.clock.now())
+            owned.finish(ending, slots.host.clock.now(), self._time_taken)
 
     def _break_down(self, error: BaseException) -> None:
         """End the attempt with an error that came past the handler, so that the worker does not go on owning the job.
@@ -285,6 +292,10 @@ class Run(Caller):
     def begins_within(self) -> float | None:
         """How many seconds are left to call the handler, if a rate counts the job."""
         return None if self.owned.permits is None else self.owned.permits.left()
+
+    def took(self, seconds: float) -> None:
+        """Note how long the handler took: one that was called elsewhere, or together with others."""
+        self._time_taken = seconds
 
     def begun(self) -> None:
         """Note that the handler was called before: a permit is for the run, however often middleware calls it."""

@@ -10,7 +10,7 @@ from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Conflict, WasStale
 from headrace.core.job import Attempt, ErrorInfo, Event, Progress
-from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status
 from headrace.engine import MAX_BATCH, Duplicated
@@ -42,6 +42,21 @@ class Applying(Part):
         job = await lab.start(job)
         assert (job.status, job.attempt, job.started_at, job.first_started_at) == (Status.RUNNING, 1, lab.now, lab.now)
         assert await lab.attempts(job) == [], "an attempt is on record when it is over"
+
+    @pytest.mark.parametrize("seconds", [None, 0.0, 1e-7, 2.345678901234, 86400.5])
+    @pytest.mark.parametrize("ending", [Completed("1"), Failed(error=OOPS), TimedOut(), Snoozed(30), Released()])
+    async def test_how_long_the_handler_took_and_when_it_is_tried_again_are_kept(
+        self, lab: Lab, ending: Ending, seconds: float | None
+    ) -> None:
+        jobs = await lab.running(await lab.worker()), await lab.running(await lab.worker(), batch=lab.new_id())
+        for job in jobs:
+            change = lifecycle.finish(job, ending, lab.at(3), 0.5, lab.rules, processing_time=seconds)
+            await lab.do(change)
+            assert change.attempt is not None
+            assert change.attempt.processing_time == seconds
+            retried = change.job.status is Status.RETRYING
+            assert change.attempt.retry_at == (change.job.available_at if retried else None)
+            assert await lab.attempts(job) == [change.attempt]
 
     async def test_complete_keeps_result_and_attempt(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -84,6 +84,7 @@ class Effects(Batched):
         job, other, gone = await lab.running(worker), await lab.running(worker, "other"), lab.job()
         hooks = [lab.job("hook") for _ in range(3)]
         late, lost = lab.end(job, Completed("1")), lab.end(other, Completed("1"))
+        lab.later(1)
         await lab.cancel(job)
         await lab.finish(other)
         never = replace(late, job=gone)

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from headrace.conformance.lab import OOPS, Lab, Part
+from headrace.conformance.transactions import able, apply
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
 from headrace.core.job import Job
-from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Cause, Reason, Status
 from headrace.errors import TransitionRefused
 
@@ -40,6 +41,7 @@ ALONE = {
 """Where each leads while nobody wants the job cancelled."""
 
 each_ending = pytest.mark.parametrize("name", sorted(ENDINGS))
+each_finish = pytest.mark.parametrize("name", sorted(ENDINGS.keys() - {"lose"}))
 
 
 def cancel(lab: Lab, job: Job) -> Change:
@@ -52,6 +54,22 @@ def cancel(lab: Lab, job: Job) -> Change:
 async def once(lab: Lab, change: Change) -> Verdict:
     """The verdict on one change."""
     return (await lab.apply(change))[0]
+
+
+async def _again(lab: Lab, change: Change) -> Verdict:
+    """The verdict on a change that has its id already."""
+    return (await lab.engine.jobs.apply([change], lab.now))[0]
+
+
+async def _moved_on(lab: Lab, job: Job) -> Job:
+    """The job after more has happened to it: it runs elsewhere, or was put away."""
+    if job.status is Status.COMPLETED:
+        return await lab.do(acts.discard(job, lab.now))
+    if job.status is Status.FAILED:
+        job = await lab.do(acts.retry(job, lab.now))
+    lab.later(1000)
+    [taken] = await lab.claim(await lab.worker())
+    return await lab.start(taken)
 
 
 class Fencing(Part):
@@ -103,6 +121,58 @@ class Fencing(Part):
         done = await lab.finish(job)
         assert await once(lab, lab.end(job, Failed(error=OOPS))) == WasStale(done)
         assert len(await lab.attempts(job)) == 1
+
+    @each_finish
+    async def test_a_repeated_finish_is_answered_as_the_first_time_whatever_came_after_it(
+        self, lab: Lab, name: str
+    ) -> None:
+        finish = lab.stamp(ENDINGS[name](lab, await lab.running(await lab.worker())))
+        assert await _again(lab, finish) == Applied(finish.job)
+        job = await _moved_on(lab, finish.job)
+        attempts = await lab.attempts(job)
+        assert await _again(lab, finish) == Applied(finish.job)
+        assert (await lab.get(job), await lab.attempts(job)) == (job, attempts), "and nothing more was written"
+
+    @each_finish
+    async def test_a_start_that_rode_along_is_recognised_as_well(self, lab: Lab, name: str) -> None:
+        held = await lab.held(await lab.worker())
+        lab.later(1)
+        endings: dict[str, Ending] = {"complete": Completed("1"), "fail": Failed(error=OOPS), "snooze": Snoozed(30)}
+        finish = lab.stamp(lab.end(held, endings.get(name, TimedOut()), started_at=lab.now))
+        assert await _again(lab, finish) == Applied(finish.job)
+        await _moved_on(lab, finish.job)
+        assert await _again(lab, finish) == Applied(finish.job)
+
+    async def test_another_word_of_the_same_owner_is_stale_after_that(self, lab: Lab) -> None:
+        job = await lab.running(await lab.worker())
+        first = lab.stamp(lab.end(job, Failed(error=OOPS)))
+        assert await _again(lab, first) == Applied(first.job)
+        now = await _moved_on(lab, first.job)
+        assert await once(lab, lab.end(job, Completed("1"))) == WasStale(now), "it ended otherwise"
+        lab.later(1)
+        assert await once(lab, lab.end(job, Failed(error=OOPS))) == WasStale(now), "or at another moment"
+
+    @each_finish
+    async def test_the_record_of_an_attempt_is_found_by_its_owner(self, lab: Lab, name: str) -> None:
+        job = await lab.running(await lab.worker())
+        assert job.worker is not None
+        change = ENDINGS[name](lab, job)
+        await lab.do(change)
+        await _moved_on(lab, change.job)
+        history = await lab.engine.records.history(job.id)
+        assert history.attempt_of(job.worker, job.epoch) == change.attempt
+        assert history.attempt_of(job.worker, job.epoch + 1) is None
+        assert history.attempt_of(lab.new_id(), job.epoch) is None
+
+    @able
+    @each_finish
+    async def test_a_repeat_in_a_transaction_is_answered_alike(self, lab: Lab, name: str) -> None:
+        finish = lab.stamp(ENDINGS[name](lab, await lab.running(await lab.worker())))
+        assert await _again(lab, finish) == Applied(finish.job)
+        job = await _moved_on(lab, finish.job)
+        async with lab.transactions.transaction() as connection:
+            assert await apply(lab, connection, finish) == Applied(finish.job)
+        assert await lab.get(job) == job
 
     async def test_an_owner_whose_job_moved_must_decide_again(self, lab: Lab) -> None:
         job = await lab.held(await lab.worker())

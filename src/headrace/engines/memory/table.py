@@ -65,6 +65,7 @@ class Table:
         self.events: dict[UUID, list[Event]] = {}
         self.accepted = 0
         self.pruned = 0
+        self.pruned_as: Counter[Status] = Counter()
 
     # -- writing
 
@@ -99,6 +100,10 @@ class Table:
         dedup = dedup_of(job.spec)
         id = None if dedup is None else self.keys.get((job.spec.task, dedup))
         return None if id is None or id == job.id else self.records[id]
+
+    def attempt(self, id: UUID, number: int) -> Attempt | None:
+        """What is on record of an attempt of a job."""
+        return self.attempts.get(id, {}).get(number)
 
     def first(self, job: Job) -> Job | None:
         """The job that was made when this request came for the first time."""
@@ -137,6 +142,7 @@ class Table:
             for kept in (self.last_change, self.attempts, self.events):
                 kept.pop(job.id, None)
         self.pruned += len(old)
+        self.pruned_as.update(job.status for job in old)
         return old
 
     # -- reading

@@ -36,6 +36,7 @@ from headrace.engines.postgres.rows import (
     row_of_complete,
     row_of_report,
 )
+from headrace.engines.sql.attempts import PastRow
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.reader import Sight
 from headrace.engines.sql.record import Micros, encode
@@ -44,7 +45,7 @@ from headrace.errors import Unavailable
 __all__ = ["Applying", "Storing", "apply_text", "changing", "complete_text", "rows_of_changes"]
 
 _places = msgspec.json.Decoder(list[int]).decode
-_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None]]).decode
+_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None, PastRow | None]]).decode
 
 _PATIENCE = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
@@ -93,7 +94,14 @@ def _rows_by_place(changes: Mapping[int, Change]) -> list[Any]:
 
 def _look(schema: str, changes: Sequence[Change]) -> Statements[list[Sight]]:
     """Read the present state of the jobs of these changes."""
-    wanted = [(change.job.id, held_key(change.job) if change.key is Key.TAKE else None) for change in changes]
+    wanted = [
+        (
+            change.job.id,
+            held_key(change.job) if change.key is Key.TAKE else None,
+            None if change.attempt is None else change.attempt.number,
+        )
+        for change in changes
+    ]
     return Reader().sights(_seen((yield Statement(sql("second_look", schema), encode(wanted)))))
 
 
@@ -272,8 +280,8 @@ class Applying:
         async with self._cold.connection() as connection:
             sights = await run_statements(connection, _look(self._schema, list(missed.values())))
         verdicts: dict[int, Verdict] = {}
-        for (place, change), (last, job, holder) in zip(missed.items(), sights, strict=True):
-            verdict = judge(change, last, job, holder)
+        for (place, change), (last, job, holder, attempt) in zip(missed.items(), sights, strict=True):
+            verdict = judge(change, last, job, holder, attempt)
             if verdict is None and job is not None:
                 # Nothing speaks against the change: its order number was not known, or another had locked the job.
                 unknown = job.seq != change.job.seq
@@ -311,8 +319,8 @@ class Applying:
         """One change, with the insert of the jobs that follow from it, as statements for any connection."""
         while True:
             sights = yield from _look(self._schema, [change])
-            last, job, holder = sights[0]
-            verdict = judge(change, last, job, holder)
+            last, job, holder, attempt = sights[0]
+            verdict = judge(change, last, job, holder, attempt)
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
             if took := (yield from changing(self._schema, [_know(change, job)])):

@@ -207,6 +207,7 @@ row_of_complete: Callable[[int, Change, Micros], tuple[Any, ...]] = function(
     "place, change, at",
     [
         "job = change.job; progress = job.progress",
+        "took = None if change.attempt is None else change.attempt.processing_time",
         # The state is left out where it follows from the first and only attempt.
         f"follows = {_FOLLOWS}",
         row(column.changed for column in COMPLETE),

@@ -12,7 +12,7 @@ from headrace.core.status import Outcome
 from headrace.engines.sql.columns import fields_of, fields_to, function
 from headrace.engines.sql.record import Micros, Moments
 
-__all__ = ["Past", "history_of", "past_of"]
+__all__ = ["Past", "PastRow", "attempt_of", "history_of", "past_of"]
 
 
 class Past(msgspec.Struct, array_like=True):
@@ -27,29 +27,42 @@ class Past(msgspec.Struct, array_like=True):
     started_at: int | None
     cause: str | None
     error: ErrorInfo | None
+    processing_time: float | None = None
+    retry_at: int | None = None
 
+
+_SHORT = fields_to(Past, "attempt", Attempt, but=2)
+"""Without the last two fields, which most attempts do not have."""
 
 past_of: Callable[[Attempt, Micros], str] = function(
-    "past_of", "attempt, at", [f"encode({fields_to(Past, 'attempt', Attempt)})"]
+    "past_of",
+    "attempt, at",
+    [
+        f"if attempt.processing_time is attempt.retry_at is None: return encode({_SHORT})",
+        f"encode({fields_to(Past, 'attempt', Attempt)})",
+    ],
 )
 """An attempt as it is kept."""
+
+PastRow = tuple[int, int, int | None, Past]
+"""The number of an attempt, how many more were folded into its record, when the last of those ended, and the record."""
 
 _attempt: Callable[[int, Past, Moments], Attempt] = function(
     "attempt_of", "number, past, at", [f"Attempt(number=number, {fields_of(Past, 'past', Attempt)})"], Attempt=Attempt
 )
-_pasts = msgspec.json.Decoder(list[tuple[int, int, int | None, Past]]).decode
+_pasts = msgspec.json.Decoder(list[PastRow]).decode
 _events = msgspec.json.Decoder(tuple[Event, ...]).decode
 
 
 def history_of(attempts: str, events: str) -> History:
-    """The history in two JSON arrays.
+    """The history in two JSON arrays."""
+    at = Moments()
+    return History(tuple(attempt_of(row, at) for row in _pasts(attempts)), _events(events))
 
-    Of each attempt there is the number, how many more were folded into its record, when the last of those ended (null:
-    there are none), and the record.
-    """
-    found, at = list[Attempt](), Moments()
-    for number, folded, until, past in _pasts(attempts):
-        past.count += folded
-        past.finished_at = past.finished_at if until is None else until
-        found.append(_attempt(number, past, at))
-    return History(tuple(found), _events(events))
+
+def attempt_of(row: PastRow, at: Moments) -> Attempt:
+    """The attempt in one row of a history."""
+    number, folded, until, past = row
+    past.count += folded
+    past.finished_at = past.finished_at if until is None else until
+    return _attempt(number, past, at)

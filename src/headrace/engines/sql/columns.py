@@ -172,10 +172,14 @@ def _moments_in(type: Any) -> set[str]:
     return {name for name, hint in get_type_hints(type).items() if hint in (datetime, datetime | None)}
 
 
-def fields_to(kept: type[msgspec.Struct], source: str, type: Any) -> str:
-    """The expression for the fields of ``kept``, which keeps moments as numbers, taken from a ``source`` of a type."""
-    moments = _moments_in(type)
-    return row(f"at[{source}.{name}]" if name in moments else f"{source}.{name}" for name in kept.__struct_fields__)
+def fields_to(kept: type[msgspec.Struct], source: str, type: Any, but: int = 0) -> str:
+    """The expression for the fields of ``kept``, which keeps moments as numbers, taken from a ``source`` of a type.
+
+    ``but``: so many of the last are left out.
+    """
+    moments, fields = _moments_in(type), kept.__struct_fields__
+    fields = fields[: len(fields) - but]
+    return row(f"at[{source}.{name}]" if name in moments else f"{source}.{name}" for name in fields)
 
 
 def fields_of(kept: type[msgspec.Struct], source: str, type: Any) -> str:

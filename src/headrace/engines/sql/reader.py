@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
-from headrace.core.job import Job
+from headrace.core.job import Attempt, Job
+from headrace.engines.sql.attempts import PastRow, attempt_of
 from headrace.engines.sql.columns import Specs
 from headrace.engines.sql.record import Moments
 
 __all__ = ["RecordReader", "Sight", "Stored"]
 
-Sight = tuple[int | None, Job | None, Job | None]
-"""The id of a job's last change, the job, and the other job that has the dedup key it wants."""
+Sight = tuple[int | None, Job | None, Job | None, Attempt | None]
+"""The id of a job's last change, the job, the other job that has the dedup key it wants, and what is on record of the
+attempt that a change would close."""
 
 Stored = tuple[dict[UUID, Job], list[UUID], dict[str, UUID], dict[str, Job]]
 """The jobs that are stored already, by id or key; which of these ids are stored; which job has each dedup key; and the
@@ -36,11 +38,16 @@ class RecordReader:
         """The job in a record."""
         return self._make(self._at, self._specs, *record)
 
-    def sights(self, rows: Iterable[tuple[int | None, Any, Any]]) -> list[Sight]:
+    def sights(self, rows: Iterable[tuple[int | None, Any, Any, PastRow | None]]) -> list[Sight]:
         """The answer of ``second_look.sql``."""
         return [
-            (last, None if record is None else self.job(record), None if holder is None else self.job(holder))
-            for last, record, holder in rows
+            (
+                last,
+                None if record is None else self.job(record),
+                None if holder is None else self.job(holder),
+                None if past is None else attempt_of(past, self._at),
+            )
+            for last, record, holder, past in rows
         ]
 
     def stored(self, rows: Iterable[tuple[str | None, Any]]) -> Stored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from uuid import UUID
 
 import apsw
 import msgspec
@@ -24,6 +25,12 @@ __all__ = ["ChangeSet", "applying", "change_sets"]
 _PROGRESS, _RETRY, _TAKE = Verb.PROGRESS, Verb.RETRY, Key.TAKE
 
 _numbers = msgspec.json.Decoder(list[int]).decode
+
+
+def _wanted(change: Change) -> tuple[UUID, str | None, int | None]:
+    """What ``second_look.sql`` looks for: the job, who has the key it wants, the attempt that the change closes."""
+    key = key_of(change.job) if change.key is _TAKE else None
+    return change.job.id, key, None if change.attempt is None else change.attempt.number
 
 
 class ChangeSet:
@@ -78,8 +85,7 @@ class ChangeSet:
         if not missed:
             return missed, "[]"
         changes = [self.changes[place] for place in missed]
-        wanted = [(change.job.id, key_of(change.job) if change.key is Key.TAKE else None) for change in changes]
-        return missed, connection.execute(ask("second_look"), (encode(wanted),)).get
+        return missed, connection.execute(ask("second_look"), (encode(list(map(_wanted, changes))),)).get
 
     def applied(self) -> list[Verdict]:
         """The verdicts, if all changes were applied."""
@@ -95,9 +101,9 @@ class ChangeSet:
         In place of a verdict there is a change that can be applied now: its key is free by now, or the order number of
         its job was not known before.
         """
-        for place, (last, job, holder) in zip(missed, sights_of(seen), strict=True):
+        for place, (last, job, holder, attempt) in zip(missed, sights_of(seen), strict=True):
             change = self.changes[place]
-            verdict = judge(change, last, job, holder)
+            verdict = judge(change, last, job, holder, attempt)
             if verdict is None and job is not None:
                 yield place, replace(change, job=replace(change.job, seq=job.seq))
             else:
@@ -169,9 +175,9 @@ def applying(change: Change) -> Statements[Verdict]:
         if change.inserts:
             yield from inserting(change.inserts)
         return Applied(change.job, tied == "1" and Note.ENDED in change.notes)
-    wanted = encode([(change.job.id, key_of(change.job) if change.key is Key.TAKE else None)])
-    last, job, holder = sights_of((yield Statement(reading("second_look"), wanted)))[0]
-    verdict = judge(change, last, job, holder)
+    seen = yield Statement(reading("second_look"), encode([_wanted(change)]))
+    [(last, job, holder, attempt)] = sights_of(seen)
+    verdict = judge(change, last, job, holder, attempt)
     if verdict is None and job is not None:  # the order number of the job was not known
         verdict = yield from applying(replace(change, job=replace(change.job, seq=job.seq)))
     return verdict or WasStale(None)

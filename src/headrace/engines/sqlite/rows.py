@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
-from headrace.engines.sql.attempts import past_of
+from headrace.engines.sql.attempts import PastRow, past_of
 from headrace.engines.sql.columns import function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
 from headrace.engines.sql.reader import RecordReader, Sight
@@ -30,7 +30,7 @@ _job: Callable[..., Job] = function(
     ["state = NEW if state is None else read_state(state)", job_of(column.read for column in RECORD)],
 )
 _records = msgspec.json.Decoder(list[RECORD_TYPE]).decode
-_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None]]).decode
+_seen = msgspec.json.Decoder(list[tuple[int | None, RECORD_TYPE | None, RECORD_TYPE | None, PastRow | None]]).decode
 
 
 def reader() -> RecordReader:

@@ -7,7 +7,7 @@ WITH completed AS (
   UPDATE {schema}.jobs j SET
     rev = c.rev, status = 'completed', stage = 4, updated_at = c.finished_at, finished_at = c.finished_at, epoch = c.epoch, claim = NULL,
     act_by = NULL, unstarted_losses = 0, unnamed = 0, progress = c.progress, state = c.state, change = c.change,
-    result = c.result, error = NULL, number = c.number, began = c.began,
+    result = c.result, error = NULL, number = c.number, began = c.began, took = c.took::double precision,
     held_key = CASE WHEN c.released THEN NULL ELSE j.held_key END
   FROM unnest({complete_arrays}) AS c ({complete_names})
   WHERE j.seq = c.seq AND j.rev = c.rev_before
