@@ -13,7 +13,10 @@ import msgspec
 from headrace.core.bounds import KEY
 from headrace.core.job import Spec
 
-__all__ = ["Customers", "dedup_of", "own", "turn_of"]
+__all__ = ["REQUIREMENT", "Customers", "dedup_of", "own", "turn_of"]
+
+REQUIREMENT = "headrace.customer"
+"""What lines of customers may require in a store, so that workers of earlier versions do not take their jobs."""
 
 _MARK = "\x1f"
 """Begins every key that is not just what was said."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -127,6 +128,7 @@ class Limiting:
         held_of: list[str | None] = []
         if ask.customers is not None and ask.customers.strict:
             held_of = [of for (of,) in await connection.fetch(sql("held_of", self._schema), given.worker)]
+            serving = serving.among(partial(ask.customers.admits, held=held_of)) if held_of else serving
         dealt, table = await self._deal(connection, ask, serving, tasks, held, now, passed, held_of)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()

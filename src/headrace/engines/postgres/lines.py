@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -131,6 +132,12 @@ class Serving(msgspec.Struct, frozen=True):
     limits: Limits
     chosen: bool = False
     """Whether these are the lines of some customers only."""
+
+    def among(self, admits: Callable[[str | None], bool]) -> Serving:
+        """Only those of the lines whose customers are admitted."""
+        mine = [at for at, group in enumerate(self.groups) if admits(group.customer)]
+        lines, places, groups = ([each[at] for at in mine] for each in (self.lines, self.places, self.groups))
+        return msgspec.structs.replace(self, lines=lines, places=places, groups=groups)
 
     @property
     def bounded(self) -> bool:

@@ -10,7 +10,7 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import requests
-from headrace.core.customers import dedup_of
+from headrace.core.customers import REQUIREMENT, dedup_of
 from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
 from headrace.core.limits.rate import Spent
@@ -179,9 +179,6 @@ def labels_asked(filter: Filter) -> list[str]:
 Place = tuple[str, str, str, str]
 """Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): what makes a line."""
 
-_CUSTOMER = "headrace.customer"
-"""What the profile of a customer's line requires, so that workers of earlier versions do not take its jobs."""
-
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -199,7 +196,7 @@ def requires_of(place: Place) -> str:
     _, _, needs, whose = place
     if not whose:
         return needs
-    mark = f'{{"{_CUSTOMER}":{{"is":{whose}}}'
+    mark = f'{{"{REQUIREMENT}":{{"is":{whose}}}'
     return f"{mark}}}" if needs == "{}" else f"{mark},{needs[1:]}"
 
 

@@ -91,7 +91,10 @@ class Limiting:
         lines: list[Any] = connection.execute(statement("occupied"), (number,)).fetchall()
         lines = [line for line in lines if not limits.queue(line[1]).paused]
         held, times = _held(connection), 1
-        held_of = [] if ask.customers is None else _held_of(connection, worker)
+        held_of = list[str | None]()
+        if ask.customers is not None:
+            held_of = _held_of(connection, worker)
+            lines = [line for line in lines if ask.customers.admits(line[3], held_of)]
         while True:
             used = usage_of(held)
             table = _Table(connection, micros(now), limits, used)
@@ -119,11 +122,11 @@ class _Table:
     def groups(self, lines: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
         """The groups in these lines; of keys only the first that may have a slot, ``times`` as many as are wanted."""
         found = list[tuple[Group, Iterator[Entry]]]()
-        for line, queue, task, customer, plain, keyed in lines:
+        for line, queue, task, customer, keyed, *first in lines:
             group = Group(queue, task, None, customer)
             most = wanted(group, ask, self._limits)
-            if plain and most:
-                found.append((group, self._entries(statement("in_line"), line)))
+            if first[0] is not None and most:
+                found.append((group, self._of_line(line, self._entry(*first))))
             if keyed and most:
                 found += self._of_keys(line, group, most * times)
         return found
@@ -148,6 +151,11 @@ class _Table:
             # If the first job takes the only free slot of the key, no others of the key are wanted.
             alone = free == 1 and not entry.expired
             yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(line, key, entry)
+
+    def _of_line(self, line: int, first: Entry) -> Iterator[Entry]:
+        """The jobs without keys of a line: the first, which was read already, and the others when they are wanted."""
+        yield first
+        yield from self._entries(statement("rest_of_line"), line, first.rank, first.arrived_at, first.seq)
 
     def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
         """The jobs of a key: the first, which was read already, and the others when they are asked for."""
