@@ -13,7 +13,7 @@ from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.refusing import too_many
+from headrace.engines.refusing import refuse_text, too_many
 from headrace.engines.sql.lines import Interned, KnownLines
 from headrace.engines.sql.record import Place, encode, place_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sqlite.connection import ask as statement
@@ -77,6 +77,7 @@ def moving(changes: Sequence[Change]) -> Statements[None]:
 
     The limit of profiles does not hold here: the jobs are stored already.
     """
+    refuse_text(*(change.job.moved_to for change in changes))
     yield from _move([(change.job, change.rev) for change in changes])
 
 
