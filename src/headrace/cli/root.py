@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rerun": ("acts", "Submit ended jobs once more, as new jobs."),
     "discard": ("acts", "Take completed or failed jobs off the books."),
     "stats": ("admin", "Count jobs, and balance the books."),
+    "charts": ("charts", "Show what was finished of late, and how long it took."),
     "queues": ("queues", "List, pause, resume and set queues."),
     "limits": ("limits", "List and set how many jobs of a task there may be."),
     "rates": ("limits", "List and set rate limits: how many jobs may start per span of time."),

@@ -14,6 +14,7 @@ from headrace.core.clock_steps import Step
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.liveness import PAUSE, Watch, is_certain, is_late
+from headrace.core.status import Status
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
 from headrace.engine.bus import WORKER, Hint, Topic
@@ -23,6 +24,7 @@ from headrace.maintenance.elector import Duty
 from headrace.maintenance.step_record import StepRecord
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.sums import Sums
 
 __all__ = ["Sweeper"]
 
@@ -47,10 +49,11 @@ class Sweeper(Duty):
         *,
         ended: UUID | None = None,
         limit: int = MAX_BATCH,
+        sums: Sums | None = None,
     ) -> None:
-        """``ended``: a worker whose process is known to have ended."""
+        """``ended``: a worker whose process is known to have ended; ``sums``: where lost attempts are added up."""
         super().__init__(engine, lanes, host, holder)
-        self._limit = limit
+        self._limit, self._sums = limit, sums or Sums()
         self.siblings: Sequence[Duty] = ()
         """The other duties of the same worker: they ask for what the dead had."""
         self._watch = Deathwatch(engine, host)
@@ -212,11 +215,18 @@ class Sweeper(Duty):
                 return False
             if isinstance(verdict, Applied):
                 _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
+                self._add(change, verdict.job)
                 return True
             if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
                 return False  # another owner: what we know of the worker says nothing about this one
             job = verdict.job
         return False
+
+    def _add(self, change: Change, job: Job) -> None:
+        """Add up an attempt that was taken from its worker: nobody else knows of its end."""
+        if (attempt := change.attempt) is not None:
+            retried = job.status is Status.RETRYING
+            self._sums.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, retried=retried)
 
 
 def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[Step] = ()) -> bool:
