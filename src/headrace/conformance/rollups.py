@@ -92,14 +92,10 @@ class Rolling(Part):
             await lab.engine.rollups.roll(lab.now)
 
     async def test_minutes_become_hours_and_hours_days_and_days_are_dropped(self, lab: Lab) -> None:
-        worker, number = await lab.worker(), 0
-        hour = begin_of(lab.now, Step.HOUR)
-        for minute in range(0, 180, 7):
-            number += 1
-            rows = (
-                row(hour + timedelta(minutes=minute), completed=1),
-                row(hour + timedelta(minutes=minute), "b", failed=1),
-            )
+        worker, hour = await lab.worker(), begin_of(lab.now, Step.HOUR)
+        for number, minute in enumerate(range(0, 180, 7), 1):
+            at = hour + timedelta(minutes=minute)
+            rows = (row(at, completed=1), row(at, "b", failed=1))
             await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)
             if minute % 2:
                 await lab.engine.rollups.roll(hour + timedelta(minutes=minute))
