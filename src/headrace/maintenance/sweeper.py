@@ -14,7 +14,6 @@ from headrace.core.clock_steps import Step
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.liveness import PAUSE, Watch, is_certain, is_late
-from headrace.core.status import Status
 from headrace.core.sweep import cause_of, sweep
 from headrace.engine import MAX_BATCH, Engine, Overdue
 from headrace.engine.bus import WORKER, Hint, Topic
@@ -215,18 +214,13 @@ class Sweeper(Duty):
                 return False
             if isinstance(verdict, Applied):
                 _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
-                self._add(change, verdict.job)
+                if change.attempt is not None:  # nobody else knows of its end
+                    self._sums.taken(change.attempt, verdict.job)
                 return True
             if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
                 return False  # another owner: what we know of the worker says nothing about this one
             job = verdict.job
         return False
-
-    def _add(self, change: Change, job: Job) -> None:
-        """Add up an attempt that was taken from its worker: nobody else knows of its end."""
-        if (attempt := change.attempt) is not None:
-            retried = job.status is Status.RETRYING
-            self._sums.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, retried=retried)
 
 
 def _certain(row: Overdue, now: datetime, rules: Rules, steps: Sequence[Step] = ()) -> bool:

@@ -11,8 +11,9 @@ from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
 
 from headrace.core.histogram import BOUNDS, Histogram
+from headrace.core.job import Attempt, Job
 from headrace.core.rollup import Rollup, Step, Totals, begin_of, merged
-from headrace.core.status import Outcome
+from headrace.core.status import Outcome, Status
 
 __all__ = ["Sums"]
 
@@ -72,6 +73,14 @@ class Sums:
             totals.retried += retried
             _measure(totals.waited, waited)
             _measure(totals.ran, ran)
+
+    def taken(self, attempt: Attempt, job: Job) -> None:
+        """Count an attempt that somebody else ended than the run itself; ``job`` is as stored after that."""
+        waited = ran = None
+        if attempt.outcome is Outcome.TIMED_OUT and (began := attempt.started_at) is not None:
+            waited, ran = (began - job.arrived_at).total_seconds(), (attempt.finished_at - began).total_seconds()
+        retried = job.status is Status.RETRYING
+        self.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, waited, ran, retried=retried)
 
     def report(self) -> tuple[int, tuple[Rollup, ...]]:
         """What is to be handed in now, and its number: the last report again if it was not acknowledged; 0: nothing."""

@@ -279,6 +279,7 @@ class Heartbeat:
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
                 _log.warning("%s", account(verdict.job, change.attempt.outcome, now))
+                self._worker.sums.taken(change.attempt, verdict.job)
         return [
             (verdict.job, decide)
             for verdict, decide in zip(verdicts, decides, strict=True)

@@ -284,16 +284,23 @@ class Worker(Service):
             await self._heartbeat.stop()
         self._slots.close()
         try:
-            number, finished = self.sums.report()
-            if finished:  # since its last beat
-                last = replace(self.beat(False), report=number, finished=finished)
-                await self.engine.workers.beat(self.id, last, self.host.clock.now())
-                self.sums.acknowledged(number)
+            await self._hand_in()
             await self.engine.workers.retire(self.id)
         except EngineError as error:
             level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
             _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
         self._state = "stopped"
+
+    async def _hand_in(self) -> None:
+        """Hand in what was finished since the last beat."""
+        number, finished = self.sums.report()
+        if finished:
+            last = replace(self.beat(False), report=number, finished=finished)
+            try:
+                await self.engine.workers.beat(self.id, last, self.host.clock.now())
+                self.sums.acknowledged(number)
+            except EngineError as error:
+                _log.debug("what the worker finished last is in no chart: %s", error)
 
     async def died(self, worker: UUID) -> None:
         """Go on under a new id: the store has declared this worker dead, and it owns none of its jobs any more."""
