@@ -80,6 +80,12 @@ class Totals(msgspec.Struct, array_like=True):
         """All attempts that are counted."""
         return self.completed + self.failed + self.timed_out + self.lost + self.snoozed + self.released + self.cancelled
 
+    def add(self, completed: int, waited: float, ran: float) -> None:
+        """Add so many that completed, and the sums of their seconds, which the histograms have by buckets."""
+        self.completed += completed
+        self.waited.seconds += waited
+        self.ran.seconds += ran
+
     def merge(self, other: Totals) -> None:
         """Add what the other has counted."""
         self.completed += other.completed

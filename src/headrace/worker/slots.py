@@ -315,6 +315,7 @@ class Slots:
                 owned.write_start()
         if monotonic > self._begin_by:
             self._release_late(monotonic)
+        self.tally.sums.gather()
         self.tally.look()
         self.yielded.tick()
         self.stuck.look(monotonic)

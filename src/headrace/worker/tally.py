@@ -26,7 +26,7 @@ class Tally:
     """Counts; one line in the log for each attempt that failed, and for starts and ends where those are asked for."""
 
     def __init__(self, clock: Clock, sums: Sums) -> None:
-        self._clock, self.sums = clock, sums
+        self._clock, self.sums, self._completed = clock, sums, sums.completed
         self.done = self.failed = self.released = self.stale = 0
         self.talks = False
         """Whether starts and ends are logged: looked up now and then, and not for every job."""
@@ -61,10 +61,8 @@ class Tally:
             self._add(owned, Outcome.SNOOZED)
         else:
             self.done += 1
-            job, began, at = owned.job, owned.started_at, owned.ended_at
-            if began is not None and at is not None:
-                waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
-                self.sums.completed(job.spec.task, job.queue, at, waited, ran)
+            if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
+                self._completed.append((owned.job, began, at))
         if self.talks:
             self._say(owned, stored)
 
