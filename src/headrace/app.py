@@ -40,11 +40,12 @@ from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
 from headrace.runtime.clock import Clock
+from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
 from headrace.runtime.sums import Sums
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
-from headrace.worker.options import WorkerOptions, check_worker_options
+from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
@@ -168,17 +169,31 @@ class App(Hooked, Acting, Scheduling, Limited):
         queues: Sequence[str] | None = None,
         burst: bool = False,
         grace: Seconds = 15.0,
+        offers: Mapping[str, Any] | None = None,
+        tasks: Sequence[Named | str] | None = None,
     ) -> Worker:
         """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``.
 
         ``run`` is for a program that is a worker: SIGTERM and SIGINT stop it in good order. The block leaves signals to
-        the program: whatever ends the block stops the worker.
+        the program: whatever ends the block stops the worker. ``offers``: what it has for jobs that require something.
+        ``tasks``: only these, by name or as they are.
+
+        :raises ConfigError: naming the option
+        :raises UnknownTask: one of ``tasks`` is none of this App
         """
         options = check_worker_options(
-            {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace},
+            {
+                "concurrency": concurrency,
+                "queues": queues,
+                "burst": burst,
+                "grace": grace,
+                "offers": offers or {},
+                "tasks": tasks,
+            },
         )
         session, sums = self.session, Sums()
         self.load()
+        handlers = chosen_handlers(options.pop("tasks"), self.handlers)
 
         def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
             means = session.engine, session.lanes, session.host
@@ -186,7 +201,7 @@ class App(Hooked, Acting, Scheduling, Limited):
 
         return Worker(
             session.engine,
-            self.handlers,
+            handlers,
             host=session.host,
             lanes=session.lanes,
             services=duties,
@@ -310,6 +325,30 @@ class App(Hooked, Acting, Scheduling, Limited):
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
 
+    def feed(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        schedule: str | None = None,
+        parent: UUID | str | None = None,
+        root: UUID | str | None = None,
+        batch: UUID | str | None = None,
+        suspect: bool = False,
+    ) -> Feed:
+        """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.
+
+        ``changed.jobs`` are the jobs as they are now, each once; ``changed.dropped`` is how many changes were left out
+        because there were too many at once.
+        """
+        found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
+        kin = {"parent": parent, "root": root, "batch": batch}
+        ids = {name: as_id(id) for name, id in kin.items() if id is not None}
+        return self.session.feed(jobs.filter_of(status, suspect, **found, **ids))
+
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None
     ) -> AsyncGenerator[LogLine, None]:
@@ -322,6 +361,13 @@ class App(Hooked, Acting, Scheduling, Limited):
     async def explain(self, id: UUID | str) -> Explanation:
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
+
+    async def explain_worker(self, id: UUID | str) -> Explanation:
+        """Why a worker is given jobs, or none: how it is, and what keeps it from those that are queued.
+
+        :raises UnknownWorker:
+        """
+        return await admin.explain_worker(self.session, as_id(id))
 
     # -- everything else
 

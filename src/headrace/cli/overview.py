@@ -14,6 +14,7 @@ from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.times import ago, moment, span
 from headrace.cli.words import compact, short
+from headrace.core.audit import Audited
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.schedule.schedule import Continuous
 from headrace.core.silent_workers import told_silence
@@ -179,6 +180,15 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
         here = Text("✓", "green") if task.here else Text("")
         made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
     return Fitted(made, ("timeout", "priority"))
+
+
+def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
+    """Acts on settings, the newest first."""
+    made = table("when", "what", "act", "by", "said")
+    for one in found:
+        said = ", ".join(f"{name} {compact(value)}" for name, value in (one.details or {}).items())
+        made.add_row(ago(one.at, now), Text(one.key, "cyan"), one.verb, Text(one.by or "–"), Text(said, "dim"))
+    return Fitted(made, ("said",), wrap=True)
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
