@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["charts"]
 
-_BARS = "▁▂▃▄▅▆▇█"
-_WIDEST = 30
-"""Bars of a line."""
+_SIGNS = "▁▂▃▄▅▆▇█"
+_BARS_MOST = 16
+"""Bars of a line: what the narrowest column has room for."""
+_ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled")
 
 
 def _ago(value: str) -> datetime | float:
@@ -78,9 +79,12 @@ def _view(found: Charts) -> RenderableType:
     from headrace.cli.fitting import Fitted
     from headrace.cli.render import table
     from headrace.cli.times import moment as told
+    from headrace.cli.times import span
 
     right = ("done", "failed", "retried", "waited", "ran")
     made = table("task", "queue", *right, "attempts", right=right)
+    steps = -(-(found.until - found.since) // timedelta(seconds=found.step.seconds))
+    wide = timedelta(seconds=found.step.seconds) * -(-steps // _BARS_MOST)
     for series in found.series:
         total = series.total
         failed = total.failed + total.timed_out + total.lost
@@ -92,32 +96,26 @@ def _view(found: Charts) -> RenderableType:
             Text(str(total.retried), "yellow" if total.retried else "dim"),
             _times(total.waiting),
             _times(total.running),
-            Text(_line(series, found), "cyan"),
+            Text(_line(series, found, wide), "cyan"),
         )
-    spans = f"a bar is one {found.step}, from {told(found.since)} to {told(found.until)}; times: p50 / p95 / p99"
-    return Group(Fitted(made, spare=("retried", "queue")), Text(spans, "dim"))
+    bars = f"{told(found.since)} to {told(found.until)}, a bar is {span(wide.total_seconds())}"
+    return Group(Fitted(made, spare=("retried", "queue")), Text(f"{bars}; waited, ran: p50 / p95", "dim"))
 
 
-def _line(series: Series, found: Charts) -> str:
-    """A bar for each point of time, the last ones if there are too many."""
-    step = timedelta(seconds=found.step.seconds)
-    counts = {point.at: _attempts(point) for point in series.points if point.seconds == found.step.seconds}
-    count = min(_WIDEST, -(-(found.until - found.since) // step))
-    last = found.since + step * ((found.until - found.since - timedelta(microseconds=1)) // step)
-    return _bars([counts.get(last - step * (count - 1 - n), 0) for n in range(count)])
-
-
-def _attempts(point: object) -> int:
-    names = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled")
-    return sum(getattr(point, name) for name in names)
+def _line(series: Series, found: Charts, wide: timedelta) -> str:
+    """A bar for each span of time; what is kept by longer ones only is shown where they begin."""
+    counts = [0] * -(-(found.until - found.since) // wide)
+    for point in series.points:
+        counts[max(0, (point.at - found.since) // wide)] += sum(getattr(point, name) for name in _ATTEMPTS)
+    return _bars(counts)
 
 
 def _bars(counts: Sequence[int]) -> str:
     most = max([1, *counts])
-    return "".join(" " if not count else _BARS[min(7, count * 8 // (most + 1))] for count in counts)
+    return "".join("·" if not count else _SIGNS[-(-count * 8 // most) - 1] for count in counts)
 
 
 def _times(found: Quantiles | None) -> str:
     from headrace.cli.times import span
 
-    return "" if found is None else " / ".join(span(one) for one in (found.p50, found.p95, found.p99))
+    return "" if found is None else f"{span(found.p50)} / {span(found.p95)}"

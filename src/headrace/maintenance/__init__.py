@@ -1,4 +1,4 @@
-"""What keeps a store in order: sweeping, pruning, planning and adding up, done by whichever worker holds the duty."""
+"""What keeps a store in order: sweeping, pruning and planning, done by whichever worker holds the duty."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from uuid import UUID
 from headrace.core.defaults import Retention
 from headrace.engine import Engine
 from headrace.maintenance.continuous import Follower
-from headrace.maintenance.elector import Duty
 from headrace.maintenance.planner import Planner
 from headrace.maintenance.pruner import Pruner
-from headrace.maintenance.roller import Roller
 from headrace.maintenance.sweeper import Sweeper
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 from headrace.runtime.sums import Sums
 
-__all__ = ["Follower", "Planner", "Pruner", "Roller", "Sweeper", "services"]
+__all__ = ["Follower", "Planner", "Pruner", "Sweeper", "services"]
 
 
 def services(
@@ -37,10 +35,6 @@ def services(
     ``ended``: a worker whose process is known to have ended. ``sums``: where lost attempts are added up.
     """
     sweeper = Sweeper(engine, lanes, host, holder, ended=ended, sums=sums)
-    others: list[Duty] = [
-        Pruner(engine, lanes, host, holder, retention),
-        Planner(engine, lanes, host, holder, retention),
-        Roller(engine, lanes, host, holder),
-    ]
+    others = [Pruner(engine, lanes, host, holder, retention), Planner(engine, lanes, host, holder, retention)]
     sweeper.siblings = others
     return [sweeper, *others, *([Follower(engine, lanes, host)] if follow else [])]
