@@ -42,13 +42,13 @@ async def test_time_queue_and_priority_can_be_changed(sums: Sums) -> None:
     page = await sums.app.jobs(queue="slow")
     assert [one.id for one in page.items] == [job.id]
     async with sums.app.worker(queues=["slow"]):
-        assert await job.result(timeout=10) == 2
+        assert await job.result(timeout=45) == 2
 
 
 async def test_what_is_held_or_over_stays_as_it_is(sums: Sums) -> None:
     job = await sums.add.submit(1)
     async with sums.app.worker():
-        await job.result(timeout=10)
+        await job.result(timeout=45)
     for act in (job.move("slow"), job.reprioritise(1), job.postpone(5), job.run_now()):
         with pytest.raises(TransitionRefused, match="it is completed; rerun makes a new job of it"):
             await act
