@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ NOW = datetime(2026, 5, 4, 13, 37, 42, tzinfo=UTC)
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
-def row(ago: timedelta, step: Step = Step.MINUTE, task: str = "a", **counts: int) -> Rollup:
+def row(ago: timedelta, step: Step = Step.MINUTE, task: str = "a", **counts: Any) -> Rollup:
     totals = Totals(**counts)
     for _ in range(totals.completed):
         totals.ran.add(2.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -37,7 +38,7 @@ _ROWS = st.lists(
 )
 
 
-def row(minutes: int, task: str = "a", **counts: int) -> Rollup:
+def row(minutes: int, task: str = "a", **counts: Any) -> Rollup:
     """So many minutes before now."""
     at = begin_of(NOW - timedelta(minutes=minutes), Step.MINUTE)
     return Rollup(Step.MINUTE, at, task, "q", Totals(**counts))

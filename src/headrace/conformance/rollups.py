@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime, timedelta
+from typing import Any
 
 from headrace.conformance.jobs.contents import STRANGE
 from headrace.conformance.lab import BEGIN, Lab, Part
@@ -15,7 +16,7 @@ __all__ = ["Rolling"]
 LONG = timedelta(days=400)
 
 
-def row(at: datetime, task: str = "work", queue: str = "default", **counts: int) -> Rollup:
+def row(at: datetime, task: str = "work", queue: str = "default", **counts: Any) -> Rollup:
     """A minute, as a worker adds it up; it ran for as many seconds as it has completed."""
     totals = Totals(**counts)
     for _ in range(totals.completed):
