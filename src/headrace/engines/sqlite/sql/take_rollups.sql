@@ -3,5 +3,5 @@ DELETE FROM rollups WHERE rowid IN (
   SELECT r.rowid
   FROM (SELECT 60 AS step, ?1 AS before UNION ALL SELECT 3600, ?2 UNION ALL SELECT 86400, ?3) d
     CROSS JOIN rollups r ON r.step = d.step AND r.at < d.before
-  LIMIT ?4)
+  LIMIT ?4 + 0)
 RETURNING step, at, task, queue, data
