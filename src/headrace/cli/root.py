@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "move": ("changes", "Move jobs to another queue."),
     "reprioritise": ("changes", "Give jobs another priority."),
     "resolve": ("changes", "Set the outcome of jobs by hand."),
+    "failures": ("groups", "List what fails, in groups of jobs that failed alike."),
     "stats": ("admin", "Count jobs, and balance the books."),
     "charts": ("charts", "Show what was finished of late, and how long it took."),
     "queues": ("queues", "List, pause, resume and set queues."),
