@@ -441,8 +441,15 @@ class Machine(RuleBasedStateMachine):
     def ask_around(self, status: Status, task: str | None, whose: int) -> None:
         parent = self.jobs[-whose] if 0 < whose <= len(self.jobs) else None
         batch = self.batches[0] if whose == 5 else None
-        wish = Filter(status=frozenset({status}), task=task, parent=parent, batch=batch)
+        wish = Filter(
+            status=frozenset({status}),
+            task=frozenset() if task is None else frozenset({task}),
+            parent=parent,
+            batch=batch,
+        )
         self.sides.agree(lambda side: side.engine.records.find(wish, self.now, 1000))
+        self.sides.agree(lambda side: side.engine.records.count_matching(wish, self.now))
+        self.sides.agree(lambda side: side.engine.records.failures(Filter(), self.now))
         self.sides.agree(
             lambda side: side.engine.records.count(self.now), sort=lambda count: (count.queue, count.status)
         )

@@ -215,7 +215,7 @@ class Acting(Part):
         lab.later(1)
         job = await ranked(lab, await moved(lab, await lab.put(queue="a"), "b"), 90)
         for queue, ids in (("a", []), ("b", [job.id, stays.id])):
-            found = await lab.engine.records.find(Filter(queue=queue), lab.now, 10)
+            found = await lab.engine.records.find(Filter(queue=frozenset({queue})), lab.now, 10)
             assert [one.id for one in found.items] == ids
         assert await counts(lab) == {("b", Status.QUEUED): 2}
         for one, ahead in ((job, 0), (await lab.get(stays), 1)):
