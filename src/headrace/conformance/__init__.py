@@ -37,6 +37,7 @@ from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
+from headrace.conformance.jobs.companions import Companionship  # noqa: E402
 from headrace.conformance.jobs.contents import Contents  # noqa: E402
 from headrace.conformance.jobs.dating import Dating  # noqa: E402
 from headrace.conformance.jobs.effects import Effects  # noqa: E402
@@ -62,6 +63,7 @@ __all__ = ["Lab", "Suite"]
 class Suite(
     Inserting,
     Requests,
+    Companionship,
     Contents,
     Bounds,
     Claiming,

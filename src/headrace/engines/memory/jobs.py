@@ -16,7 +16,7 @@ from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
 from headrace.core.limits.rate import micros
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.state import Session, State
 from headrace.engines.refusing import refuse_changes, refuse_jobs, too_many
@@ -35,15 +35,23 @@ class Jobs:
         self._state = session.state
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        refuse_jobs(jobs, documents=True)
+        others = companions or {}
+        joined = [one for job in jobs for one in (job, *others.get(job.id, ()))]
+        refuse_jobs(joined, documents=True)
         with self._state() as state:
-            if (whole or batch is not None) and (why := _refusal(state, jobs)) is not None:
+            if (whole or batch is not None) and (why := _refusal(state, joined)) is not None:
                 return [Refused(why)] * len(jobs)
             if batch is not None:
                 state.relations.make(batch)
-            return [state.insert(job) for job in jobs]
+            return [_insert(state, job, others.get(job.id, ())) for job in jobs]
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._state() as state:
@@ -100,6 +108,19 @@ class Jobs:
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         with self._state() as state:
             return [state.table.records.get(id) for id in ids]
+
+
+def _insert(state: State, job: Job, companions: Sequence[Job]) -> InsertAnswer:
+    """Store a job with its companions, all or none."""
+    is_new = job.id not in state.table.records and state.table.first(job) is state.table.holder(job) is None
+    if not companions or not is_new:
+        return state.insert(job)
+    if (why := _refusal(state, [job, *companions])) is not None:
+        return Refused(why)
+    answer = state.insert(job)
+    for one in companions:
+        state.insert(one)
+    return answer
 
 
 def _refusal(state: State, jobs: Sequence[Job]) -> HeadraceError | None:
