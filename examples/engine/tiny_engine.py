@@ -570,10 +570,17 @@ class Families(Role):
                 store.notes.append((Note.STOPPED, batch, 0))
             return store.batches.get(batch)
 
-    async def settle(self, batch: UUID) -> None:
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        refuse_jobs(jobs, documents=True)
         with self.store() as store:
-            if batch in store.batches:
-                store.batches[batch] = replace(store.batches[batch], settled=True)
+            if batch not in store.batches or store.batches[batch].settled:
+                return None
+            undo = store.undo()
+            store.batches[batch] = replace(store.batches[batch], settled=True)
+            refused = [answer for answer in map(store.insert, jobs) if isinstance(answer, Refused)]
+            if refused:
+                undo()
+            return refused[0] if refused else None
 
 
 def _concerned(store: Store, note: Note, id: UUID) -> list[UUID]:

@@ -79,7 +79,7 @@ class Lanes:
         )
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
-        self.notes = NoteProcessor(engine, host, changed=self._tell_of, insert=self.insert)
+        self.notes = NoteProcessor(engine, host, changed=self._tell_of)
         """Does what follows from changes for other jobs."""
         self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask)
         """Stores new jobs."""

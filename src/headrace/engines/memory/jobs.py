@@ -14,13 +14,11 @@ from headrace.core.decide import expired
 from headrace.core.job import Job
 from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
 from headrace.core.limits.rate import micros
-from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.state import Session, State
-from headrace.engines.refusing import refuse_changes, refuse_jobs, too_many
-from headrace.errors import HeadraceError, KeyReused
+from headrace.engines.refusing import refuse_changes, refuse_jobs
 
 __all__ = ["Jobs"]
 
@@ -47,7 +45,7 @@ class Jobs:
         joined = [one for job in jobs for one in (job, *others.get(job.id, ()))]
         refuse_jobs(joined, documents=True)
         with self._state() as state:
-            if (whole or batch is not None) and (why := _refusal(state, joined)) is not None:
+            if (whole or batch is not None) and (why := state.refusal(joined)) is not None:
                 return [Refused(why)] * len(jobs)
             if batch is not None:
                 state.relations.make(batch)
@@ -115,35 +113,12 @@ def _insert(state: State, job: Job, companions: Sequence[Job]) -> InsertAnswer:
     is_new = job.id not in state.table.records and state.table.first(job) is state.table.holder(job) is None
     if not companions or not is_new:
         return state.insert(job)
-    if (why := _refusal(state, [job, *companions])) is not None:
+    if (why := state.refusal([job, *companions])) is not None:
         return Refused(why)
     answer = state.insert(job)
     for one in companions:
         state.insert(one)
     return answer
-
-
-def _refusal(state: State, jobs: Sequence[Job]) -> HeadraceError | None:
-    """Why one of these jobs is refused; None if none is."""
-    coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
-    requests = dict[tuple[str, str] | None, Job]()
-    for job in jobs:
-        request = request_of(job)
-        if job.id not in state.table.records and (first := state.table.first(job) or requests.get(request)) is not None:
-            if not is_repeat(job, first):
-                return KeyReused(first)
-            continue
-        key = None if job.spec.dedup is None else (job.spec.task, job.spec.dedup)
-        if job.id in state.table.records or state.table.holder(job) is not None or key in keys:
-            continue
-        if (why := state.relations.refusal(job, coming)) is not None:
-            return why
-        coming[job.id] = job
-        if request is not None:
-            requests[request] = job
-        if key is not None and not job.ended:
-            keys.add(key)
-    return None if state.table.has_room_for(coming.values()) else too_many()
 
 
 def _promote(state: State, now: datetime, limit: int | None) -> int:
