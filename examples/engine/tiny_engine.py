@@ -22,6 +22,7 @@ from headrace.core import batch as batches
 from headrace.core import family
 from headrace.core.audit import KEPT, Audited
 from headrace.core.batch import Batch
+from headrace.core.books import Book, ledger_book
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
 from headrace.core.decide import expired, tally_of_new
@@ -37,6 +38,7 @@ from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_o
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
+from headrace.core.rollup import Rollup
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.suspects import ran_together, requirements_of
 from headrace.engine import (
@@ -92,13 +94,16 @@ class Store:
         self.batches: dict[UUID, Batch] = {}
         self.workers: dict[UUID, tuple[WorkerInfo, Beat, int, datetime, bool]] = {}
         self.watched: dict[UUID, Watched] = {}
+        self.reported: Counter[UUID] = Counter()  # the last report of each worker
+        self.rollups: list[Rollup] = []
         self.beside_suspects: set[UUID] = set()  # dead workers on which suspects and others ran together
         self.mass_deaths: set[UUID] = set()  # workers that died at the same time as others
         self.settings: dict[str, Setting] = {}
         self.profiles: dict[tuple[str, str], Profile] = {}
         self.leases: dict[str, Lease] = {}
         self.usage = Usage()
-        self.seq = self.pruned = self.settings_rev = self.profiles_rev = 0
+        self.pruned: Counter[Status] = Counter()
+        self.seq = self.settings_rev = self.profiles_rev = 0
         self.audit: deque[Audited] = deque(maxlen=KEPT)
 
     # -- what several verbs need
@@ -371,7 +376,7 @@ class Jobs(Role):
             for job in gone:
                 for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
                     kept.pop(job.id, None)
-            store.pruned += len(gone)
+            store.pruned.update(job.status for job in gone)
             in_line = {(job.task, job.concurrency_key) for job in store.jobs.values() if job.status is Status.QUEUED}
             turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
             for turn in turns & store.usage.last.keys():
@@ -425,8 +430,16 @@ class Records(Role):
 
     async def ledger(self) -> Ledger:
         with self.store() as store:
-            ended = sum(job.ended for job in store.jobs.values())
-            return Ledger(store.seq, len(store.jobs) - ended, ended, store.pruned)
+            kinds = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+            there, gone = Counter(job.status for job in store.jobs.values()), store.pruned
+            live = sum(there[status] for status in LIVE)
+            kept, pruned = ((counts[kinds[0]], counts[kinds[1]], counts[kinds[2]]) for counts in (there, gone))
+            return Ledger.of(store.seq, live, kept, gone.total(), pruned)
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        return Book.of(book, 0)  # it has no indexes that could differ from the jobs
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self.store() as store:
@@ -606,12 +619,19 @@ class Workers(Role):
         with self.store() as store:
             store.workers.setdefault(info.id, (info, Beat(), 0, now, True))
 
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
+        with self.store():
+            return {worker: await self.beat(worker, beat, now) for worker, beat in beats.items()}
+
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
         with self.store() as store:
             if not store.alive(worker):
                 return Dead()
             info, _, beats, _, _ = store.workers[worker]
-            store.workers[worker] = (info, beat, beats + 1, now, True)
+            store.workers[worker] = (info, beat.kept, beats + 1, now, True)
+            if beat.finished and beat.report > store.reported[worker]:
+                store.reported[worker] = beat.report
+                store.rollups += beat.finished
             held, old = store.held_by(worker), now - timedelta(seconds=2 * store.rules.beat)
             known = [job for job in held if job.assigned_at is not None and job.assigned_at <= old]
             for job in known:

@@ -21,6 +21,8 @@ from headrace.client.limits import Limited, LimitInfo
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.transactional import submit_here
+from headrace.client.verifying import verify
+from headrace.core.books import Book, Verification
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
@@ -38,7 +40,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.service import Service
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
-from headrace.worker.options import WorkerOptions, check_worker_options
+from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
 from headrace.worker.worker import Worker
 
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
@@ -162,24 +164,38 @@ class App(Hooked, Acting, Scheduling, Limited):
         queues: Sequence[str] | None = None,
         burst: bool = False,
         grace: Seconds = 15.0,
+        offers: Mapping[str, Any] | None = None,
+        tasks: Sequence[Named | str] | None = None,
     ) -> Worker:
         """A worker for the tasks of this App: ``async with app.worker():``, or ``await app.worker().run()``.
 
         ``run`` is for a program that is a worker: SIGTERM and SIGINT stop it in good order. The block leaves signals to
-        the program: whatever ends the block stops the worker.
+        the program: whatever ends the block stops the worker. ``offers``: what it has for jobs that require something.
+        ``tasks``: only these, by name or as they are.
+
+        :raises ConfigError: naming the option
+        :raises UnknownTask: one of ``tasks`` is none of this App
         """
         options = check_worker_options(
-            {"concurrency": concurrency, "queues": queues, "burst": burst, "grace": grace},
+            {
+                "concurrency": concurrency,
+                "queues": queues,
+                "burst": burst,
+                "grace": grace,
+                "offers": offers or {},
+                "tasks": tasks,
+            },
         )
         session = self.session
         self.load()
+        handlers = chosen_handlers(options.pop("tasks"), self.handlers)
 
         def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
             return services(session.engine, session.lanes, session.host, id, follow=not burst, ended=ended)
 
         return Worker(
             session.engine,
-            self.handlers,
+            handlers,
             host=session.host,
             lanes=session.lanes,
             services=duties,
@@ -315,6 +331,13 @@ class App(Hooked, Acting, Scheduling, Limited):
         """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
         return await jobs.explain(self.session, as_id(id))
 
+    async def explain_worker(self, id: UUID | str) -> Explanation:
+        """Why a worker is given jobs, or none: how it is, and what keeps it from those that are queued.
+
+        :raises UnknownWorker:
+        """
+        return await admin.explain_worker(self.session, as_id(id))
+
     # -- everything else
 
     async def stats(self) -> Stats:
@@ -346,6 +369,10 @@ class App(Hooked, Acting, Scheduling, Limited):
         engine = self.new_engine()
         with self._saying_whose():
             return await engine.migrate(plan=plan)
+
+    async def verify(self, *, each: Callable[[Book], object] | None = None) -> Verification:
+        """Compare what the store keeps twice, while workers go on; ``each`` is called with every book as it is done."""
+        return await verify(self.session, each)
 
     async def doctor(self) -> list[Check]:
         """Check the store, the workers and the settings; each finding has a remedy."""

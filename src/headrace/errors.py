@@ -5,7 +5,7 @@ HeadraceError
 │ ├ MissingExtra
 │ └ NotSupported
 ├ NotOpen, SyncInAsync, NoContext, NotBound (RuntimeError)
-├ UnknownTask, UnknownSchedule, UnknownSetting (LookupError), DuplicateTask (ConfigError)
+├ UnknownTask, UnknownSchedule, UnknownSetting, UnknownWorker (LookupError), DuplicateTask (ConfigError)
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
@@ -74,6 +74,7 @@ __all__ = [
     "UnknownSchedule",
     "UnknownSetting",
     "UnknownTask",
+    "UnknownWorker",
     "Unstorable",
 ]
 
@@ -138,6 +139,14 @@ class UnknownSetting(HeadraceError, LookupError):
         group = "limits" if of == "task" else f"{of}s"
         super().__init__(f"nothing is stored about {what} named {name!r}: headrace {group} lists what is")
         self.of, self.name = of, name
+
+
+class UnknownWorker(HeadraceError, LookupError):
+    """The store knows no worker of this id."""
+
+    def __init__(self, id: UUID, message: str | None = None) -> None:
+        super().__init__(message or f"no worker {id}: headrace workers lists those that the store knows")
+        self.id = id
 
 
 class DuplicateTask(ConfigError):

@@ -71,7 +71,7 @@ class JobOptions(TypedDict, total=False):
     metadata: Mapping[str, Any]
     """JSON values kept with the job, for people and programs to read."""
     requires: Mapping[str, Any]
-    """Reserved; leave it out: no worker takes a job that requires something."""
+    """What a worker must offer to be given the job, by name; a number is a minimum. See the guide on workers."""
     customer: str | None
     """On whose behalf it runs."""
     concurrency_key: str | None

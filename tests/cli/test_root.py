@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_every_listed_command_exists_and_has_help(name: str) -> None:
     module, line = COMMANDS[name]
-    command = getattr(importlib.import_module(f"headrace.cli.{module}"), name)
+    command = getattr(importlib.import_module(f"headrace.cli.{module}"), name.replace("-", "_"))
     assert isinstance(command, click.Command)
     assert command.name == name
     assert line.endswith(".")

@@ -48,6 +48,9 @@ CASES: Mapping[str, Case] = {
     "logs": Case("logs {talkative}", empty=3, shows="sent to customer 7"),
     "explain": Case("explain {queued}", empty=3, shows="first in its queue"),
     "explain: running": Case("explain {running}", empty=3, shows="reading chapter 4 of 10"),
+    "explain: worker": Case(
+        "explain --worker {worker}", empty=3, shows="of tasks that it does not have: 'nobody_serves_this'."
+    ),
     "batch": Case("batch {batch}", empty=3, shows="{batch} 1 completed 1 failed nightly_report"),
     "batches": Case("batches", shows="{batch} ended"),
     "cancel": Case("cancel {scheduled} {completed}", full=4, empty=3, shows="{scheduled} {completed}"),
@@ -55,6 +58,12 @@ CASES: Mapping[str, Case] = {
     "retry: asked": Case("retry --task doomed", press=((r"\[y/N\]", "y\n"),), shows="2 of 2 retried"),
     "rerun": Case("rerun {failed}", empty=3),
     "discard": Case("discard {failed}", empty=3, shows="{failed} discarded"),
+    "postpone": Case("postpone {scheduled} --to 2h", empty=3, shows="{scheduled} scheduled"),
+    "run-now": Case("run-now {scheduled} {completed}", full=4, empty=3, shows="{scheduled} queued {completed}"),
+    "move": Case("move {scheduled} --to mail", empty=3, shows="{scheduled} scheduled"),
+    "reprioritise": Case("reprioritise {scheduled} --to 90", empty=3, shows="{scheduled} scheduled"),
+    "resolve": Case("resolve {queued} --result 7", empty=3, shows="{queued} completed"),
+    "audit": Case("audit", shows="queue:images pause ada on build-7 schedule:monthly"),
     "stats": Case("stats", shows=" ".join(Status)),
     "queues": Case("queues", shows="mail default images never served paused by ada on build-7 14 completed"),
     "queues pause": Case("queues pause mail", shows="mail"),
@@ -83,6 +92,7 @@ CASES: Mapping[str, Case] = {
     "prune": Case("prune", shows="pruned"),
     "migrate": Case("migrate", shows="up to date"),
     "doctor": Case("doctor", full=1, shows="nobody_serves_this queues resume images"),
+    "verify": Case("verify"),
 }
 """By the command they type; what comes after a colon tells cases of one command apart."""
 
@@ -163,7 +173,7 @@ def test_every_command_fits_the_terminal_on_a_full_store(size: Size, full: tuple
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_every_command_fits_the_terminal_on_an_empty_store(size: Size, empty: Path) -> None:
-    nowhere = dict.fromkeys(("batch", "family", "talkative", *Status), "01990000-0000-7000-8000-0000deadbeef")
+    nowhere = dict.fromkeys(("batch", "family", "talkative", "worker", *Status), "01990000-0000-7000-8000-0000deadbeef")
     press = {name: case.press for name, case in CASES.items() if case.press and "asked" not in name}
     found = type_all(typed(nowhere), size=size, store=empty, press=press)
     faults = {}

@@ -143,8 +143,18 @@ def test_a_taken_health_port_is_told(shell: Shell) -> None:
 
 
 def test_every_process_has_a_health_port_of_its_own() -> None:
-    options = Options(concurrency=3, queues=("a",), burst=True, imports=("m",), health=Address("::1", 80), grace=1.5)
-    words = "--concurrency 3 --grace 1.5 --queues a --import m --burst --health [::1]:82"
+    options = Options(
+        concurrency=3,
+        queues=("a",),
+        tasks=("add", "resize"),
+        offers=("gpu=true",),
+        burst=True,
+        imports=("m",),
+        health=Address("::1", 80),
+        grace=1.5,
+    )
+    words = "--concurrency 3 --grace 1.5 --queues a --tasks add --tasks resize --offer gpu=true --import m --burst"
+    words += " --health [::1]:82"
     assert options.flags(2) == words.split()
 
 
@@ -276,3 +286,45 @@ def test_with_json_log_lines_are_events(shell: Shell) -> None:
 def test_reload_needs_its_extra(shell: Shell) -> None:
     if importlib.util.find_spec("watchfiles") is None:
         assert 'pip install "headrace[reload]"' in shell("worker", "quick", "--reload", code=2).stderr
+
+
+def test_a_worker_offers_and_is_narrowed(shell: Shell) -> None:
+    needs, plain = shell.submit("add", "a=1", "--require", "gpu_memory_gb=24"), shell.submit("add", "a=2")
+    other = shell.submit("resize", "image=x", "--require", "gpu_memory_gb=24")
+    shell("worker", "quick:app", "--burst")
+    assert [shell.json("show", id, "--url", shell.url)["status"] for id in (needs, plain, other)] == [
+        "queued",
+        "completed",
+        "queued",
+    ]
+    started = shell("worker", "quick:app", "--burst", "--offer", "gpu_memory_gb=48", "--tasks", "add,boom").stderr
+    assert "add, boom; all queues, 10 at once, offers gpu_memory_gb=48" in started
+    assert [shell.json("show", id, "--url", shell.url)["status"] for id in (needs, other)] == ["completed", "queued"]
+
+
+def test_a_task_that_the_app_does_not_have_is_told(shell: Shell) -> None:
+    result = shell("worker", "quick:app", "--burst", "--tasks", "ad", code=3)
+    assert "this App has no task 'ad'; did you mean 'add'?" in result.stderr
+    assert "'gpu' is not key=value" in shell("worker", "quick:app", "--offer", "gpu", code=2).stderr
+
+
+def test_the_command_line_says_that_nobody_meets_a_requirement(shell: Shell) -> None:
+    words = ("submit", "add", "a=1", "--require", "gpu_memory_gb=24", "--app", "quick:app")
+    child = shell.start(*words)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert len(out.split()) == 1
+    assert "no live worker meets gpu_memory_gb=24, which 'add' requires" in err
+
+
+def test_why_a_worker_gets_nothing_is_told(shell: Shell) -> None:
+    worker = shell.start("worker", "quick:app", "--queues", "images", "--url", shell.url)
+    until_sync(lambda: len(alive(shell)) == 1)
+    shell.submit("add", "a=1")
+    [row] = shell.json("workers", "--url", shell.url)
+    told = shell("explain", "--worker", row["info"]["id"][-8:], "--url", shell.url).stdout
+    assert "1 job is in queues that it does not serve: 'default'; it serves 'images'." in told
+    facts = shell.json("explain", "--worker", row["info"]["id"], "--url", shell.url)["facts"]
+    assert [fact["code"] for fact in facts] == ["worker_free", "queue_not_served"]
+    worker.send_signal(signal.SIGTERM)
+    worker.communicate(timeout=60)

@@ -262,3 +262,15 @@ async def test_migrating_needs_no_open_app(kind: str, tmp_path: Path) -> None:
     assert await sums.app.migrate() == []
     async with sums.app:
         assert await sums.app.migrate(plan=True) == []
+
+
+async def test_doctor_finds_requirements_that_nobody_meets() -> None:
+    sums = Sums()
+    async with sums.app, sums.app.worker(offers={"gpu": 1}) as worker:
+        await until(lambda: worker.stats.state == "running")
+        await sums.add.options(requires={"gpu": 2}).submit(1)
+        await sums.add.options(requires={"gpu": 1}, delay=60).submit(1)
+        found = [check for check in await sums.app.doctor() if check.name == "requirements"]
+    assert [(check.level, check.message) for check in found] == [
+        ("fail", "no living worker meets gpu=2, and 1 job of 'add' could run now")
+    ]

@@ -101,3 +101,16 @@ def test_what_earlier_watchers_saw_counts(looks: int, seconds: float, earlier: f
 )
 def test_who_is_found_gone_twice_is_dead(looks: int, seconds: float, gone: bool) -> None:
     assert is_gone(Seen(looks, seconds), 3.0) is gone
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "earlier", "dead"),
+    [(3, 59.9, 0, False), (3, 60, 0, True), (2, 60, 0, False), (3, 5, 55, True), (3, 4.9, 100, False)],
+)
+def test_a_worker_may_have_a_lease_of_its_own(looks: int, seconds: float, earlier: float, dead: bool) -> None:
+    assert is_dead(Seen(looks, seconds), Rules(), earlier, lease=60) is dead
+
+
+def test_a_lease_of_its_own_may_be_shorter() -> None:
+    assert is_dead(Seen(3, 6), Rules(), lease=6)
+    assert not is_dead(Seen(3, 5.9), Rules(), lease=6)

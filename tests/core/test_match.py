@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headrace.core.match import Profile, meets, mismatch, serves
 
@@ -12,6 +14,7 @@ from headrace.core.match import Profile, meets, mismatch, serves
 @pytest.mark.parametrize(
     ("need", "offer", "met"),
     [
+        (None, None, True),
         (True, True, True),
         (True, None, False),
         ("eu", "eu", True),
@@ -20,7 +23,27 @@ from headrace.core.match import Profile, meets, mismatch, serves
         ("eu", ("us",), False),
         ("eu", {"eu"}, True),
         (["a"], [["a"], "b"], True),
-        (["a"], {"a"}, False),
+        (["a"], {"a"}, True),
+        (["a", "b"], ["b", "c", "a"], True),
+        (["a", "b"], ["a"], False),
+        (["a"], "a", True),
+        ([], None, True),
+        ([4, "eu"], [8, "eu"], True),
+        (24, 24, True),
+        (24, 48, True),
+        (24, 16, False),
+        (24, None, False),
+        (24, "48", False),
+        (24, [8, 32], True),
+        (24, True, False),
+        ({"gpu_memory_gb": 24}, {"gpu_memory_gb": 48, "gpus": 1}, True),
+        ({"gpu_memory_gb": 24}, {"gpu_memory_gb": 16}, False),
+        ({"gpu_memory_gb": 24}, {}, False),
+        ({"gpu_memory_gb": 24}, 48, False),
+        ({"gpu": {"memory": 24, "kind": "a"}}, {"gpu": {"memory": 24, "kind": "a"}}, True),
+        ({"gpu": {"memory": {"max": 24}}}, {"gpu": {"memory": 25}}, False),
+        ({"memory": 24}, [{"memory": 8}, {"memory": 32}], True),
+        ({"memory": 24, "kind": "a"}, [{"memory": 8, "kind": "a"}, {"memory": 32}], False),
         ({"min": 4}, 4, True),
         ({"min": 4}, 3.9, False),
         ({"min": 4}, None, False),
@@ -63,3 +86,57 @@ def test_a_worker_serves_profiles_of_its_tasks_that_it_meets() -> None:
     assert serves(profile, frozenset({"resize", "x"}), {"gpu": True})
     assert not serves(profile, frozenset({"x"}), {"gpu": True})
     assert not serves(profile, frozenset({"resize"}), {})
+
+
+def test_what_is_nested_too_deep_is_met_by_nobody() -> None:
+    need: Any = "a"
+    for _ in range(10_000):
+        need = {"not": need}
+    assert not meets({"thing": need}, {"thing": "a"})
+
+
+WORD = st.sampled_from(["a", "b", "c"])
+SCALAR = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(-5, 5) | WORD
+VALUE = st.recursive(
+    SCALAR, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORD, inner, max_size=3), max_leaves=6
+)
+NEED = st.recursive(
+    SCALAR | st.fixed_dictionaries({"min": st.integers(-5, 5)}) | st.fixed_dictionaries({"max": st.integers(-5, 5)}),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(WORD, inner, max_size=3)
+        | st.fixed_dictionaries({"in": st.lists(inner, max_size=3)})
+        | st.fixed_dictionaries({"not": inner})
+    ),
+    max_leaves=6,
+)
+
+
+@given(VALUE)
+def test_everything_meets_itself(value: Any) -> None:
+    assert meets({"thing": value}, {"thing": value})
+
+
+@given(NEED, VALUE)
+def test_not_is_the_contrary(need: Any, offer: Any) -> None:
+    assert meets({"thing": {"not": need}}, {"thing": offer}) is not meets({"thing": need}, {"thing": offer})
+
+
+@given(st.lists(NEED, max_size=4), VALUE)
+def test_a_list_asks_for_all_and_in_for_one(needs: list[Any], offer: Any) -> None:
+    met = [meets({"thing": need}, {"thing": offer}) for need in needs]
+    assert meets({"thing": needs}, {"thing": offer}) is all(met)
+    assert meets({"thing": {"in": needs}}, {"thing": offer}) is any(met)
+
+
+@given(st.dictionaries(WORD, st.integers(-5, 5), max_size=3), st.dictionaries(WORD, st.integers(-5, 5), max_size=3))
+def test_who_offers_more_meets_as_much(need: dict[str, int], offer: dict[str, int]) -> None:
+    if meets({"thing": need}, {"thing": offer}):
+        assert meets({"thing": need}, {"thing": {name: n + 1 for name, n in offer.items()} | {"more": 1}})
+
+
+@given(NEED, VALUE)
+def test_what_is_offered_beside_others_meets_as_much(need: Any, offer: Any) -> None:
+    scalar = not isinstance(need, dict | list) and not isinstance(offer, list) and need is not None
+    if scalar and meets({"thing": need}, {"thing": offer}):
+        assert meets({"thing": need}, {"thing": ["other", offer]})

@@ -310,3 +310,24 @@ async def test_it_is_put_on_record_whether_workers_died_at_the_same_time(deaths:
         assert len(lost) == deaths
         assert [job.blameless_losses for job in lost] == [deaths - 1] * deaths
         assert [start_may_wait(job) for job in lost] == [deaths > 1] * deaths
+
+
+async def test_a_worker_with_a_lease_of_its_own_is_buried_by_that() -> None:
+    async with scene() as s:
+        w, rules = s.w, s.w.engine.rules
+        keeper, usual, remote = await s.worker(), await s.worker(proof=None), w.host.dice.new_id(w.now)
+        info = WorkerInfo(id=remote, host="far", pid=1, started_at=w.now, concurrency=1, lease=2 * rules.lease)
+        await s.workers.register(info, w.now)
+        sweeper, _ = s.duties(keeper)
+
+        async def alive(seconds: float) -> set[UUID]:
+            """Who lives, after so many seconds in which only the keeper has beaten."""
+            for _ in range(round(seconds / rules.beat)):
+                await s.run(rules.beat, sweeper)
+                await s.workers.beat(keeper.id, Beat(), w.now)
+            return await w.alive()
+
+        assert await alive(rules.lease - rules.beat) == {keeper.id, usual.id, remote}
+        assert await alive(2 * rules.beat) == {keeper.id, remote}
+        assert all(row.as_heard(w.now, rules).alive for row in await s.workers.list())
+        assert await alive(rules.lease) == {keeper.id}

@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from msgspec.structs import replace
 
 from headrace.core.batch import Batch
+from headrace.core.books import BOOKS, Book
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
@@ -84,6 +85,7 @@ class Machine(RuleBasedStateMachine):
         try:
             self.touched.update(self.jobs)
             self.histories_are_the_same()
+            self._check_books()
         finally:
             self.sides.close()
 
@@ -421,6 +423,13 @@ class Machine(RuleBasedStateMachine):
         ended = sum(job.ended for job in here.values())
         assert (ledger.accepted, ledger.pruned) == (len(self.drafts), self.gone)
         assert (ledger.live, ledger.ended, ledger.unaccounted) == (len(here) - ended, ended, 0)
+
+    def _check_books(self) -> None:
+        # A draft here may wait for nothing at all; what really waits is checked by the conformance suite.
+        for name in BOOKS.keys() - {"waits"}:
+            books: list[Book] = self.sides.run(lambda side, name=name: side.engine.records.verify(name))  # type: ignore[misc]
+            for side, book in zip(self.sides.all, books, strict=True):
+                assert not book.wrong, f"{side.name}: {book}"
 
     def _check_jobs(self, here: dict[UUID, Job]) -> None:
         keys = [(job.task, job.dedup) for job in here.values() if job.dedup is not None and job.status in LIVE]

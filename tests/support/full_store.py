@@ -115,7 +115,7 @@ async def fill(url: str) -> dict[str, str]:
             await app.pause_queue("images", by="ada on build-7")
             ids = {name: str(handle.id) for name, handle in found.items()}
             ids |= {"running": str(running[0].id), "batch": str(batch.id), "pending": str(pending.id)}
-            ids |= {"assigned": str(assigned.id)}
+            ids |= {"assigned": str(assigned.id), "worker": str(other)}
             print(*(f"{name}={id}" for name, id in ids.items()), flush=True)  # noqa: T201  # read by the test
             os._exit(0)  # as a machine that loses power: what ran is left running
 

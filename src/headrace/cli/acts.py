@@ -11,8 +11,10 @@ import click
 
 from headrace.cli.failures import DONE, NOT_FOUND, REFUSED
 from headrace.cli.ids import NoSuchJob, every, given, resolve, wanted
-from headrace.cli.options import F, common, filters
+from headrace.cli.options import F, common, duration, filters
 from headrace.cli.output import console, document, is_terminal, say
+from headrace.cli.pairs import pairs
+from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
 from headrace.cli.words import counted
@@ -24,9 +26,22 @@ from headrace.errors import Duplicate, JobNotFound, TransitionRefused
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["cancel", "confirm", "discard", "rerun", "retry"]
+__all__ = ["act", "cancel", "chooser", "confirm", "discard", "rerun", "retry"]
 
-PAST = {Verb.CANCEL: "cancelled", Verb.RETRY: "retried", Verb.RERUN: "rerun", Verb.DISCARD: "discarded"}
+PAST = {
+    Verb.CANCEL: "cancelled",
+    Verb.RETRY: "retried",
+    Verb.RERUN: "rerun",
+    Verb.DISCARD: "discarded",
+    Verb.POSTPONE: "postponed",
+    Verb.RUN_NOW: "put in line",
+    Verb.MOVE: "moved",
+    Verb.REPRIORITISE: "reprioritised",
+    Verb.RESOLVE: "resolved",
+}
+
+Do = Callable[["App", UUID], Awaitable[Job]]
+"""Does it to one job."""
 
 
 FEW = 5
@@ -62,23 +77,56 @@ def chooser(fn: F) -> F:
 @common
 def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
     """Cancel jobs: waiting ones end at once, running ones are asked to stop."""
-    return _act(state, Verb.CANCEL, ids, yes, chosen)
+    return act(state, Verb.CANCEL, ids, yes, chosen, lambda app, id: app.cancel(id, by=USER))
 
 
 @click.command()
 @chooser
+@click.option("--delay", type=duration, default=0.0, metavar="DURATION", help="Start no sooner than this from now.")
 @common
-def retry(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
+def retry(state: State, ids: tuple[str, ...], yes: bool, delay: float, **chosen: Any) -> int:
     """Retry failed or cancelled jobs: the same jobs, with a new budget."""
-    return _act(state, Verb.RETRY, ids, yes, chosen)
+    return act(state, Verb.RETRY, ids, yes, chosen, lambda app, id: app.retry(id, delay=delay, by=USER))
 
 
 @click.command()
 @chooser
+@click.option("--payload", metavar="JSON|@FILE|-", help="Another payload, whole.")
+@click.option(
+    "--arg",
+    "arguments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Another value of one argument; may be given several times.",
+)
+@click.option("--to", "to_queue", metavar="QUEUE", help="Another queue.")
+@click.option("--priority", type=click.IntRange(0, 100), metavar="0-100", help="Another priority.")
+@click.option("--delay", type=duration, metavar="DURATION", help="Start no sooner than this from now.")
 @common
-def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
-    """Submit ended jobs again as new jobs, and print the new ids."""
-    return _act(state, Verb.RERUN, ids, yes, chosen)
+def rerun(
+    state: State,
+    ids: tuple[str, ...],
+    yes: bool,
+    payload: str | None,
+    arguments: tuple[str, ...],
+    to_queue: str | None,
+    priority: int | None,
+    delay: float | None,
+    **chosen: Any,
+) -> int:
+    """Submit ended jobs again as new jobs, with the same payload and options or with others; print the new ids."""
+    whole, laid_over = None if payload is None else read_payload(payload, ()), pairs(arguments)
+    asked = {"queue": to_queue, "priority": priority, "delay": delay}
+    options: Any = {name: value for name, value in asked.items() if value is not None}
+
+    async def do(app: App, id: UUID) -> Job:
+        body = whole
+        if laid_over:
+            body = ((await app.get(id)).payload if whole is None else whole) | laid_over
+        handle = await app.rerun(id, payload=body, by=USER, **options)
+        return handle.last or await handle.refresh()
+
+    return act(state, Verb.RERUN, ids, yes, chosen, do)
 
 
 @click.command()
@@ -86,16 +134,17 @@ def rerun(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @common
 def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
     """Discard completed or failed jobs: they end cancelled (discarded) and can only be rerun."""
-    return _act(state, Verb.DISCARD, ids, yes, chosen)
+    return act(state, Verb.DISCARD, ids, yes, chosen, lambda app, id: app.discard(id, by=USER))
 
 
-def _act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any]) -> int:
+def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any], do: Do) -> int:
+    """Do it to the jobs that are named or found by filters; the worst of the exit codes."""
     filters = given(chosen.pop("status"), **chosen)
     if bool(ids) == bool(filters):
         raise click.UsageError("name jobs by their ids or choose them by filters (--status, --task …), one of the two")
 
     async def work(app: App) -> int:
-        verdicts = [await _judged(app, verb, name) for name in ids or await _found(app, verb, filters, yes)]
+        verdicts = [await _judged(app, verb, name, do) for name in ids or await _found(app, verb, filters, yes)]
         _print(verdicts, verb, state)
         return max((verdict.code for verdict in verdicts), default=DONE)
 
@@ -121,15 +170,15 @@ def confirm(verb: Verb, count: int, yes: bool) -> None:
     if yes:
         return
     if not is_terminal(stderr=True):
-        raise click.UsageError(f"this would {verb} {counted(count, 'job')}: say --yes")
-    click.confirm(f"{verb} {counted(count, 'job')}?", abort=True, err=True)
+        raise click.UsageError(f"this would {_words(verb)} {counted(count, 'job')}: say --yes")
+    click.confirm(f"{_words(verb)} {counted(count, 'job')}?", abort=True, err=True)
 
 
-async def _judged(app: App, verb: Verb, name: str) -> Verdict:
+async def _judged(app: App, verb: Verb, name: str, do: Do) -> Verdict:
     """Act on one job; what came of it, whatever it is."""
     try:
         id = await resolve(app, name)
-        job = await _verbs(app)[verb](id)
+        job = await do(app, id)
     except (JobNotFound, NoSuchJob) as error:
         return Verdict(name, "not_found", _text(error), None, NOT_FOUND, "not found")
     except (TransitionRefused, Duplicate) as error:
@@ -137,6 +186,10 @@ async def _judged(app: App, verb: Verb, name: str) -> Verdict:
         job = error.job if error.job.id == id else await app.get(id)
         return Verdict(str(id), "refused", str(error), job, REFUSED, _why(error))
     return Verdict(str(id), "done" if verb is not Verb.CANCEL or job.ended else "requested", None, job, DONE)
+
+
+def _words(verb: Verb) -> str:
+    return verb.replace("_", " ")
 
 
 def _why(error: TransitionRefused | Duplicate) -> str:
@@ -147,19 +200,6 @@ def _why(error: TransitionRefused | Duplicate) -> str:
 
 def _text(error: BaseException) -> str:
     return error.message if isinstance(error, click.ClickException) else str(error)
-
-
-def _verbs(app: App) -> dict[Verb, Callable[[UUID], Awaitable[Job]]]:
-    async def rerun(id: UUID) -> Job:
-        handle = await app.rerun(id, by=USER)
-        return handle.last or await handle.refresh()
-
-    return {
-        Verb.CANCEL: lambda id: app.cancel(id, by=USER),
-        Verb.RETRY: lambda id: app.retry(id, by=USER),
-        Verb.DISCARD: lambda id: app.discard(id, by=USER),
-        Verb.RERUN: rerun,
-    }
 
 
 def _print(verdicts: Sequence[Verdict], verb: Verb, state: State) -> None:
@@ -191,4 +231,4 @@ def _counted(refused: Sequence[Verdict], verb: Verb) -> str:
     """Many refusals in one line: how many for which reason, most first."""
     reasons = Counter(verdict.why for verdict in refused).most_common()
     counts = ", ".join(f"{count:,} {why}" for why, count in reasons)
-    return f"cannot {verb} {len(refused):,}: {counts} (--json names each)"
+    return f"cannot {_words(verb)} {len(refused):,}: {counts} (--json names each)"

@@ -1,4 +1,4 @@
-"""The store as a whole: ``stats``, ``tasks``, ``workers``, ``prune``, ``migrate``."""
+"""The store as a whole: ``stats``, ``tasks``, ``workers``, ``audit``, ``prune``, ``migrate``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["migrate", "prune", "stats", "tasks", "workers"]
+__all__ = ["audit", "migrate", "prune", "stats", "tasks", "workers"]
 
 
 @click.command()
@@ -70,6 +70,26 @@ def workers(state: State) -> None:
             from headrace.cli.overview import workers_view
 
             console().print(workers_view(found, app.host.clock.now()))
+
+    with_app(state, work)
+
+
+@click.command()
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many, the newest.")
+@common
+def audit(state: State, limit: int) -> None:
+    """Show who changed queues, limits, rates and schedules, and when; what was done to a job is in `headrace show`."""
+
+    async def work(app: App) -> None:
+        found = await app.audit(limit)
+        if state.json:
+            document(found)
+        elif not found:
+            say("nothing was changed: queues, limits, rates and schedules are as the code says")
+        else:
+            from headrace.cli.overview import audit_view
+
+            console().print(audit_view(found, app.host.clock.now()))
 
     with_app(state, work)
 

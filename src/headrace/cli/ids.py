@@ -15,7 +15,18 @@ from headrace.core.job import Job
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["NoSuchBatch", "NoSuchJob", "NotInBatch", "every", "given", "resolve", "resolve_batch", "wanted"]
+__all__ = [
+    "NoSuchBatch",
+    "NoSuchJob",
+    "NoSuchWorker",
+    "NotInBatch",
+    "every",
+    "given",
+    "resolve",
+    "resolve_batch",
+    "resolve_worker",
+    "wanted",
+]
 
 LEAST = 4
 """The shortest part of an id worth looking up."""
@@ -40,6 +51,15 @@ class NoSuchBatch(click.ClickException):
             f"no job's id is, begins or ends with {text!r}, and a batch is known by its whole id: list batches with"
             " headrace batches"
         )
+
+
+class NoSuchWorker(click.ClickException):
+    """No worker's id begins or ends so."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"no worker's id is, begins or ends with {text!r}: list them with headrace workers")
 
 
 class NotInBatch(click.ClickException):
@@ -108,6 +128,22 @@ async def resolve_batch(app: App, text: str) -> UUID:
     if job.batch is None:
         raise NotInBatch(id)
     return job.batch
+
+
+async def resolve_worker(app: App, text: str) -> UUID:
+    """The worker that is meant, by its id or by the first or last digits of it.
+
+    :raises NoSuchWorker: nothing fits.
+    :raises click.UsageError: it fits several.
+    """
+    part = text.strip().lower()
+    ids = [row.info.id for row in await app.workers()]
+    found = [id for id in ids if part and (str(id).startswith(part) or str(id).endswith(part))]
+    if not found:
+        raise NoSuchWorker(text)
+    if len(found) > 1:
+        raise click.UsageError(f"{text!r} fits several workers: {', '.join(map(str, found[:5]))}")
+    return found[0]
 
 
 async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:

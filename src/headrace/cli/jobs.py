@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.ids import every, given, resolve, wanted
+from headrace.cli.ids import every, given, resolve, resolve_worker, wanted
 from headrace.cli.options import common, duration, filters
 from headrace.cli.output import console, document, say, tell
 from headrace.cli.run import with_app
@@ -107,14 +107,21 @@ def watch(state: State, id: str, timeout: float | None) -> int:
 
 
 @click.command()
-@click.argument("id")
+@click.argument("id", required=False)
+@click.option("--worker", metavar="ID", help="Say why this worker gets nothing; the last digits of its id will do.")
 @common
-def explain(state: State, id: str) -> None:
-    """Say in words why a job is where it is, and what would move it."""
+def explain(state: State, id: str | None, worker: str | None) -> None:
+    """Say in words why a job is where it is, and what would move it; or why a worker gets nothing."""
+    if (id is None) == (worker is None):
+        raise click.UsageError("name a job by its id, or a worker by --worker, one of the two")
 
     async def work(app: App) -> None:
-        found = await resolve(app, id)
-        told = await app.explain(found)
+        if worker is not None:
+            found = await resolve_worker(app, worker)
+            told = await app.explain_worker(found)
+        else:
+            found = await resolve(app, id or "")
+            told = await app.explain(found)
         answer: dict[str, Any] = {"id": str(found), "explanation": str(told), "facts": told.facts}
         document(answer) if state.json else tell(str(told))
 

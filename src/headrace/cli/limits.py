@@ -9,7 +9,7 @@ import click
 from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, say
-from headrace.cli.run import with_app
+from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.core.limits.rate import Rate
 
@@ -56,7 +56,9 @@ def set_limit(
         raise click.UsageError("nothing to set: give --max-concurrency, --max-per-key or --rate")
 
     async def work(app: App) -> None:
-        await app.set_limit(task, max_concurrency=max_concurrency, max_per_key=max_per_key, rates=names or None)
+        await app.set_limit(
+            task, max_concurrency=max_concurrency, max_per_key=max_per_key, rates=names or None, by=me()
+        )
         await _limits(app, state, task)
         await note_strange(app, "task", task)
         await note_undefined(app, names)
@@ -71,7 +73,7 @@ def reset_limit(state: State, task: str) -> None:
     """Drop what was set while running; the code applies again."""
 
     async def work(app: App) -> None:
-        await app.reset_limit(task)
+        await app.reset_limit(task, by=me())
         await _limits(app, state, task)
         await note_strange(app, "task", task, undo=False)
 
@@ -85,7 +87,7 @@ def forget_limit(state: State, task: str) -> None:
     """Delete all stored limits of a task, those from code included; its jobs stay."""
 
     async def work(app: App) -> None:
-        await app.forget_limit(task)
+        await app.forget_limit(task, by=me())
         document({"forgotten": task}) if state.json else say(f"task {task} has no limits any more; {REWRITTEN}")
 
     with_app(state, work)
@@ -134,7 +136,7 @@ def set_rate(state: State, name: str, limit: int, per: float | None, kind: Kind 
             raise click.UsageError(f"there is no rate {name!r} yet: give --per")
         of_kind = kind or ("fixed" if old is None else old.kind)
         by_key = keyed if keyed is not None else old is not None and old.keyed
-        await app.set_rate(name, Rate(limit, per=span, kind=of_kind, keyed=by_key))
+        await app.set_rate(name, Rate(limit, per=span, kind=of_kind, keyed=by_key), by=me())
         await _rates(app, state, name)
         await note_strange(app, "rate", name)
 
@@ -148,7 +150,7 @@ def reset_rate(state: State, name: str) -> None:
     """Drop what was set while running; the code applies again."""
 
     async def work(app: App) -> None:
-        await app.reset_rate(name)
+        await app.reset_rate(name, by=me())
         await _rates(app, state, name)
         await note_strange(app, "rate", name, undo=False)
 
@@ -162,7 +164,7 @@ def forget_rate(state: State, name: str) -> None:
     """Delete a stored rate, one from code included; tasks and queues that name it are not limited by it any more."""
 
     async def work(app: App) -> None:
-        await app.forget_rate(name)
+        await app.forget_rate(name, by=me())
         document({"forgotten": name}) if state.json else say(f"rate {name} is deleted; {REWRITTEN}")
         await note_undefined(app, [name])
 

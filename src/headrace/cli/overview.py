@@ -14,6 +14,7 @@ from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.times import ago, moment, span
 from headrace.cli.words import compact, short
+from headrace.core.audit import Audited
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.schedule.schedule import Continuous
 from headrace.core.silent_workers import told_silence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headrace.client.limits import LimitInfo
     from headrace.client.scheduling import ScheduleInfo
     from headrace.core.limits.rate import Rate
+    from headrace.core.query import Ledger
     from headrace.engine import WorkerRow
 
 __all__ = [
@@ -49,6 +51,8 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
     books = stats.ledger
     facts = grid()
     facts.add_row("submitted", f"{books.accepted} = {books.live} live + {books.ended} ended + {books.pruned} pruned")
+    if ended := _kinds(books):
+        facts.add_row("", ended)
     if books.unaccounted:
         facts.add_row("", Text(f"{books.unaccounted} unaccounted for: run headrace doctor", "bold red"))
     facts.add_row("workers", _crew(stats, now))
@@ -56,6 +60,14 @@ def stats_view(stats: Stats, now: datetime) -> RenderableType:
         facts.add_row("waiting", f"the oldest queued job for {span((now - stats.oldest_queued).total_seconds())}")
     head = made if made.row_count else Text("no jobs yet", "dim")
     return Group(head, Text(), facts)
+
+
+def _kinds(books: Ledger) -> str:
+    """How all that ever ended did so, pruned or not."""
+    counts = {"completed": books.completed, "failed": books.failed, "cancelled": books.cancelled}
+    counts["pruned before that was counted"] = books.pruned_unknown
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"ever ended: {told}" if told else ""
 
 
 def _crew(stats: Stats, now: datetime) -> Text:
@@ -168,6 +180,15 @@ def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
         here = Text("✓", "green") if task.here else Text("")
         made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
     return Fitted(made, ("timeout", "priority"))
+
+
+def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
+    """Acts on settings, the newest first."""
+    made = table("when", "what", "act", "by", "said")
+    for one in found:
+        said = ", ".join(f"{name} {compact(value)}" for name, value in (one.details or {}).items())
+        made.add_row(ago(one.at, now), Text(one.key, "cyan"), one.verb, Text(one.by or "–"), Text(said, "dim"))
+    return Fitted(made, ("said",), wrap=True)
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:

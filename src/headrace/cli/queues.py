@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import socket
 from typing import TYPE_CHECKING
 
 import click
@@ -11,7 +9,7 @@ import click
 from headrace.cli.names import REWRITTEN, note_strange, note_undefined, note_unreadable
 from headrace.cli.options import common
 from headrace.cli.output import console, document, say
-from headrace.cli.run import USER, with_app
+from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 
 if TYPE_CHECKING:
@@ -41,13 +39,6 @@ async def _list(app: App, state: State) -> None:
     await note_unreadable(app, "queue:")
 
 
-def _me() -> str:
-    try:
-        return f"{getpass.getuser()} on {socket.gethostname()}"
-    except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
-        return USER
-
-
 async def _one(app: App, name: str, state: State, what: str) -> None:
     if state.json:
         document([queue for queue in await app.queues() if queue.name == name])
@@ -63,7 +54,7 @@ def pause(state: State, name: str, by: str | None) -> None:
     """Pause the queue: none of its jobs are started, running ones go on."""
 
     async def work(app: App) -> None:
-        await app.pause_queue(name, by=by or _me())
+        await app.pause_queue(name, by=by or me())
         await _one(app, name, state, "is paused: headrace queues resume opens it again")
         await note_strange(app, "queue", name)
 
@@ -77,7 +68,7 @@ def resume(state: State, name: str) -> None:
     """Resume a paused queue."""
 
     async def work(app: App) -> None:
-        await app.resume_queue(name)
+        await app.resume_queue(name, by=me())
         await _one(app, name, state, "is open")
         await note_strange(app, "queue", name)
 
@@ -96,7 +87,7 @@ def set_(state: State, name: str, priority: int | None, max_concurrency: int | N
         raise click.UsageError("nothing to set: give --priority, --max-concurrency or --rate")
 
     async def work(app: App) -> None:
-        await app.set_queue(name, priority=priority, max_concurrency=max_concurrency, rates=rates or None)
+        await app.set_queue(name, priority=priority, max_concurrency=max_concurrency, rates=rates or None, by=me())
         said = [f"priority {priority}"] if priority is not None else []
         said += [f"at most {max_concurrency} at once"] if max_concurrency is not None else []
         said += [f"the rates {', '.join(rates)}"] if rates else []
@@ -114,7 +105,7 @@ def reset(state: State, name: str) -> None:
     """Drop what was set while running, a pause included; the code applies again."""
 
     async def work(app: App) -> None:
-        await app.reset_queue(name)
+        await app.reset_queue(name, by=me())
         await _one(app, name, state, "is as the code says")
         await note_strange(app, "queue", name, undo=False)
 
@@ -128,7 +119,7 @@ def forget(state: State, name: str) -> None:
     """Delete all stored settings of the queue, those from code and a pause included; its jobs stay."""
 
     async def work(app: App) -> None:
-        await app.forget_queue(name)
+        await app.forget_queue(name, by=me())
         document({"forgotten": name}) if state.json else say(
             f"queue {name} has no stored settings any more; {REWRITTEN}"
         )

@@ -147,6 +147,13 @@ def _block(name: str, text: str, style: str = "") -> RenderableType:
     return made
 
 
+def _asked(job: Job) -> str:
+    """What was asked for, where something else holds now."""
+    asked = [f"queue {job.asked_queue}"] if job.queue != job.asked_queue else []
+    asked += [f"priority {job.asked_priority}"] if job.priority != job.asked_priority else []
+    return f" (asked for {', '.join(asked)})" if asked else ""
+
+
 def _facts(job: Job, now: datetime, silent_since: datetime | None) -> RenderableType:
     made = grid()
     attempts = f"{job.charged} of {job.max_attempts} charged"
@@ -155,7 +162,7 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
     if job.redrives:
         attempts += f", redriven {job.redrives}×"
     facts: list[tuple[str, str | Text]] = [
-        ("queue", f"{job.queue} · priority {job.priority}"),
+        ("queue", f"{job.queue} · priority {job.priority}{_asked(job)}"),
         ("created", f"{moment(job.created_at)} ({ago(job.created_at, now)})"),
         ("attempts", attempts),
         ("timeout", span(job.timeout) if job.timeout is not None else "none"),

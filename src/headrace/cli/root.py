@@ -28,13 +28,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "show": ("jobs", "Show one job and its timeline."),
     "watch": ("jobs", "Follow a job until it ends."),
     "logs": ("logs", "Show what a job's handler said to logging."),
-    "explain": ("jobs", "Say why a job is where it is."),
+    "explain": ("jobs", "Say why a job is where it is, or why a worker gets nothing."),
     "batch": ("batch", "Show how a batch stands, wait for it, cancel it."),
     "batches": ("batch", "List batches."),
     "cancel": ("acts", "Cancel jobs."),
     "retry": ("acts", "Give failed or cancelled jobs another go."),
     "rerun": ("acts", "Submit ended jobs once more, as new jobs."),
     "discard": ("acts", "Take completed or failed jobs off the books."),
+    "postpone": ("changes", "Let jobs wait for another time."),
+    "run-now": ("changes", "Put scheduled and retrying jobs in line at once."),
+    "move": ("changes", "Move jobs to another queue."),
+    "reprioritise": ("changes", "Give jobs another priority."),
+    "resolve": ("changes", "Set the outcome of jobs by hand."),
     "stats": ("admin", "Count jobs, and balance the books."),
     "queues": ("queues", "List, pause, resume and set queues."),
     "limits": ("limits", "List and set how many jobs of a task there may be."),
@@ -42,9 +47,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "schedules": ("schedules", "List, create, pause, trigger and delete schedules."),
     "tasks": ("admin", "List tasks."),
     "workers": ("admin", "List workers, and how they are."),
+    "audit": ("admin", "Show who changed queues, limits, rates and schedules."),
     "prune": ("admin", "Delete ended jobs past their retention."),
     "migrate": ("admin", "Bring the store's schema up to date."),
     "doctor": ("doctor", "Check everything, and say what to do."),
+    "verify": ("verify", "Compare the books with the jobs."),
 }
 """Name → the module it lives in, under the same name, and its line in the list; in the order a newcomer meets them."""
 
@@ -77,7 +84,7 @@ class Root(click.Group):
         """Import the command."""
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(f"headrace.cli.{COMMANDS[cmd_name][0]}"), cmd_name)
+        command = getattr(importlib.import_module(f"headrace.cli.{COMMANDS[cmd_name][0]}"), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

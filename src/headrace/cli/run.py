@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import logging
+import socket
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -20,7 +22,7 @@ from headrace.errors import ConfigError
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["USER", "StoreUnusable", "choose", "missing", "opened", "whose_url", "with_app"]
+__all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "opened", "whose_url", "with_app"]
 
 T = TypeVar("T")
 
@@ -60,10 +62,24 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
         return asyncio.run(_inside(app, work, creates))
 
 
+def me() -> str:
+    """Who types, for the audit of settings: you, on this machine."""
+    try:
+        return f"{getpass.getuser()} on {socket.gethostname()}"
+    except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
+        return USER
+
+
+class _Logged(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name == "headrace.requirements" and record.levelno >= logging.WARNING:
+            warn(record.getMessage())
+
+
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as one line each; what is logged as well is not said twice."""
-    logger, silence = logging.getLogger("headrace"), logging.NullHandler()
+    """Show warnings as one line each; of what is logged only that nobody meets a requirement: else nobody says so."""
+    logger, logged = logging.getLogger("headrace"), _Logged()
 
     def show(message: Warning | str, *where: object, **more: object) -> None:
         warn(str(message))
@@ -73,11 +89,11 @@ def plain_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("always", category=UnregisteredTask)
         warnings.showwarning = show
-        logger.addHandler(silence)
+        logger.addHandler(logged)
         try:
             yield
         finally:
-            logger.removeHandler(silence)
+            logger.removeHandler(logged)
 
 
 class StoreUnusable(click.ClickException):

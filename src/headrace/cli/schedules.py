@@ -11,7 +11,7 @@ from headrace.cli.names import check_task
 from headrace.cli.options import common, duration, moment
 from headrace.cli.output import console, document, say
 from headrace.cli.pairs import payload as read_payload
-from headrace.cli.run import with_app
+from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def create(
         await check_task(app, task)
         draft = await app.draft(task, body, **options)
         replaced = any(one.name == name for one in await app.schedules())
-        made = await app.schedule(name, when, draft)
+        made = await app.schedule(name, when, draft, by=me())
         what = f"submits {task}" + (" (it replaces the one of that name)" if replaced else "")
         rests = f", and is still paused: headrace schedules resume {name} lets it fire" if made.paused else ""
         await _one(app, name, state, what + rests)
@@ -192,7 +192,7 @@ def pause(state: State, name: str) -> None:
     """Stop a schedule from firing."""
 
     async def work(app: App) -> None:
-        await app.pause_schedule(name)
+        await app.pause_schedule(name, by=me())
         await _one(app, name, state, "is paused")
 
     with_app(state, work)
@@ -205,7 +205,7 @@ def resume(state: State, name: str) -> None:
     """Let a paused schedule fire again."""
 
     async def work(app: App) -> None:
-        await app.resume_schedule(name)
+        await app.resume_schedule(name, by=me())
         await _one(app, name, state, "is on")
 
     with_app(state, work)
@@ -218,7 +218,7 @@ def trigger(state: State, name: str) -> None:
     """Submit a schedule's job now, and print its id."""
 
     async def work(app: App) -> None:
-        handle = await app.trigger_schedule(name)
+        handle = await app.trigger_schedule(name, by=me())
         document((handle.last or await handle.refresh()).to_dict()) if state.json else click.echo(str(handle.id))
 
     with_app(state, work)
@@ -231,7 +231,7 @@ def delete(state: State, name: str) -> None:
     """Remove a schedule; the jobs it has submitted stay."""
 
     async def work(app: App) -> None:
-        await app.delete_schedule(name)
+        await app.delete_schedule(name, by=me())
         document({"deleted": name}) if state.json else say(f"schedule {name} deleted")
 
     with_app(state, work)

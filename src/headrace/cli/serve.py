@@ -14,6 +14,7 @@ from headrace.cli.health import Vitals
 from headrace.cli.health import serve as serve_health
 from headrace.cli.loglines import Logs
 from headrace.cli.output import line, say
+from headrace.cli.pairs import pairs
 from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
@@ -44,6 +45,8 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
             queues=options.queues or None,
             burst=options.burst,
             grace=options.grace,
+            offers=pairs(options.offers),
+            tasks=options.tasks or None,
         )
         if place.id is not None:
             succeed(worker, place.id, place.after)
@@ -64,12 +67,13 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
                 raise _BadAddress(f"cannot listen on {options.health}: {error.strerror or error}") from None
             stack.push_async_callback(server.wait_closed)
             stack.callback(server.close)
-        tasks = sorted({handler.name for handler in app.handlers.values()})
+        tasks = sorted({handler.name for handler in worker.handlers.values()})
         queues = ", ".join(options.queues) or "all queues"
+        offers = f", offers {', '.join(options.offers)}" if options.offers else ""
         tell(
             "started",
             f"worker {short(worker.id)} on {redact(app.settings.url)}: {', '.join(tasks)}; {queues}, "
-            f"{options.concurrency} at once",
+            f"{options.concurrency} at once{offers}",
             worker=str(worker.id),
             tasks=tasks,
         )

@@ -40,6 +40,13 @@ def job_options(fn: F) -> F:
         click.option("--delay", type=duration, metavar="DURATION", help="Start no sooner than this from now."),
         click.option("--not-before", type=moment, metavar="MOMENT", help="Start no sooner than this."),
         click.option("--not-after", type=moment, metavar="MOMENT", help="Expire if not started by then."),
+        click.option(
+            "--require",
+            "requires",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="What a worker must offer, as in gpu_memory_gb=24; may be given several times.",
+        ),
         click.option("--dedup", metavar="KEY", help="Only one live job of the task may hold this key."),
         click.option(
             "--on-duplicate",
@@ -76,7 +83,14 @@ def job_options(fn: F) -> F:
     return fn
 
 
-def _options(*, meta: tuple[str, ...], max_retries: int | None, tags: tuple[str, ...], **others: Any) -> dict[str, Any]:
+def _options(
+    *,
+    meta: tuple[str, ...],
+    max_retries: int | None,
+    tags: tuple[str, ...],
+    requires: tuple[str, ...] = (),
+    **others: Any,
+) -> dict[str, Any]:
     """The flags that were given, as JobOptions."""
     if others.get("delay") is not None and others.get("not_before") is not None:
         raise click.UsageError("--delay and --not-before exclude each other")
@@ -85,6 +99,8 @@ def _options(*, meta: tuple[str, ...], max_retries: int | None, tags: tuple[str,
     chosen = {name: value for name, value in others.items() if value is not None}
     if tags:
         chosen["tags"] = list(tags)
+    if requires:
+        chosen["requires"] = pairs(requires)
     if meta:
         chosen["metadata"] = pairs(meta)
     if max_retries is not None:

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from headrace.cli.times import span
 from headrace.cli.words import counted, printable, short
-from headrace.core.job import Attempt, History, Job
+from headrace.core import moments
+from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.status import Outcome, Status
 
 __all__ = ["Bar", "Row", "draw", "rows"]
@@ -52,18 +53,26 @@ WAITING, HELD, RUNNING, POINT = "·", "░", "█", "◆"
 def rows(job: Job, history: History, now: datetime) -> list[Row]:
     """What happened to the job, oldest first: its submission, its attempts, what people did, how it stands."""
     made = job.created_at
-    found = [Row(made, "submitted", "cyan", (_point(made, "cyan"),), "", f"queue {job.queue}")]
+    found = [Row(made, "submitted", "cyan", (_point(made, "cyan"),), "", f"queue {job.asked_queue}")]
     since = made
     for attempt in history.attempts:
         found.append(_attempt_row(attempt, since))
         since = attempt.finished_at
     for event in history.events:
         by = f"by {event.by}" if event.by else ""
-        note = " · ".join(part for part in (by, event.note or "") if part)
-        found.append(Row(event.at, event.verb, "yellow", (_point(event.at, "yellow"),), "", note))
+        note = " · ".join(part for part in (by, event.note or "", _said(event)) if part)
+        found.append(Row(event.at, event.verb.replace("_", " "), "yellow", (_point(event.at, "yellow"),), "", note))
     found.sort(key=lambda row: row.at)
     last = _standing(job, since, now)
     return [*found, last._replace(at=max(last.at, found[-1].at))]
+
+
+def _said(event: Event) -> str:
+    """What an act said: its new time, its queue before and after."""
+    told = dict(event.details or {})
+    if isinstance(until := told.get("until"), str):
+        told["until"] = moments.moment(datetime.fromisoformat(until), None)
+    return printable(" ".join(f"{name} {value}" for name, value in told.items()))
 
 
 def _begun(attempt: Attempt) -> datetime:

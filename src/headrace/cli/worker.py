@@ -15,6 +15,7 @@ import click
 from headrace.cli.health import Address, address
 from headrace.cli.options import common, duration
 from headrace.cli.output import say
+from headrace.cli.pairs import pairs
 from headrace.cli.run import choose
 from headrace.cli.state import State
 
@@ -30,6 +31,8 @@ class Options:
 
     concurrency: int
     queues: tuple[str, ...]
+    tasks: tuple[str, ...]
+    offers: tuple[str, ...]
     burst: bool
     imports: tuple[str, ...]
     health: Address | None
@@ -40,6 +43,8 @@ class Options:
         """The same flags for the child of this index; each takes a health port of its own."""
         words = ["--concurrency", str(self.concurrency), "--grace", str(self.grace)]
         words += [word for queue in self.queues for word in ("--queues", queue)]
+        words += [word for task in self.tasks for word in ("--tasks", task)]
+        words += [word for offer in self.offers for word in ("--offer", offer)]
         words += [word for module in self.imports for word in ("--import", module)]
         words += ["--burst"] if self.burst else []
         words += ["--verbose"] if self.verbose else []
@@ -63,6 +68,14 @@ class Place:
 @click.command()
 @click.argument("where", required=False, metavar="[MODULE[:APP]]")
 @click.option("--queues", "-q", multiple=True, metavar="NAME[,NAME]", help="Serve only these queues (default: all).")
+@click.option("--tasks", "-t", multiple=True, metavar="NAME[,NAME]", help="Run only these tasks (default: all).")
+@click.option(
+    "--offer",
+    "offers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Offer this to jobs that require something, as in gpu_memory_gb=24; may be given several times.",
+)
 @click.option("--concurrency", "-c", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
 @click.option(
     "--processes",
@@ -98,6 +111,8 @@ def worker(
     state: State,
     where: str | None,
     queues: tuple[str, ...],
+    tasks: tuple[str, ...],
+    offers: tuple[str, ...],
     processes: int,
     reload: bool,
     parent_fd: int | None,
@@ -115,11 +130,13 @@ def worker(
     The first SIGINT or SIGTERM stops it gracefully: running jobs may finish within the grace, then they are released,
     not charged. The second releases everything at once. The third exits without releasing.
     """
-    names = tuple(name for words in queues for name in words.split(",") if name)
+    pairs(offers)  # what is no pair is told before anything is started
     state.app = where or state.app
     options = Options(
         concurrency=concurrency,
-        queues=names,
+        queues=_names(queues),
+        tasks=_names(tasks),
+        offers=offers,
         burst=burst,
         imports=imports,
         health=health,
@@ -129,6 +146,10 @@ def worker(
     if processes > 1 or reload:
         return asyncio.run(_supervise(state, options, processes, reload))
     return _serve(state, options, Place(parent_fd, id, after))
+
+
+def _names(words: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for word in words for name in word.split(",") if name)
 
 
 def _serve(state: State, options: Options, place: Place) -> int:

@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 from headrace.client.limit_settings import undefined_rates
 from headrace.client.registry import TaskDoc, known_tasks
 from headrace.client.session import Session
-from headrace.core.explain.explanation import many
-from headrace.core.limits.rule import Limits, limits_of, told_unreadable
+from headrace.core.explain.explanation import Explanation, many
+from headrace.core.explain.worker import LOOKED_AT, queues_to_look_at
+from headrace.core.explain.worker import explain_worker as tell_worker
+from headrace.core.job import Job
+from headrace.core.limits.rule import Group, Limits, limits_of, told_unreadable
+from headrace.core.match import meets
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Filter, Ledger
 from headrace.core.record import Record
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
+from headrace.core.suspects import REQUIREMENT
 from headrace.engine import MAX_BATCH, Check, Engine, WorkerRow
+from headrace.errors import UnknownWorker
 from headrace.handler import Handler
 
 __all__ = [
@@ -26,6 +33,7 @@ __all__ = [
     "Stats",
     "TaskInfo",
     "doctor",
+    "explain_worker",
     "prune",
     "queues",
     "stats",
@@ -34,6 +42,8 @@ __all__ = [
 ]
 
 _START = "start a worker: headrace worker MODULE:APP"
+_LOOKED_AT = 20
+"""Queues of which jobs are looked at to explain a worker."""
 _COUNTED = 100
 """Jobs that nobody serves are counted up to this many."""
 
@@ -100,6 +110,22 @@ async def workers(session: Session) -> list[WorkerRow]:
     """Every worker the store knows, judged by its last beat."""
     now = session.host.clock.now()
     return [row.as_heard(now, session.engine.rules) for row in await session.engine.workers.list()]
+
+
+async def explain_worker(session: Session, id: UUID) -> Explanation:
+    """Why a worker is given jobs, or none."""
+    engine, now = session.engine, session.host.clock.now()
+    row = next((one for one in await workers(session) if one.info.id == id), None)
+    if row is None:
+        raise UnknownWorker(id)
+    limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
+    counts, jobs = await engine.records.count(now), list[Job]()
+    for queue in queues_to_look_at(row, counts, limits)[:_LOOKED_AT]:
+        wanted = Filter(status=frozenset({Status.QUEUED}), queue=queue)
+        jobs += (await engine.records.find(wanted, now, LOOKED_AT)).items
+    groups = {Group(one.queue, one.task, one.concurrency_key) for one in jobs}
+    usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
+    return tell_worker(row, now, counts, jobs, limits, usage)
 
 
 async def queues(session: Session) -> list[QueueInfo]:
@@ -208,6 +234,19 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         names = ", ".join(later)
         remedy = "start a worker that has them, or cancel their jobs"
         found.append(Check("tasks", "warn", f"no living worker has these tasks of stored jobs: {names}", remedy))
+    for profile in (await engine.documents.profiles()).profiles if able else ():
+        having = [info for info in able if profile.task in info.tasks]
+        if not profile.requires or REQUIREMENT in profile.requires or not having:
+            continue
+        if all(not meets(profile.requires, info.offers) for info in having):
+            wanted = Filter(status=frozenset({Status.QUEUED}), task=profile.task)
+            page = await engine.records.find(wanted, now, _COUNTED)
+            if n := sum(job.requires == profile.requires for job in page.items):
+                needs = ", ".join(f"{name}={need!r}" for name, need in profile.requires.items())
+                message = f"no living worker meets {needs}, and {many(n, 'job')} of {profile.task!r} could run now"
+                found.append(
+                    Check("requirements", "fail", message, "start a worker that offers it: --offer NAME=VALUE")
+                )
     for count in await engine.records.count(now) if able else ():
         served = any(info.queues is None or count.queue in info.queues for info in able)
         if count.status is Status.QUEUED and not served and not limits.queue(count.queue).paused:

@@ -99,7 +99,9 @@ def _parts(drafts: Sequence[Draft[Any]]) -> list[Sequence[Draft[Any]]]:
 
 async def _prepared(session: Session, drafts: Sequence[Draft[Any]]) -> Statements[list[InsertAnswer]]:
     now, parentage = await session.lanes.now(), parentage_here(drafts[0].app)
-    return await _transactions(session.engine).inserting([draft.job(now, parentage) for draft in drafts], now)
+    jobs = [draft.job(now, parentage) for draft in drafts]
+    await session.lanes.submits.requirements.look(jobs)
+    return await _transactions(session.engine).inserting(jobs, now)
 
 
 def _handles(drafts: Sequence[Draft[Any]], answers: Sequence[InsertAnswer]) -> list[JobHandle[Any]]:

@@ -53,6 +53,7 @@ from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records.asking import Asking  # noqa: E402
 from headrace.conformance.records.position import Positions  # noqa: E402
+from headrace.conformance.records.verifying import Verifying  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.transactions import Transactional  # noqa: E402
 from headrace.conformance.workers import Workers  # noqa: E402
@@ -81,6 +82,7 @@ class Suite(
     Workers,
     Asking,
     Positions,
+    Verifying,
     Documents,
     Entries,
     Children,

@@ -175,6 +175,45 @@ class Workers(Part):
         assert (answer.unknown, answer.cancels) == ((), ())
         assert await lab.get(foreign) == foreign
 
+    async def test_many_beat_at_once(self, lab: Lab) -> None:
+        one, two, dead, unknown = await lab.worker(), await lab.worker(), await lab.worker(), lab.new_id()
+        await lab.engine.workers.bury(dead, 0)
+        mine, theirs = await lab.running(one, "one", timeout=None), await lab.running(two, "two", timeout=None)
+        asked = await lab.cancel(await lab.running(two, "three", timeout=None))
+        lab.later(2 * lab.rules.beat)
+        # What one names is not named by the other.
+        beats = {
+            one: Beat(held=(theirs.id,), busy=1),
+            two: Beat(held=(theirs.id,), busy=2),
+            dead: Beat(),
+            unknown: Beat(),
+        }
+        answers = await lab.engine.workers.beat_many(beats, lab.now)
+        assert (answers.pop(dead), answers.pop(unknown)) == (Dead(), Dead())
+        assert list(answers) == [one, two]
+        told = {worker: answer for worker, answer in answers.items() if isinstance(answer, Alive)}
+        assert (told[one].beats, told[one].cancels, told[one].unknown) == (1, (), (mine,))
+        assert (told[two].beats, told[two].cancels, told[two].unknown) == (1, (asked.id,), (asked,))
+        assert {row.info.id: (row.beat.busy, row.beat_at) for row in await lab.engine.workers.list()} == {
+            one: (1, lab.now),
+            two: (2, lab.now),
+        }
+        await lab.engine.workers.beat_many(beats, lab.now)
+        assert {job.id for job in await lab.overdue()} == {mine.id, asked.id}
+
+    async def test_beats_of_many_are_answered_like_beats_of_each(self, lab: Lab) -> None:
+        workers = [await lab.worker() for _ in range(30)]
+        held = {worker: await lab.running(worker, f"task {n}") for n, worker in enumerate(workers)}
+        beats = {worker: Beat(held=(job.id,)) for worker, job in held.items()}
+        assert await lab.engine.workers.beat_many({}, lab.now) == {}
+        each = {worker: await lab.engine.workers.beat(worker, beat, lab.now) for worker, beat in beats.items()}
+        many = await lab.engine.workers.beat_many(beats, lab.now)
+        for worker in workers:
+            one, other = each[worker], many[worker]
+            assert isinstance(one, Alive)
+            assert isinstance(other, Alive)
+            assert replace(one, beats=2, now=None) == replace(other, now=None)
+
     # -- the end
 
     async def test_burying_is_conditional_on_the_number_seen(self, lab: Lab) -> None:

@@ -177,7 +177,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
 
     @property
     def requires(self) -> dict[str, Any]:
-        """Reserved."""
+        """What a worker must offer to be given the job."""
         return self.spec.requires
 
     @property

@@ -36,14 +36,16 @@ class Seen(NamedTuple):
 _NEVER = Seen(0, 0.0)
 
 
-def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0) -> bool:
+def is_dead(seen: Seen, rules: Rules, earlier: float = 0.0, lease: float | None = None) -> bool:
     """Whether a worker is dead whose beat number was seen unchanged for so long: a whole lease, in three looks.
 
-    ``earlier``: seconds that others saw the same number. They count, but whoever buries has seen it for half a beat as
-    well: a store that comes back after an outage hears the living within that time.
+    ``lease``: the worker's own, if it has one. ``earlier``: seconds that others saw the same number. They count, but
+    whoever buries has seen it for half a beat as well: a store that comes back after an outage hears the living within
+    that time.
     """
-    own = seen.looks >= _LOOKS and seen.seconds >= min(rules.beat / 2, rules.lease)
-    return own and seen.seconds + earlier >= rules.lease
+    lease = lease or rules.lease
+    own = seen.looks >= _LOOKS and seen.seconds >= min(rules.beat / 2, lease)
+    return own and seen.seconds + earlier >= lease
 
 
 def is_gone(seen: Seen, after: float) -> bool:

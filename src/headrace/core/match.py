@@ -1,4 +1,16 @@
-"""Matching: whether what a worker offers meets what a job requires."""
+"""Matching: whether what a worker offers meets what a job requires.
+
+Both are JSON objects by name. A requirement is one of these:
+
+- a number: a number is offered that is at least as great;
+- a text, true, false or null: the same is offered; what is not offered counts as null;
+- a list: each of its elements is met by what is offered;
+- an object with any of ``min``, ``max``, ``in`` and ``not``: each test is passed. ``min`` and ``max`` take a number and
+  need one; ``in`` takes a list, one of which must be met; ``not`` takes a requirement that must not be met;
+- any other object: an object is offered, and each of the names in it is met by what that has under the same name.
+
+What is offered as a list meets a number, a text, true or false if one of its elements does.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +23,9 @@ __all__ = ["Profile", "meets", "mismatch", "serves"]
 
 
 _MANY = (list, tuple, set, frozenset)
+_TESTS = frozenset({"min", "max", "in", "not"})
+_DEEPEST = 32
+"""What is nested deeper than this is met by nobody."""
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -21,36 +36,52 @@ class Profile(msgspec.Struct, frozen=True):
     requires: dict[str, Any] = {}
 
 
-def _fits(need: Any, offer: Any) -> bool:
+class _TooDeep(Exception):
+    """A requirement is nested deeper than anybody looks."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _fits(need: Any, offer: Any, depth: int = 0) -> bool:
+    if depth > _DEEPEST:
+        raise _TooDeep
     if isinstance(need, Mapping):
-        return all(_passes(test, value, offer) for test, value in need.items())
+        if not _TESTS.isdisjoint(need):
+            return all(_passes(test, value, offer, depth + 1) for test, value in need.items())
+        if isinstance(offer, Mapping):
+            return all(_fits(one, offer.get(name), depth + 1) for name, one in need.items())
+        return not need or (isinstance(offer, _MANY) and any(_fits(need, one, depth + 1) for one in offer))
+    if isinstance(need, _MANY):
+        return all(_fits(one, offer, depth + 1) for one in need)
     if isinstance(offer, _MANY):
-        return any(need == one for one in offer)
-    return bool(need == offer)
+        return any(_fits(need, one, depth + 1) for one in offer)
+    return bool(need == offer) or (_is_number(need) and _is_number(offer) and offer > need)
 
 
-def _passes(test: str, value: Any, offer: Any) -> bool:
+def _passes(test: str, value: Any, offer: Any, depth: int) -> bool:
     match test:
         case "min":
-            return isinstance(offer, int | float) and isinstance(value, int | float) and offer >= value
+            return _is_number(offer) and _is_number(value) and bool(offer >= value)
         case "max":
-            return isinstance(offer, int | float) and isinstance(value, int | float) and offer <= value
+            return _is_number(offer) and _is_number(value) and bool(offer <= value)
         case "in":
-            return isinstance(value, _MANY) and any(_fits(one, offer) for one in value)
+            return isinstance(value, _MANY) and any(_fits(one, offer, depth) for one in value)
         case "not":
-            return not _fits(value, offer)
+            return not _fits(value, offer, depth)
         case _:  # a test this version does not know, like a bound that is no number, is not met rather than ignored
             return False
 
 
 def mismatch(requires: Mapping[str, Any], offers: Mapping[str, Any]) -> str | None:
-    """The first requirement the offer does not meet, or None if it meets all.
-
-    A requirement is a value (equal to, or contained in, what is offered), or an object of ``min``, ``max``, ``in``
-    and ``not``.
-    """
+    """The first requirement the offer does not meet, or None if it meets all."""
     for name, need in requires.items():
-        if not _fits(need, offers.get(name)):
+        try:
+            met = _fits(need, offers.get(name))
+        except _TooDeep:
+            met = False
+        if not met:
             return name
     return None
 

@@ -69,12 +69,35 @@ class Count(msgspec.Struct, Record, frozen=True):
 
 
 class Ledger(msgspec.Struct, Record, frozen=True):
-    """The ledger: every job ever submitted (``accepted``) is live, ended or pruned."""
+    """The ledger: every job ever submitted (``accepted``) is live, ended or pruned.
+
+    Beside that, how all that have ended did so, those included that are pruned: completed, failed and cancelled, with
+    those of which it is not known (``pruned_unknown``), are as many as ended and pruned.
+    """
 
     accepted: int
     live: int
     ended: int
+    """Ended, and still kept."""
     pruned: int
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    pruned_completed: int = 0
+    """How many of the completed ones are pruned."""
+    pruned_failed: int = 0
+    pruned_cancelled: int = 0
+    pruned_unknown: int = 0
+    """How many were pruned by a version of headrace that did not count how they had ended."""
+
+    @classmethod
+    def of(
+        cls, accepted: int, live: int, kept: tuple[int, int, int], pruned: int, pruned_as: tuple[int, int, int]
+    ) -> Ledger:
+        """The ledger of these counts; ``kept`` and ``pruned_as``: completed, failed, cancelled."""
+        completed, failed, cancelled = (there + gone for there, gone in zip(kept, pruned_as, strict=True))
+        unknown = pruned - sum(pruned_as)
+        return cls(accepted, live, sum(kept), pruned, completed, failed, cancelled, *pruned_as, unknown)
 
     @property
     def unaccounted(self) -> int:

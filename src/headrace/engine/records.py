@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from headrace.core.books import Book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.limits.limit import Usage
@@ -33,6 +34,14 @@ class Records(Protocol):
 
     async def ledger(self) -> Ledger:
         """How many jobs were ever stored, and what became of them. ``unaccounted`` is 0 at every moment."""
+        ...
+
+    async def verify(self, book: str) -> Book:
+        """Compare one of ``core.books.BOOKS`` with what it is about, as of one moment, while others write.
+
+        What was written whole agrees at every moment, so a finding is a fault of the engine, or of whoever wrote past
+        it. It may have to look at every job.
+        """
         ...
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.record import Record
+from headrace.core.rollup import Rollup
 from headrace.core.silent_workers import silent_since
 
 __all__ = ["Alive", "Attended", "Beat", "Dead", "Gone", "Watched", "WorkerInfo", "WorkerRow", "Workers"]
@@ -49,7 +50,8 @@ class WorkerInfo(msgspec.Struct, Record, frozen=True, kw_only=True):
     offers: dict[str, Any] = {}
     version: str = ""
     lease: float | None = None
-    """Seconds of silence after which it counts as silent; None: as long as whoever asks takes for a lease."""
+    """Seconds of silence after which it counts as silent, and, if it was watched for so long, as dead; None: as long as
+    whoever asks takes for a lease."""
     proof: str | None = None
     """What ``attend`` said before it registered."""
 
@@ -70,6 +72,16 @@ class Beat(msgspec.Struct, Record, frozen=True, kw_only=True):
     """Seconds that the clock of its machine is ahead of the store's; nothing but a warning comes of it."""
     proof: str | None = None
     """What ``attend`` last said."""
+    report: int = 0
+    """The number of what it hands in; a worker's numbers rise, and what was not acknowledged is repeated under its
+    own. 0: nothing."""
+    finished: tuple[Rollup, ...] = ()
+    """What it hands in: what it has finished since the last report that was acknowledged, added up by minute."""
+
+    @property
+    def kept(self) -> Beat:
+        """What the store keeps as the last beat: what was handed in is kept elsewhere."""
+        return self if not self.finished else replace(self, finished=())
 
 
 class Attended(msgspec.Struct, frozen=True):
@@ -120,13 +132,17 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
         """What the worker last said of how its death can be proved; None: it is judged by looks alone."""
         return self.beat.proof if self.beats else self.info.proof
 
+    def lease(self, rules: Rules) -> float:
+        """How many seconds it may be silent: its own lease, or that of the rules."""
+        return self.info.lease or rules.lease
+
     def as_heard(self, now: datetime, rules: Rules) -> WorkerRow:
         """The worker as it is shown: judged by its last beat, since nobody may be left to bury it."""
         if self.silent_since is not None:
             return self
         if not self.alive:
             return replace(self, beat=replace(self.beat, state="dead"))
-        since = silent_since(self.beat_at, now, self.info.lease or rules.lease)
+        since = silent_since(self.beat_at, now, self.lease(rules))
         if since is None:
             return self
         return replace(self, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
@@ -154,6 +170,16 @@ class Workers(Protocol):
         those that the beat does not name gain an unnamed beat and are answered as ``unknown``; those that it names
         begin again at 0. Younger jobs are left out, since the answer to their claim may still be under way. A beat that
         is repeated counts as another beat.
+
+        What it hands in (``finished``) is kept for ``Rollups``, in the same commit, unless this worker has handed in a
+        report of this number or a higher one before.
+        """
+        ...
+
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
+        """``beat`` for each of these workers, in one commit; the answer to each.
+
+        For whoever beats for others, as a hub does: one write, however many they are.
         """
         ...
 

@@ -19,8 +19,8 @@ PROBE = 1.0
 """Seconds between two probes."""
 _HURRY = 0.1
 """Seconds between two probes of one whose process is known to have ended."""
-_OVERDUE = 1.5
-"""Beats after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
+_OVERDUE = 0.5
+"""Of a lease, after which a silent worker is looked at as often as it is probed, and the looks are put on record."""
 _SLACK = 0.02
 
 _Key = tuple[UUID, int]
@@ -88,7 +88,7 @@ class Deathwatch:
             key = _key(row)
             own = self._beats.of(key)
             earlier = self._before.get(key, _NEVER)
-            if is_dead(own, self._rules, earlier.seconds):
+            if is_dead(own, self._rules, earlier.seconds, row.info.lease):
                 silent = max(own.seconds + earlier.seconds, (clock.now() - row.beat_at).total_seconds())
                 buried += await self._bury(row, f"silent for {silent:.0f} s")
             elif self._is_overdue(row):
@@ -181,7 +181,7 @@ class Deathwatch:
             await self._engine.workers.watched(row.info.id, Watched(row.beats, seen.looks, seen.seconds))
 
     def _is_overdue(self, row: WorkerRow) -> bool:
-        return (self._host.clock.now() - row.beat_at).total_seconds() > _OVERDUE * self._rules.beat
+        return (self._host.clock.now() - row.beat_at).total_seconds() > _OVERDUE * row.lease(self._rules)
 
 
 _NEVER = Seen(0, 0.0)

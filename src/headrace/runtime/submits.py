@@ -15,6 +15,7 @@ from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.batcher import MAX_ROWS, Batcher
 from headrace.runtime.host import Host
+from headrace.runtime.requirements import Requirements
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits"]
 
@@ -73,6 +74,8 @@ class Submits:
         """``follow`` is called when there may be notes to process."""
         self.engine, self.host = engine, host
         self._patience, self._follow = patience, follow
+        self.requirements = Requirements(engine, host)
+        """Says of new jobs that nobody meets their requirements."""
 
         def lane(name: str) -> Batcher[Job, InsertAnswer]:
             return Batcher(
@@ -119,8 +122,15 @@ class Submits:
 
     async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
         """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
-        if not companions:
-            return await self._accepted(job, await self._lane([job]).put(job))
+        if companions:
+            answer = await self._insert_together(job, companions)
+        else:
+            answer = await self._accepted(job, await self._lane([job]).put(job))
+        if job.spec.requires:
+            await self.requirements.look((job,))
+        return answer
+
+    async def _insert_together(self, job: Job, companions: Sequence[Job]) -> Inserted | Duplicated:
         if len(companions) >= MAX_ROWS:
             raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
         group = (job, companions)
@@ -145,12 +155,14 @@ class Submits:
                 answers += await self._whole(None, chunk)
             else:
                 answers += await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
+        await self.requirements.look(jobs)
         return answers
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
         first, rest = jobs[:MAX_ROWS], jobs[MAX_ROWS:]
         accepted = await self._whole(replace(batch, sealed=not rest), first)
+        await self.requirements.look(first)
         if rest:
             accepted += await self.insert_many(rest)
             await self.surely(lambda: self.engine.families.seal(batch.id, self.host.clock.now()))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.conformance.jobs.limiting import rate
 from headrace.conformance.lab import Lab
+from headrace.core import acts
+from headrace.core.audit import KEPT
 from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
-from headrace.core.job import Job
+from headrace.core.job import Event, Job
 from headrace.core.outcome import Completed
+from headrace.core.status import Status
 from headrace.engine import Claimed, Engine
 from headrace.engines.memory import MemoryEngine
 from headrace.engines.postgres import key_rotation
@@ -209,3 +213,37 @@ async def test_behind_more_keys_than_are_ever_read_others_are_found(lab: Lab, mo
     other = await lab.put("other")
     assert [job.id for job in await lab.claim(worker, 10)] == [other.id]
     assert given >= 100
+
+
+async def test_a_job_that_is_moved_while_a_claim_deals_is_left(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would be given from the queue that it was seen in, whatever the limit of the one it stands in now."""
+    for queue in ("here", "there"):
+        await lab.engine.documents.put_setting(f"queue:{queue}", '{"max_concurrency": 1}', 0)
+    worker = await lab.worker()
+    await lab.put(queue="there")
+    assert len(await lab.claim(worker)) == 1
+    job = await lab.put(queue="here")
+    moves = [acts.move(job, "there", lab.now)]
+    looked = key_rotation.read
+
+    async def slowly(*terms: Any) -> key_rotation.Table:
+        table = await looked(*terms)
+        if moves:
+            await lab.do(moves.pop())
+        return table
+
+    monkeypatch.setattr("headrace.engines.postgres.limiting.read", slowly)
+    assert await lab.claim(worker) == []
+    assert not moves
+    assert (await lab.get(job)).status is Status.QUEUED
+
+
+async def test_old_acts_on_settings_are_forgotten(lab: Lab, connect: Connect, schema: str) -> None:
+    other = await connect()
+    event = encode(Event("set", lab.now, "ann"))
+    await other.execute(
+        f"INSERT INTO {schema}.audit (key, data) SELECT 'queue:a', $1 FROM generate_series(1, {KEPT + 5})", event
+    )
+    assert await lab.engine.documents.put_setting("queue:a", "{}", 0, Event("last", lab.now)) is not None
+    kept = await lab.engine.documents.audit(2 * KEPT)
+    assert (len(kept), kept[0].verb) == (KEPT, "last")

@@ -194,7 +194,7 @@ def check_plan(plan: Node, uses: set[str], whole: frozenset[str] = frozenset()) 
 # Plans
 
 HOT_STATEMENTS: dict[str, set[str]] = {
-    "beat": {"workers_pkey", "held", "jobs_pkey"},
+    "beat_many": {"workers_pkey", "held", "jobs_pkey"},
     "claimed": {"held", "bodies_pkey"},
     "delete": {
         "finished",

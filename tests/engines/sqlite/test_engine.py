@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from headrace.conformance.lab import Lab
+from headrace.core.audit import KEPT
 from headrace.core.defaults import Rules
-from headrace.core.job import Job
+from headrace.core.job import Event, Job
 from headrace.engine import Engine, Inserted
 from headrace.engines.sqlite import SqliteEngine, migrate
 from headrace.engines.sqlite.connection import check_library
@@ -247,3 +249,12 @@ async def test_another_session_is_a_session_of_its_own(lab: Lab) -> None:
     assert await other.jobs.get([job.id]) == [job]
     await other.close()
     assert await lab.engine.jobs.get([job.id]) == [job]
+
+
+async def test_old_acts_on_settings_are_forgotten(lab: Lab, file: Path) -> None:
+    with apsw.Connection(str(file)) as connection:
+        row = ("queue:a", msgspec.json.encode(Event("set", lab.now, "ann")).decode())
+        connection.executemany("INSERT INTO audit (key, data) VALUES (?, ?)", [row] * (KEPT + 5))
+    assert await lab.engine.documents.put_setting("queue:a", "{}", 0, Event("last", lab.now)) is not None
+    kept = await lab.engine.documents.audit(2 * KEPT)
+    assert (len(kept), kept[0].verb) == (KEPT, "last")

@@ -149,6 +149,7 @@ async def test_the_statements_are_those_of_the_triggers(lab: Lab) -> None:
         "INSERT INTO jobs",
         "INSERT INTO bodies",
         "INSERT INTO labels",
+        "UPDATE bodies",
         "UPDATE books",
     ]
     apply = parts("apply_row")

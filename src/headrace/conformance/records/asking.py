@@ -180,15 +180,31 @@ class Asking(Part):
             await lab.stand(status, status.value)
             ledger = await lab.engine.records.ledger()
             assert (ledger.accepted, ledger.unaccounted) == (n + 1, 0)
-        assert await lab.engine.records.ledger() == Ledger(len(Status), len(LIVE), len(ENDED), 0)
+        assert await lab.engine.records.ledger() == Ledger(len(Status), len(LIVE), len(ENDED), 0, 1, 1, 1)
         assert sum(count.jobs for count in await lab.engine.records.count(lab.now)) == len(Status)
         assert await lab.engine.jobs.delete(dict.fromkeys(ENDED, lab.now)) == len(ENDED)
-        assert await lab.engine.records.ledger() == Ledger(len(Status), len(LIVE), 0, len(ENDED))
+        pruned = Ledger(
+            len(Status), len(LIVE), 0, len(ENDED), 1, 1, 1, pruned_completed=1, pruned_failed=1, pruned_cancelled=1
+        )
+        assert await lab.engine.records.ledger() == pruned
 
     async def test_a_job_that_comes_back_is_live_again(self, lab: Lab) -> None:
         job = await lab.stand(Status.FAILED, "work")
         await lab.do(acts.retry(job, lab.now))
         assert await lab.engine.records.ledger() == Ledger(1, 1, 0, 0)
+
+    async def test_how_jobs_ended_is_known_for_ever(self, lab: Lab) -> None:
+        for n, (status, count) in enumerate(((Status.COMPLETED, 3), (Status.FAILED, 2), (Status.CANCELLED, 1))):
+            for m in range(count):
+                await lab.stand(status, f"task {n} {m}")
+        [failed, _] = (await lab.engine.records.find(Filter(status=frozenset({Status.FAILED})), lab.now)).items
+        assert await lab.engine.jobs.delete({Status.COMPLETED: lab.now}, 2) == 2
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
+        await lab.do(acts.discard(failed, lab.now))
+        ledger = await lab.engine.records.ledger()
+        assert (ledger.completed, ledger.failed, ledger.cancelled) == (3, 1, 2)
+        assert (ledger.pruned_completed, ledger.pruned_failed, ledger.pruned_cancelled) == (2, 0, 1)
+        assert (ledger.accepted, ledger.live, ledger.ended, ledger.pruned, ledger.pruned_unknown) == (6, 0, 3, 3, 0)
 
     # -- delete
 
@@ -219,7 +235,8 @@ class Asking(Part):
             await lab.stand(Status.CANCELLED if n % 2 else Status.COMPLETED, f"t{n}")
         cutoffs = dict.fromkeys(ENDED, lab.now)
         assert [await lab.engine.jobs.delete(cutoffs, 2) for _ in range(4)] == [2, 2, 1, 0]
-        assert await lab.engine.records.ledger() == Ledger(5, 0, 0, 5)
+        ledger = Ledger(5, 0, 0, 5, completed=3, cancelled=2, pruned_completed=3, pruned_cancelled=2)
+        assert await lab.engine.records.ledger() == ledger
 
     async def test_a_pruned_id_is_forgotten(self, lab: Lab) -> None:
         old = await lab.stand(Status.COMPLETED, "work")

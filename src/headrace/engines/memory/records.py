@@ -1,12 +1,13 @@
-"""Records of a memory store: find, count, history, ledger, usage, position."""
+"""Records of a memory store: find, count, history, ledger, verify, usage, position."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from uuid import UUID
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.claim import order
 from headrace.core.decide import expired
 from headrace.core.explain.position import MOST, WINDOW, Position
@@ -17,6 +18,7 @@ from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of,
 from headrace.core.status import LIVE, Status
 from headrace.engines.memory.state import Session
 from headrace.engines.memory.table import Table
+from headrace.engines.memory.verifying import verify
 
 __all__ = ["Records"]
 
@@ -54,8 +56,15 @@ class Records:
 
     async def ledger(self) -> Ledger:
         with self._state() as state:
-            table, ended = state.table, sum(len(index) for index in state.table.ended.values())
-            return Ledger(table.accepted, len(table.records) - ended, ended, table.pruned)
+            table = state.table
+            kept, pruned = (_by_kind(counts) for counts in (_lengths(table), table.pruned_as))
+            return Ledger.of(table.accepted, len(table.records) - sum(kept), kept, table.pruned, pruned)
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        with self._state() as state:
+            return verify(state, book)
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         with self._state() as state:
@@ -64,6 +73,14 @@ class Records:
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         with self._state() as state:
             return _position(state.table, job, now, window, most)
+
+
+def _lengths(table: Table) -> Mapping[Status, int]:
+    return {status: len(index) for status, index in table.ended.items()}
+
+
+def _by_kind(counts: Mapping[Status, int]) -> tuple[int, int, int]:
+    return counts[Status.COMPLETED], counts[Status.FAILED], counts[Status.CANCELLED]
 
 
 def _position(table: Table, job: Job, now: datetime, window: float, most: int) -> Position:

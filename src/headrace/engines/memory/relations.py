@@ -52,7 +52,7 @@ class Relations:
         """By job, the jobs that were stored to wait for it, in the order they came."""
         self._children: dict[UUID, list[UUID]] = {}
         self._members: dict[UUID, list[UUID]] = {}
-        self._notes: deque[tuple[Note, UUID, int]] = deque()
+        self.notes: deque[tuple[Note, UUID, int]] = deque()
         """Notes, each with its job or batch, and the order number of the last job that it was processed for."""
 
     def refusal(self, job: Job, coming: Container[UUID] = ()) -> HeadraceError | None:
@@ -81,14 +81,14 @@ class Relations:
             self._count(spec.batch, tally_of_new(job))
             if (batch := self.batches.get(spec.batch)) is not None:
                 self.batches[batch.id] = replace(batch, touched_at=max(batch.touched_at, job.updated_at))
-        self._notes.extend((note, job.id, 0) for note in family.note_of_new(job))
+        self.notes.extend((note, job.id, 0) for note in family.note_of_new(job))
 
     def follow(self, change: Change) -> bool:
         """Keep the notes of a change, and count it in its batch; whether others wait for the job."""
         job, tied = change.job, False
         for note in change.notes:
             if note is not Note.ENDED or job.id in self._waiting:
-                self._notes.append((note, job.id, 0))
+                self.notes.append((note, job.id, 0))
                 tied = tied or note is Note.ENDED
         if change.tally is not None and job.spec.batch is not None:
             self._count(job.spec.batch, change.tally)
@@ -97,7 +97,7 @@ class Relations:
     def process_notes(self, now: datetime, limit: int, apply: Callable[[Change], Verdict]) -> Processed:
         """Process notes in rounds; the changes of one round may leave notes for the next."""
         changes: list[Change] = []
-        while self._notes and limit > 0:
+        while self.notes and limit > 0:
             hearing = self._hearing(limit)
             limit -= max(1, len(hearing))
             # All changes are decided before any is applied: a child of a cancelled parent is not released first.
@@ -111,20 +111,20 @@ class Relations:
                 apply(change)
             changes += decided
             ended = (id for id, job in before.items() if id in doomed and family.passes_on(job))
-            self._notes.extend((Note.CANCELLED, id, 0) for id in ended)
-        return Processed(tuple(changes), tuple(self._over(now)), bool(self._notes))
+            self.notes.extend((Note.CANCELLED, id, 0) for id in ended)
+        return Processed(tuple(changes), tuple(self._over(now)), bool(self.notes))
 
     def _hearing(self, limit: int) -> list[tuple[Note, UUID]]:
         """The jobs that the first notes concern, up to the limit; these notes are removed."""
         hearing: list[tuple[Note, UUID]] = []
-        while self._notes and len(hearing) < limit:
-            note, id, heard = self._notes.popleft()
+        while self.notes and len(hearing) < limit:
+            note, id, heard = self.notes.popleft()
             concerned = self._concerned(note, id)
             # By order number and not by count: some jobs may have been pruned since.
             start = bisect_right(concerned, heard, key=self._number)
             part = concerned[start : start + limit - len(hearing)]
             if start + len(part) < len(concerned):
-                self._notes.appendleft((note, id, self._number(part[-1])))
+                self.notes.appendleft((note, id, self._number(part[-1])))
             hearing += [(note, one) for one in part]
         return hearing
 
@@ -190,7 +190,7 @@ class Relations:
         batch = self.batches.get(id)
         if batch is not None and (made := cancelled(batch, now, by)) is not None:
             batch = self.batches[id] = made
-            self._notes.append((Note.STOPPED, id, 0))
+            self.notes.append((Note.STOPPED, id, 0))
         return batch
 
     def settle(self, id: UUID) -> None:

@@ -18,6 +18,7 @@ from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
 from headrace.core.requests import is_repeat, request_of
+from headrace.core.rollup import Rollup
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
@@ -37,6 +38,7 @@ class Worker:
         self.beats = 0
         self.beat_at = now
         self.alive = True
+        self.reported = 0
         self.watched: Watched | None = None
         self.beside_suspect = self.mass_death = False
 
@@ -56,6 +58,8 @@ class State:
         self.leases: dict[str, Lease] = {}
         self.spent: dict[Bound, Spent] = {}
         """What was used of rates."""
+        self.rollups: list[Rollup] = []
+        """What workers have handed in."""
         self.turns: dict[Turn, int] = {}
         """When each concurrency key was last given a job."""
         self._limits_cache = LimitsCache()

@@ -59,6 +59,7 @@ class Table:
         self.events: dict[UUID, list[Event]] = {}
         self.accepted = 0
         self.pruned = 0
+        self.pruned_as: Counter[Status] = Counter()
 
     # -- writing
 
@@ -136,6 +137,7 @@ class Table:
             for kept in (self.last_change, self.attempts, self.events):
                 kept.pop(job.id, None)
         self.pruned += len(old)
+        self.pruned_as.update(job.status for job in old)
         return old
 
     # -- reading

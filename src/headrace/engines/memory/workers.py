@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
 from headrace.core.suspects import ran_together
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, Watched, WorkerInfo, WorkerRow
-from headrace.engines.memory.state import Session, Worker
+from headrace.engines.memory.state import Session, State, Worker
 
 __all__ = ["Workers"]
 
@@ -26,22 +26,11 @@ class Workers:
             state.workers.setdefault(info.id, Worker(info, now))
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return (await self.beat_many({worker: beat}, now))[worker]
+
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
         with self._state() as state:
-            if not state.is_alive(worker):
-                return Dead()
-            row, table = state.workers[worker], state.table
-            row.beat, row.beats, row.beat_at = beat, row.beats + 1, now
-            held, named = table.held.get(worker, {}), frozenset(beat.held)
-            old = now - timedelta(seconds=2 * state.rules.beat)
-            jobs = sorted((table.records[id] for id in held), key=lambda job: job.seq)
-            unknown = []
-            for job in jobs:
-                if job.assigned_at is not None and job.assigned_at <= old:
-                    held[job.id] = 0 if job.id in named else held[job.id] + 1
-                    if job.id not in named:
-                        unknown.append(job)
-            cancels = tuple(job.id for job in jobs if job.cancel_requested_at is not None)
-            return Alive(row.beats, cancels, tuple(unknown), table.profiles_rev, state.settings_rev)
+            return {worker: _beat(state, worker, beat, now) for worker, beat in beats.items()}
 
     async def attend(self, worker: UUID) -> Attended | None:
         return None
@@ -86,3 +75,24 @@ class Workers:
                 )
                 for row in sorted(state.workers.values(), key=lambda row: row.info.started_at)
             ]
+
+
+def _beat(state: State, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+    if not state.is_alive(worker):
+        return Dead()
+    row, table = state.workers[worker], state.table
+    row.beat, row.beats, row.beat_at = beat.kept, row.beats + 1, now
+    if beat.finished and beat.report > row.reported:
+        row.reported = beat.report
+        state.rollups += beat.finished
+    held, named = table.held.get(worker, {}), frozenset(beat.held)
+    old = now - timedelta(seconds=2 * state.rules.beat)
+    jobs = sorted((table.records[id] for id in held), key=lambda job: job.seq)
+    unknown = []
+    for job in jobs:
+        if job.assigned_at is not None and job.assigned_at <= old:
+            held[job.id] = 0 if job.id in named else held[job.id] + 1
+            if job.id not in named:
+                unknown.append(job)
+    cancels = tuple(job.id for job in jobs if job.cancel_requested_at is not None)
+    return Alive(row.beats, cancels, tuple(unknown), table.profiles_rev, state.settings_rev)

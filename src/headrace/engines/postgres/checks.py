@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 
 from headrace.core.moments import CLOCK_APART, told_apart
-from headrace.core.query import Ledger
 from headrace.engine import Check
 from headrace.engines.postgres import migrate
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.sql.record import micros
-from headrace.engines.sql.records import ledger_check
+from headrace.engines.sql.records import ledger_check, ledger_of
 
 __all__ = ["OLDEST", "check"]
 
@@ -45,7 +44,7 @@ async def check(connection: Connection, schema: str, now: datetime) -> AsyncIter
         await _horizon(connection),
         await _vacuum(connection, schema),
         await _connections(connection),
-        ledger_check(Ledger(*(await connection.fetch(sql("ledger", schema)))[0])),
+        ledger_check(ledger_of(*(await connection.fetch(sql("ledger", schema)))[0])),
     ]:
         yield one
 

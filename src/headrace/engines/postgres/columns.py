@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from headrace.engines.sql import batches, entries, workers
+from headrace.engines.sql import batches, entries, verifying, workers
 from headrace.engines.sql.attempts import Past
-from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
 __all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
@@ -155,11 +155,29 @@ WORDS = {
     "run_arrays": _arrays(RUN, 7),
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
+    "job_id": "j.id::text",
+    "body_of_job": "b.id = j.id",
+    "dedup_of_body": "(b.spec::json ->> 'dedup')",
+    "task_of_body": "(b.spec::json ->> 'task')",
+    "attempt_of_job": f"coalesce((j.state::json ->> {verifying.STATE['attempt']})::integer, j.number, 0)",
+    "attempt_on_row": "(j.number IS NOT NULL)",
+    "last_record_of_job": (
+        f"coalesce((j.state::json -> {verifying.STATE['streak']} ->> 'number')::integer,"
+        f" (j.state::json ->> {verifying.STATE['attempt']})::integer)"
+    ),
     "binary": ' COLLATE "C"',
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_values(batches.COLUMNS).values()),
     "batch_ended": ", ".join(f"o.{column.name}" for column in batches.COLUMNS),
     **workers.WORDS,
+    **verifying.WORDS,
+    "worker_arrays": ", ".join(
+        f"{value}::text::{column.type}[]"
+        for column, value in zip(workers.CHANGED, parameters(workers.CHANGED, 5), strict=True)
+    ),
+    "worker_said": names(workers.CHANGED),
+    "worker_changed": sets(workers.CHANGED, (f"l.{column.name}" for column in workers.CHANGED)),
+    "named_arrays": ", ".join(f"${len(workers.CHANGED) + place}::text::uuid[]" for place in (5, 6)),
     **entries.WORDS,
     "entry_values": ", ".join(_values(entries.COLUMNS).values()),
     "past_of_completed": ", ".join(_PAST_OF_COMPLETED.get(name, name) for name in Past.__struct_fields__),

@@ -21,7 +21,7 @@ from headrace.engines.sql.record import micros, moment
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 
 _DELTAS = 1000
-"""How many rows the ledger may have before they are summed up."""
+"""How many rows the ledger, and what is beside it, may have before they are summed up."""
 
 
 def delete_old(schema: str) -> str:
@@ -71,12 +71,13 @@ class Jobs:
         return count
 
     async def _sum_up(self) -> None:
-        """Sum up the rows of the ledger if there are many; each insert adds one."""
-        few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.ledger LIMIT {_DELTAS}) t"
-        if (await self._cold.fetch(few))[0][0]:
-            return
-        while (await self._cold.fetch(sql("sum_up", self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
-            pass
+        """Sum up what is only ever added, where there is much: each insert adds a row to the ledger."""
+        for table, statement in (("ledger", "sum_up"), ("pruned", "sum_up_pruned")):
+            few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.{table} LIMIT {_DELTAS}) t"
+            if (await self._cold.fetch(few))[0][0]:
+                continue
+            while (await self._cold.fetch(sql(statement, self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
+                pass
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))

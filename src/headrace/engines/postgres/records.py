@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter, Page, cursor_of, matches
@@ -17,6 +18,7 @@ from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.record import labels_asked, micros, stages_of
 from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
+from headrace.engines.sql.verifying import book_of, counting, settings_book
 
 __all__ = ["Records"]
 
@@ -94,6 +96,14 @@ class Records(SqlRecords):
         elif filter.text is not None:
             add("j.error IS NOT NULL")  # what others said may hold anything
         return sql("find", self._schema, terms="".join(terms)), given
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        if book == "settings":
+            return settings_book(await self._search("verify_settings"))
+        statement = sql(f"verify_{book}", self._schema)
+        return book_of(book, await self._pool.fetch(counting(book, statement, f"{self._schema}.")))
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         return position_of(*(await self._read("position", *position_asked(job, now, window, most)))[0])

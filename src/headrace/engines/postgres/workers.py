@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
+import msgspec
+
 from headrace.core.defaults import Rules
+from headrace.core.job import Job
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerRow
+from headrace.engines.postgres.arrays import columns, literal
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.presence import Presence
 from headrace.engines.postgres.rows import Reader
 from headrace.engines.sql.record import micros, moment
-from headrace.engines.sql.workers import SqlWorkers, row_of_beat
+from headrace.engines.sql.workers import CHANGED, SqlWorkers, report_of, row_of_beat
 
 __all__ = ["Workers"]
+
+_TEXTS = frozenset({2, *(place for place, column in enumerate(CHANGED, 3) if column.type == "text")})
+"""Which of the columns of a beat are texts: the report, and what is kept of the beat."""
+
+_numbers = msgspec.json.Decoder(list[tuple[UUID, int]]).decode
+_pairs = msgspec.json.Decoder(list[tuple[UUID, UUID]]).decode
+
+
+def _by_worker(found: str) -> dict[UUID, list[UUID]]:
+    """Jobs by worker, of pairs."""
+    jobs: dict[UUID, list[UUID]] = {}
+    for worker, job in _pairs(found):
+        jobs.setdefault(worker, []).append(job)
+    return jobs
 
 
 class Workers(SqlWorkers):
@@ -28,22 +46,50 @@ class Workers(SqlWorkers):
         self._hot, self._schema, self._rules, self._presence = hot, schema, rules, presence
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return (await self.beat_many({worker: beat}, now))[worker]
+
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
+        if not beats:
+            return {}
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
-        args = (worker, old, list(beat.held), *row_of_beat(beat, now))
+        # In order, so that two who beat for the same workers do not wait for each other.
+        said = [(worker, *report_of(beat), *row_of_beat(beat, now)) for worker, beat in sorted(beats.items())]
+        named = [literal([worker for worker, beat in beats.items() for _ in beat.held])]
+        named.append(literal([job for beat in beats.values() for job in beat.held]))
         # If the connection is dead, the beat must fail early enough to be sent on another one in time.
         patience = min(self._rules.silence, 30.0)
-        beats, profiles_rev, settings_rev, cancels, forgotten, there = (
-            await self._hot.fetch(sql("beat", self._schema), *args, patience=patience)
+        profiles_rev, settings_rev, there, *told = (
+            await self._hot.fetch(
+                sql("beat_many", self._schema), old, *columns(said, _TEXTS), *named, patience=patience
+            )
         )[0]
-        if beats is None:
-            return Dead()
-        unknown = []
-        if forgotten:
-            rows = await self._hot.fetch(sql("get", self._schema), forgotten)
-            # The worker may have handed back or finished some of them since.
-            unknown = [job for job in Reader().jobs(rows) if job.worker == worker and job.held]
-            unknown.sort(key=lambda job: job.seq)
-        return Alive(beats, tuple(cancels), tuple(unknown), profiles_rev, settings_rev, moment(there))
+        numbers = dict(_numbers(told[0]))
+        cancels, forgotten = (_by_worker(found) for found in told[1:])
+        unknown = await self._unknown([id for ids in forgotten.values() for id in ids])
+        time = moment(there)
+        return {
+            worker: Dead()
+            if worker not in numbers
+            else Alive(
+                numbers[worker],
+                tuple(cancels.get(worker, ())),
+                tuple(unknown.get(worker, ())),
+                profiles_rev,
+                settings_rev,
+                time,
+            )
+            for worker in beats
+        }
+
+    async def _unknown(self, ids: list[UUID]) -> dict[UUID, list[Job]]:
+        """Those of these jobs that are held, by worker: some may have been handed back or finished since."""
+        found: dict[UUID, list[Job]] = {}
+        if ids:
+            rows = await self._hot.fetch(sql("get", self._schema), ids)
+            for job in sorted(Reader().jobs(rows), key=lambda job: job.seq):
+                if job.worker is not None:
+                    found.setdefault(job.worker, []).append(job)
+        return found
 
     async def attend(self, worker: UUID) -> Attended | None:
         return await self._presence.attend(worker)

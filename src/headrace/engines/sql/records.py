@@ -15,7 +15,7 @@ from headrace.engine import Check
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import encode, micros, moment, usage_of
 
-__all__ = ["NEWEST", "SqlRecords", "ledger_check", "page_of", "position_asked", "position_of"]
+__all__ = ["NEWEST", "SqlRecords", "ledger_check", "ledger_of", "page_of", "position_asked", "position_of"]
 
 NEWEST = 2**62
 """Behind every order number."""
@@ -36,7 +36,7 @@ class SqlRecords:
         return sorted(counts, key=lambda count: (count.queue, count.status))
 
     async def ledger(self) -> Ledger:
-        return Ledger(*(await self._search("ledger"))[0])
+        return ledger_of(*(await self._search("ledger"))[0])
 
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         held, names = await self._read("usage"), [encode(bound) for bound in rates]
@@ -73,6 +73,14 @@ def position_of(ahead: int, keyed: int, more: int, ended: int, since: int, first
         since=moment(since),
         first_claimed_at=None if first_claimed_at is None else moment(first_claimed_at),
     )
+
+
+def ledger_of(
+    accepted: int, live: int, completed: int, failed: int, cancelled: int, pruned: int, *pruned_as: int
+) -> Ledger:
+    """The ledger in the answer of the statement."""
+    done, dead, stopped = pruned_as
+    return Ledger.of(accepted, live, (completed, failed, cancelled), pruned, (done, dead, stopped))
 
 
 def ledger_check(ledger: Ledger) -> Check:

@@ -10,16 +10,16 @@ from uuid import UUID
 import msgspec
 
 from headrace.engine import Beat, Watched, WorkerInfo, WorkerRow
-from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row, sets
+from headrace.engines.sql.columns import Column, arguments, function, names, parameters, row
 from headrace.engines.sql.files import Fetch
 from headrace.engines.sql.record import encode, micros, moment
 
-__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "row_of_beat"]
+__all__ = ["CHANGED", "COLUMNS", "WORDS", "SqlWorkers", "report_of", "row_of_beat"]
 
 COLUMNS = (
     Column("id", "uuid", "info.id"),
     Column("info", "text", "encode(info)", read="info=read_info(info)"),
-    Column("beat", "text", "encode(Beat())", "encode(beat)", "beat=read_beat(beat)"),
+    Column("beat", "text", "encode(Beat())", "encode(beat.kept)", "beat=read_beat(beat)"),
     Column("beats", "bigint", "0", read="beats=beats"),
     Column("beat_at", "bigint", "micros(now)", "micros(now)", "beat_at=moment(beat_at)"),
     Column("alive", "boolean", "True", read="alive=bool(alive)"),
@@ -36,9 +36,8 @@ WORDS = {
     "worker_new": names(NEW),
     "worker_values": ", ".join(parameters(NEW)),
     "worker_read": names(READ),
-    "worker_changed": sets(CHANGED, parameters(CHANGED, 4)),
 }
-"""The words that statements have in place of lists of columns; what a beat writes is passed from $4 on."""
+"""The words that statements have in place of lists of columns."""
 
 _NAMES: dict[str, Any] = {
     "Beat": Beat,
@@ -57,6 +56,12 @@ row_of_beat: Callable[[Beat, datetime], tuple[Any, ...]] = function(
     "row_of_beat", "beat, now", [row(column.changed for column in CHANGED)], **_NAMES
 )
 """What a beat writes."""
+
+
+def report_of(beat: Beat) -> tuple[int, str | None]:
+    """The number of what is handed in with a beat, and that as it is kept; None: nothing."""
+    return beat.report, encode(beat.finished) if beat.finished else None
+
 
 _worker: Callable[..., WorkerRow] = function(
     "worker", f"{names(READ)}, holds", [f"WorkerRow(holds=holds, {arguments(READ)})"], **_NAMES

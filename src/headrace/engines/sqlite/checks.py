@@ -8,9 +8,8 @@ from pathlib import Path
 
 import apsw
 
-from headrace.core.query import Ledger
 from headrace.engine import Check
-from headrace.engines.sql.records import ledger_check
+from headrace.engines.sql.records import ledger_check, ledger_of
 from headrace.engines.sqlite import migrate
 from headrace.engines.sqlite.connection import ask
 
@@ -46,7 +45,7 @@ def check(connection: apsw.Connection, path: Path) -> Iterator[Check]:
         )
     yield _integrity(connection, path)
     yield from _room(path)
-    yield ledger_check(Ledger(*connection.execute(ask("ledger")).get))
+    yield ledger_check(ledger_of(*connection.execute(ask("ledger")).get))
 
 
 def _integrity(connection: apsw.Connection, path: Path) -> Check:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.engines.sql import batches, entries, workers
-from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, sets
+from headrace.engines.sql import batches, entries, verifying, workers
+from headrace.engines.sql.columns import REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
 __all__ = ["AS_STATEMENT", "AS_TRIGGER", "CHANGE", "JOB", "NEW", "RECORD", "REPORT", "WORDS"]
@@ -58,6 +58,12 @@ def _values(columns: Iterable[Column], row: str = "value") -> dict[str, str]:
     return {column.name: _value(column, place, row) for place, column in enumerate(columns)}
 
 
+def _told_id(column: str) -> str:
+    """The SQL for an id as it is written elsewhere."""
+    parts = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
+    return "lower(" + " || '-' || ".join(f"substr(hex({column}), {first}, {n})" for first, n in parts) + ")"
+
+
 _new, _report = _values(NEW), _values(REPORT, "e.value")
 _kept = [column for column in NEW if column.table == "jobs"]
 
@@ -72,10 +78,22 @@ WORDS = {
     "new_spec": _new["spec"],
     "suspect": f"(coalesce(j.state ->> {State.__struct_fields__.index('suspect')}, 0) > 0)",
     "ids": "jobs",
+    "job_id": _told_id("j.id"),
+    "batch_id": _told_id("b.id"),
+    "body_of_job": "b.seq = j.seq",
+    "dedup_of_body": "(b.spec ->> 'dedup')",
+    "task_of_body": "(b.spec ->> 'task')",
+    "attempt_of_job": f"coalesce(j.state ->> {verifying.STATE['attempt']}, 0)",
+    "attempt_on_row": "0",
+    "last_record_of_job": (
+        f"coalesce(j.state -> {verifying.STATE['streak']} ->> 'number', j.state ->> {verifying.STATE['attempt']})"
+    ),
     "binary": "",
     "batch": names(batches.COLUMNS),
     "batch_values": ", ".join(_batch.values()),
     **workers.WORDS,
+    **verifying.WORDS,
+    "worker_changed": sets(workers.CHANGED, parameters(workers.CHANGED, 2)),
     **entries.WORDS,
     "change_nulls": ", ".join(f"NULL AS {column.name}" for column in CHANGE),
     "change_values": ", ".join(_values(CHANGE).values()),

@@ -12,6 +12,7 @@ from uuid import UUID
 import apsw
 import msgspec
 
+from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.query import Filter, Page, cursor_of
@@ -20,6 +21,7 @@ from headrace.engines.refusing import has_halves
 from headrace.engines.sql.attempts import history_of
 from headrace.engines.sql.record import encode, labels_asked, micros
 from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
+from headrace.engines.sql.verifying import book_of, counting, settings_book
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
@@ -97,6 +99,14 @@ class Records(SqlRecords):
     async def history(self, id: UUID) -> History:
         rows = await self._read("history", id)
         return history_of(*rows[0]) if rows else History()
+
+    async def verify(self, book: str) -> Book:
+        if book == "ledger":
+            return ledger_book(await self.ledger())
+        if book == "settings":
+            return settings_book(await self._search("verify_settings"))
+        statement = counting(book, ask(f"verify_{book}"))
+        return book_of(book, await self._searcher.run(lambda connection: connection.execute(statement).fetchall()))
 
     async def position(self, job: Job, now: datetime, window: float = WINDOW, most: int = MOST) -> Position:
         *place, statuses, since = position_asked(job, now, window, most)

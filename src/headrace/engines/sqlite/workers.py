@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ import msgspec
 from headrace.core.defaults import Rules
 from headrace.engine import Alive, Attended, Beat, Dead, Gone, WorkerInfo, WorkerRow
 from headrace.engines.sql.record import encode, micros
-from headrace.engines.sql.workers import SqlWorkers, row_of_beat
+from headrace.engines.sql.workers import SqlWorkers, report_of, row_of_beat
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.presence import Presence
@@ -43,26 +43,29 @@ class Workers(SqlWorkers):
         await self._reader.run(tidy)
 
     async def beat(self, worker: UUID, beat: Beat, now: datetime) -> Alive | Dead:
+        return (await self.beat_many({worker: beat}, now))[worker]
+
+    async def beat_many(self, beats: Mapping[UUID, Beat], now: datetime) -> dict[UUID, Alive | Dead]:
         old = micros(now - timedelta(seconds=2 * self._rules.beat))
-        terms, said = (worker.bytes, old, encode(beat.held)), row_of_beat(beat, now)
+        said = [
+            ((worker.bytes, old, encode(beat.held)), (worker.bytes, *row_of_beat(beat, now)), report_of(beat))
+            for worker, beat in beats.items()
+        ]
 
-        def write(connection: apsw.Connection) -> tuple[int, str, str, int, int] | None:
+        def write(connection: apsw.Connection) -> list[tuple[int, str, str, int, int] | None]:
             connection.execute("BEGIN IMMEDIATE")
-            beats: int | None = connection.execute(ask("beat"), (*terms, *said)).get
-            if beats is None:
-                connection.execute("ROLLBACK")
-                return None
-            # Most beats name all jobs, and then this writes none.
-            connection.execute(ask("unnamed"), terms)
-            answer: tuple[str, str, int, int] = connection.execute(ask("beat_answer"), terms).get
-            connection.execute("COMMIT")
-            return beats, *answer
+            answers = [_beat(connection, *one) for one in said]
+            connection.execute("COMMIT" if any(answers) else "ROLLBACK")
+            return answers
 
-        told = await self._writer.run(write)
-        if told is None:
-            return Dead()
-        beats, cancels, unknown, profiles_rev, settings_rev = told
-        return Alive(beats, _ids(cancels), tuple(jobs_of(unknown)), profiles_rev, settings_rev)
+        found = dict[UUID, Alive | Dead]()
+        for worker, told in zip(beats, await self._writer.run(write), strict=True):
+            if told is None:
+                found[worker] = Dead()
+                continue
+            beats_now, cancels, unknown, profiles_rev, settings_rev = told
+            found[worker] = Alive(beats_now, _ids(cancels), tuple(jobs_of(unknown)), profiles_rev, settings_rev)
+        return found
 
     async def attend(self, worker: UUID) -> Attended | None:
         return await self._reader.run(lambda connection: self._presence.attend(worker))
@@ -94,3 +97,19 @@ class Workers(SqlWorkers):
 
         await self._writer.run(write)
         await self._reader.run(lambda connection: self._presence.remove(worker))
+
+
+def _beat(
+    connection: apsw.Connection, terms: tuple[Any, ...], kept: tuple[Any, ...], report: tuple[int, str | None]
+) -> tuple[int, str, str, int, int] | None:
+    """Write one beat, and what the worker should know; None: it is dead."""
+    beats: int | None = connection.execute(ask("beat"), kept).get
+    if beats is None:
+        return None
+    number, finished = report
+    if finished is not None and connection.execute(ask("new_report"), (terms[0], number)).get is not None:
+        connection.execute("INSERT INTO reports (data) VALUES (?)", (finished,))
+    # Most beats name all jobs, and then this writes none.
+    connection.execute(ask("unnamed"), terms)
+    answer: tuple[str, str, int, int] = connection.execute(ask("beat_answer"), terms).get
+    return beats, *answer

@@ -21,7 +21,7 @@ turns AS (
   -- Tested again, because a key may have had a turn meanwhile.
   AND rank IS NULL AND last <= {latest}
 ),
-jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING seq),
+jobs AS (DELETE FROM {schema}.jobs WHERE seq = ANY (ARRAY(SELECT seq FROM old)) RETURNING status),
 bodies AS (DELETE FROM {schema}.bodies WHERE id = ANY (ARRAY(SELECT id FROM old))),
 attempts AS (DELETE FROM {schema}.attempts WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
 events AS (DELETE FROM {schema}.events WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
@@ -30,5 +30,11 @@ entries AS (DELETE FROM {schema}.entries WHERE seq = ANY (ARRAY(SELECT seq FROM 
 waits AS (DELETE FROM {schema}.waits WHERE child = ANY (ARRAY(SELECT seq FROM old))),
 booked AS (
   INSERT INTO {schema}.ledger (accepted, pruned) SELECT 0, count(*) FROM jobs HAVING count(*) > 0
+),
+booked_by_kind AS (
+  INSERT INTO {schema}.pruned (completed, failed, cancelled)
+  SELECT count(*) FILTER (WHERE status = {completed}), count(*) FILTER (WHERE status = {failed}),
+    count(*) FILTER (WHERE status = {cancelled})
+  FROM jobs HAVING count(*) > 0
 )
 SELECT (SELECT count(*) FROM jobs), '{' || coalesce((SELECT string_agg(seq::text, ',') FROM kept), '') || '}'

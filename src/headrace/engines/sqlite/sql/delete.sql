@@ -21,6 +21,14 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
       FROM old o CROSS JOIN jobs j ON j.seq = o.seq
         CROSS JOIN lines l ON l.id = j.line CROSS JOIN profiles p ON p.id = l.profile
       WHERE j.turn_key IS NOT NULL);
+  UPDATE books SET pruned = pruned + (SELECT count(*) FROM old),
+    pruned_completed = pruned_completed + kinds.completed, pruned_failed = pruned_failed + kinds.failed,
+    pruned_cancelled = pruned_cancelled + kinds.cancelled
+  FROM (
+    SELECT count(*) FILTER (WHERE j.status = {completed}) AS completed, count(*) FILTER (WHERE j.status = {failed}) AS failed,
+      count(*) FILTER (WHERE j.status = {cancelled}) AS cancelled
+    FROM old o CROSS JOIN jobs j ON j.seq = o.seq
+  ) AS kinds;
   DELETE FROM bodies WHERE seq IN (SELECT seq FROM old);
   DELETE FROM ends WHERE seq IN (SELECT seq FROM old);
   DELETE FROM attempts WHERE seq IN (SELECT seq FROM old);
@@ -32,7 +40,6 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM batches WHERE id IN (
     SELECT id FROM batches
     WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) LIMIT new.n);
-  UPDATE books SET pruned = pruned + (SELECT count(*) FROM old);
 END;
 -- ask
 INSERT INTO pruning VALUES (?1, ?2) RETURNING (SELECT count(*) FROM old)

@@ -1,0 +1,77 @@
+"""What a person changes of jobs that no worker has: their time, queue and priority, or their outcome."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from headrace.cli.acts import act, chooser
+from headrace.cli.options import common, duration, moment
+from headrace.cli.pairs import value
+from headrace.cli.run import USER
+from headrace.cli.state import State
+from headrace.core.status import Verb
+
+__all__ = ["move", "postpone", "reprioritise", "resolve", "run_now"]
+
+
+def _when(text: str) -> datetime | float:
+    """A moment, or a length of time from now."""
+    try:
+        return duration(text)
+    except click.BadParameter:
+        pass
+    try:
+        return moment(text)
+    except click.BadParameter:
+        raise click.BadParameter(f"{text!r} is neither a duration nor a moment: say 2h or 2026-01-31T08:00") from None
+
+
+@click.command()
+@chooser
+@click.option("--to", "until", type=_when, required=True, metavar="TIME", help="A moment, or how long from now: 2h.")
+@common
+def postpone(state: State, ids: tuple[str, ...], yes: bool, until: datetime | float, **chosen: Any) -> int:
+    """Let jobs wait for another time, later or earlier than their own."""
+    return act(state, Verb.POSTPONE, ids, yes, chosen, lambda app, id: app.postpone(id, until, by=USER))
+
+
+@click.command("run-now")
+@chooser
+@common
+def run_now(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
+    """Put scheduled and retrying jobs in line at once."""
+    return act(state, Verb.RUN_NOW, ids, yes, chosen, lambda app, id: app.run_now(id, by=USER))
+
+
+@click.command()
+@chooser
+@click.option("--to", "to_queue", required=True, metavar="QUEUE", help="The queue to move them to.")
+@common
+def move(state: State, ids: tuple[str, ...], yes: bool, to_queue: str, **chosen: Any) -> int:
+    """Move jobs that no worker has to another queue; they keep their arrival."""
+    return act(state, Verb.MOVE, ids, yes, chosen, lambda app, id: app.move(id, to_queue, by=USER))
+
+
+@click.command()
+@chooser
+@click.option("--to", "priority", required=True, type=click.IntRange(0, 100), metavar="0-100", help="The new priority.")
+@common
+def reprioritise(state: State, ids: tuple[str, ...], yes: bool, priority: int, **chosen: Any) -> int:
+    """Give jobs that no worker has another priority; a higher number goes first."""
+    return act(state, Verb.REPRIORITISE, ids, yes, chosen, lambda app, id: app.reprioritise(id, priority, by=USER))
+
+
+@click.command()
+@chooser
+@click.option("--result", metavar="JSON", help="Complete them with this; it is text if it is no JSON.")
+@click.option("--error", metavar="TEXT", help="Fail them with this error instead.")
+@common
+def resolve(state: State, ids: tuple[str, ...], yes: bool, result: str | None, error: str | None, **chosen: Any) -> int:
+    """Set the outcome of jobs by hand: completed, or failed with --error; nothing of them runs any more."""
+    if result is not None and error is not None:
+        raise click.UsageError("--result and --error exclude each other")
+    end = None if result is None else value(result)
+    return act(state, Verb.RESOLVE, ids, yes, chosen, lambda app, id: app.resolve(id, result=end, error=error, by=USER))

@@ -1,0 +1,17 @@
+-- Jobs that stand where no claim looks for them.
+SELECT {job_id} AS about, 'its line is not there' AS what
+FROM {schema}.jobs j LEFT JOIN {schema}.lines l ON l.id = j.line LEFT JOIN {schema}.profiles p ON p.id = l.profile
+WHERE p.id IS NULL
+UNION ALL
+SELECT {job_id}, 'it is live, and workers are not told of its task and requirements'
+FROM {schema}.jobs j JOIN {schema}.lines l ON l.id = j.line JOIN {schema}.profiles p ON p.id = l.profile
+WHERE j.stage < 4 AND NOT p.live
+UNION ALL
+SELECT {job_id}, 'it stands in a line of the task ' || p.task
+FROM {schema}.jobs j JOIN {schema}.lines l ON l.id = j.line JOIN {schema}.profiles p ON p.id = l.profile
+  JOIN {schema}.bodies b ON {body_of_job}
+WHERE p.task <> {task_of_body}
+UNION ALL
+SELECT {job_id}, 'it is ' || j.status || ', and not where such jobs are looked for'
+FROM {schema}.jobs j
+WHERE j.stage <> {stage_of_job}

@@ -1,0 +1,99 @@
+"""Why a worker gets nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.core.explain.worker import explain_worker, queues_to_look_at
+from headrace.core.job import Job
+from headrace.core.limits.limit import Usage
+from headrace.core.limits.rate import Rate, spend
+from headrace.core.limits.rule import limits_of
+from headrace.core.query import Count
+from headrace.core.status import Status
+from headrace.engine import Beat, WorkerInfo, WorkerRow
+from tests.core.stand import NOW, WORKER, at, submitted
+
+
+def row(*, state: str = "running", busy: int = 0, alive: bool = True, silent: bool = False, **info: Any) -> WorkerRow:
+    fields: dict[str, Any] = {"tasks": ("work",), "concurrency": 4} | info
+    made = WorkerInfo(id=WORKER, host="mill", pid=1, started_at=NOW, **fields)
+    since = NOW if silent else None
+    return WorkerRow(made, Beat(state=state, busy=busy), 1, NOW, alive, busy, since)
+
+
+def queued(queue: str = "default", jobs: int = 1) -> Count:
+    return Count(queue, Status.QUEUED, jobs, NOW)
+
+
+def told(worker: WorkerRow, *jobs: Job, counts: list[Count] | None = None, held: int = 0, **settings: str) -> Any:
+    limits = limits_of((key.replace("_", ":"), text) for key, text in settings.items())
+    usage = Usage(held={("queue", "default"): held})
+    return explain_worker(worker, at(60), counts or [queued(jobs=len(jobs))] * bool(jobs), jobs, limits, usage)
+
+
+@pytest.mark.parametrize(
+    ("worker", "code", "text"),
+    [
+        (row(), "worker_free", "It is alive, and 0 of its 4 slots are busy."),
+        (row(busy=1), "worker_free", "1 of its 4 slots is busy"),
+        (row(busy=4), "worker_full", "All its slots are busy (4 of 4)"),
+        (row(state="draining"), "worker_draining", "It is stopping"),
+        (row(state="blocked"), "worker_blocked", "Its event loop does not run"),
+        (row(alive=False), "worker_dead", "It is dead, or has left"),
+        (row(alive=False, silent=True), "worker_silent", "It was last heard of 60 s ago"),
+    ],
+)
+def test_how_it_is_itself(worker: WorkerRow, code: str, text: str) -> None:
+    explained = told(worker)
+    assert explained.codes == (code, "nothing_queued")
+    assert text in explained
+    assert "No job is queued." in explained
+
+
+def test_queues_that_it_does_not_serve_and_queues_that_are_paused() -> None:
+    worker, counts = row(queues=("a", "b")), [queued("a"), queued("b", 2), queued("c", 3), queued("d", 1000)]
+    explained = told(worker, counts=counts, queue_b='{"paused":true}')
+    assert explained.codes == ("worker_free", "queue_not_served", "queue_paused")
+    assert "1,003 jobs are in queues that it does not serve: 'c', 'd'; it serves 'a', 'b'." in explained
+    assert "2 jobs are in queues that are paused: 'b'." in explained
+    limits = limits_of([("queue:b", '{"paused":true}')])
+    assert queues_to_look_at(worker, counts, limits) == ["a"]
+
+
+def test_tasks_that_it_lacks() -> None:
+    jobs = [submitted(task=f"t{number}") for number in range(7)]
+    explained = told(row(), *jobs, submitted())
+    assert explained.codes == ("worker_free", "looked_at", "no_task", "may_take")
+    assert "7 jobs are of tasks that it does not have: 't0', 't1', 't2', 't3', 't4' and 2 more." in explained
+    assert "Nothing keeps it from 1 job" in explained
+
+
+def test_requirements_that_it_does_not_meet() -> None:
+    worker = row(offers={"gpu_memory_gb": 24})
+    explained = told(worker, submitted(requires={"gpu_memory_gb": 40}), submitted(requires={"region": "eu"}))
+    assert explained.codes == ("worker_free", "looked_at", "requirements_unmet")
+    assert "2 jobs require what it does not offer: 'work' requires gpu_memory_gb=40, it offers 24; " in explained
+    assert "'work' requires region='eu', it offers none." in explained
+    assert explained.facts[-1].data == {"jobs": 2, "requirements": ["gpu_memory_gb", "region"]}
+
+
+def test_limits_and_rates_and_settings_of_another_version() -> None:
+    explained = told(row(), submitted(), held=2, queue_default='{"max_concurrency":2}')
+    assert "1 job waits for a limit that is full: the queue 'default' may have 2 at once." in explained
+    explained = told(row(), submitted(), queue_default='{"max_concurrency":"few"}')
+    assert explained.codes[-1] == "setting_unreadable"
+
+
+def test_a_rate_that_is_spent() -> None:
+    rate = Rate(1, per=3600)
+    limits = limits_of([("queue:default", '{"rates":["api"]}'), ("rate:api", msgspec.json.encode(rate).decode())])
+    for usage, code in (
+        (Usage(), "may_take"),
+        (Usage(spent={("rate", "api"): spend(rate, (), at(60), 1)}), "rate_spent"),
+    ):
+        explained = explain_worker(row(), at(60), [queued()], [submitted()], limits, usage)
+        assert explained.codes[-1] == code
