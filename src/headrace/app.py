@@ -37,6 +37,7 @@ from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
 from headrace.runtime.clock import Clock
+from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
@@ -317,6 +318,30 @@ class App(Hooked, Acting, Scheduling, Limited):
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
+
+    def feed(
+        self,
+        *,
+        status: Status | str | Sequence[Status | str] | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        tag: str | None = None,
+        text: str | None = None,
+        schedule: str | None = None,
+        parent: UUID | str | None = None,
+        root: UUID | str | None = None,
+        batch: UUID | str | None = None,
+        suspect: bool = False,
+    ) -> Feed:
+        """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.
+
+        ``changed.jobs`` are the jobs as they are now, each once; ``changed.dropped`` is how many changes were left out
+        because there were too many at once.
+        """
+        found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
+        kin = {"parent": parent, "root": root, "batch": batch}
+        ids = {name: as_id(id) for name, id in kin.items() if id is not None}
+        return self.session.feed(jobs.filter_of(status, suspect, **found, **ids))
 
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None

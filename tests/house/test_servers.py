@@ -14,7 +14,7 @@ import asyncpg
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from tests.support import warden
+from tests.support import daemons, warden
 from tests.support.pgbouncer import PgBouncer, found
 from tests.support.postgres import GIVEN, Server, shared
 from tests.support.until import until
@@ -29,6 +29,12 @@ def server(tmp_path: Path) -> Iterator[Server]:
     server = Server.start(tmp_path)
     yield server
     server.stop()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ports are kept by a name that only Linux has")
+def test_a_port_is_given_to_one_process() -> None:
+    program = f"import sys; from tests.support import daemons; sys.exit(daemons._reserve({daemons.free_port()}))"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_a_server_starts_and_answers(server: Server) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
+from headrace import Context, RetryLater
 from headrace.client.session import Session
 from headrace.core import acts
 from headrace.core.batch import Batch
@@ -16,6 +18,7 @@ from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import JobNotFound, NotOpen, ResultTimeout, Unavailable
+from headrace.runtime import following
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.following import LONGEST
 from tests.support.apps import ENGINES, Sums, url_of
@@ -170,6 +173,106 @@ async def test_following_shows_a_due_job_as_queued(sums: Sums, store: Store) -> 
     assert (await asyncio.wait_for(anext(following), 45)).status is Status.CANCELLED
     with pytest.raises(StopAsyncIteration):
         await anext(following)
+
+
+async def test_following_hears_of_every_change_without_asking(crowd: Sums, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On each engine, the worker being another session of the store."""
+    for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
+        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+    worker = crowd if crowd.app.settings.url == "memory://" else Sums(crowd.app.settings.url)
+    go = asyncio.Event()
+
+    @worker.app.task
+    async def steps(ctx: Context, tries: int) -> int:
+        if ctx.attempt == 1:
+            raise RetryLater(0.0)
+        await go.wait()
+        return tries
+
+    async with worker.app:
+        job = await steps.submit(2)
+        following = crowd.app.watch(job.id)
+        seen = [await anext(following)]
+        await until(lambda: worker.app.engine.bus.wanted(Topic.CHANGED))
+        async with worker.app.worker():
+            while seen[-1].status is not Status.RUNNING or seen[-1].attempt < 2:
+                seen.append(await anext(following))
+            go.set()
+            seen += [one async for one in following]
+    assert [one.status for one in seen if one.attempt == 2] == [Status.RUNNING, Status.COMPLETED]
+    assert [one.rev for one in seen] == sorted({one.rev for one in seen})
+
+
+async def test_a_change_while_nobody_waits_for_the_next_is_not_forgotten(
+    sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST", "RARE_FIRST", "LONGEST", "RARE"):
+        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+    (job,) = await submit(sums, 1)
+    following = store.watcher.follow(job.id)
+    assert (await anext(following)).status is Status.QUEUED
+    hint = Hint(Topic.CHANGED, (str(job.id),))
+    await store.end(job, quietly=True)
+    store.watcher._hear_changes(hint)  # between two steps of whoever follows
+    assert (await anext(following)).status is Status.CANCELLED
+
+
+async def test_when_changes_were_left_out_what_is_followed_is_looked_at(
+    sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FIRST", "RARE_FIRST", "RARE"):
+        monkeypatch.setattr(f"headrace.runtime.following.{name}", 3600.0)
+    monkeypatch.setattr("headrace.runtime.following.LONGEST", 0.01)
+    jobs = await submit(sums, 3)
+    for job, hint in zip(jobs, (Hint(Topic.CHANGED), Hint(Topic.CHANGED, ("x",), 5), Hint(Topic.CHANGED)), strict=True):
+        following = store.watcher.follow(job.id)
+        await anext(following)
+        step = asyncio.ensure_future(anext(following))
+        await until(lambda job=job: job.id in store.watcher._watched)  # type: ignore[misc]
+        await store.end(job, quietly=True)
+        store.session.engine.bus.send(hint)
+        assert (await step).status is Status.CANCELLED
+
+
+async def test_while_hints_come_questions_are_rare_and_a_lost_one_makes_them_frequent(sums: Sums, store: Store) -> None:
+    watcher = store.watcher
+    jobs = await submit(sums, 2)
+    waits = [following._Wait(job) for job in jobs]
+    assert [watcher._first(wait) for wait in waits] == [following.FIRST] * 2
+    watcher._hear_changes(Hint(Topic.CHANGED, (str(jobs[0].id),)))
+    assert watcher._first(waits[0]) == following.RARE_FIRST
+    assert watcher._first(following._Wait[Job](None)) == following.FIRST  # who waits for a result is not kept waiting
+    watched = following._Watched[Job](jobs[0].id, following.FIRST)
+    watched.waits.add(waits[0])
+    assert watcher._longest(watched) == following.RARE
+    watched.waits.add(following._Wait(None))
+    assert watcher._longest(watched) == following.LONGEST
+    watching = watcher.follow(jobs[1].id)
+    await anext(watching)
+    await store.end(jobs[1], quietly=True)
+    assert (await anext(watching)).ended  # an end is told by hints of its own
+    assert watcher._told
+    watcher._polled = frozenset({jobs[0].id})
+    watcher._answer(jobs[0].id, waits[0], replace(jobs[0], rev=2))
+    assert not watcher._told
+
+
+async def test_changes_are_listened_for_only_while_somebody_follows(
+    sums: Sums, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.runtime.following.LINGER", 0.01)
+    bus = store.session.engine.bus
+    (job,) = await submit(sums, 1)
+    waiting = asyncio.create_task(store.watcher.ended(job.id))
+    await until(lambda: store.asked)
+    assert not bus.wanted(Topic.CHANGED)  # a wait for the end is no reason to hear of everything
+    following = store.watcher.follow(job.id)
+    await anext(following)
+    assert bus.wanted(Topic.CHANGED)
+    await following.aclose()  # type: ignore[attr-defined]
+    await until(lambda: not bus.wanted(Topic.CHANGED))
+    await store.end(job)
+    await waiting
 
 
 class Counted:

@@ -48,7 +48,10 @@ def _open(folder: Path) -> bool:
 
 
 def free_port() -> int:
-    """A port nobody listens on, from below the range that outgoing connections take theirs from."""
+    """A port nobody listens on, from below the range that outgoing connections take theirs from.
+
+    It stays this process's: no other process of the tests is given it before the server starts, nor while it restarts.
+    """
     while True:
         port = 20000 + secrets.randbelow(12000)
         with socket.socket() as probe:
@@ -56,7 +59,22 @@ def free_port() -> int:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-            return port
+            if _reserve(port):
+                return port
+
+
+def _reserve(port: int) -> bool:
+    """Whether nobody else has it: by a name that belongs to one process, and is free again when that ends."""
+    if sys.platform != "linux":
+        return True
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        held.bind(f"\0headrace test port {port}")
+    except OSError:
+        held.close()
+        return False
+    held.detach()  # kept open as long as the process lives
+    return True
 
 
 def launch(command: Sequence[str], log: IO[bytes], cwd: Path, **environment: str) -> subprocess.Popen[bytes]:

@@ -55,8 +55,9 @@ def clock() -> Moved:
 
 @pytest.fixture(params=ENGINES)
 async def shop(request: pytest.FixtureRequest, tmp_path: Path, clock: Moved) -> AsyncIterator[Shop]:
-    """A shop on each engine, whose workers have this clock, and with long leases."""
-    async with open_shop(request.param, tmp_path, Rules()) as shop:
+    """A shop on each engine, whose workers have this clock, and with beats so long that no loop is taken for blocked
+    when time passes."""
+    async with open_shop(request.param, tmp_path, Rules(beat=20 * LATE, lease=60 * LATE)) as shop:
         shop.host.clock = clock
         yield shop
 

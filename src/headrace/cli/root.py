@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "jobs": ("jobs", "List jobs."),
     "show": ("jobs", "Show one job and its timeline."),
     "watch": ("jobs", "Follow a job until it ends."),
+    "feed": ("feed", "Follow many jobs as they change."),
     "logs": ("logs", "Show what a job's handler said to logging."),
     "explain": ("jobs", "Say why a job is where it is, or why a worker gets nothing."),
     "batch": ("batch", "Show how a batch stands, wait for it, cancel it."),

@@ -48,6 +48,7 @@ __all__ = [
     "child_of_handler",
     "draft_by_name",
     "explain",
+    "filter_of",
     "get",
     "jobs",
     "jobs_of",
@@ -201,6 +202,12 @@ async def jobs(
 ) -> Page[Job]:
     """The jobs that match, newest first."""
     checked_limit(limit)
+    filter = filter_of(status, suspect, **others)
+    return await session.engine.records.find(filter, session.host.clock.now(), limit, cursor)
+
+
+def filter_of(status: Status | str | Sequence[Status | str] | None, suspect: bool, **others: Any) -> Filter:
+    """The filter that these keywords mean; :raises ConfigError:"""
     wanted = [status] if isinstance(status, str) else list(status or ())
     try:
         statuses = frozenset(Status(one) for one in wanted)
@@ -209,8 +216,7 @@ async def jobs(
     for name, value in others.items():
         if not isinstance(value, str | UUID | None):
             raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
-    filter = Filter(status=statuses, suspect=bool(suspect), **others)
-    return await session.engine.records.find(filter, session.host.clock.now(), limit, cursor)
+    return Filter(status=statuses, suspect=bool(suspect), **others)
 
 
 async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from weakref import WeakSet
+
 from headrace.client.registry import TaskDoc, find_task
+from headrace.core.query import Filter
 from headrace.engine import Engine
+from headrace.runtime.feed import Feed
 from headrace.runtime.following import BatchWatcher, Watcher
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
@@ -20,6 +24,7 @@ class Session:
         self.engine, self.host = engine, host
         self.lanes = Lanes(engine, host)
         self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
+        self._feeds: WeakSet[Feed] = WeakSet()
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
 
     @classmethod
@@ -39,10 +44,18 @@ class Session:
             await self.lanes.close()
         finally:
             try:
+                for feed in list(self._feeds):
+                    feed.lose()
                 await self.watcher.close()
                 await self.batch_watcher.close()
             finally:
                 await self.engine.close()
+
+    def feed(self, filter: Filter) -> Feed:
+        """The changes of the jobs that match, until it or the App is closed."""
+        feed = Feed(self.engine, self.host, filter)
+        self._feeds.add(feed)
+        return feed
 
     async def find_task(self, name: str) -> TaskDoc | None:
         """A task as workers described it; what was found is believed for a few seconds."""

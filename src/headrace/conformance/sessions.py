@@ -213,3 +213,33 @@ class Sessions(Part):
         assert {got for _, got, _ in heard} - {Hint(Topic.READY)} == {hint}
         threads = {name: thread for name, _, thread in heard}
         assert threads == {"here": threading.get_ident(), "other": there}
+
+    async def test_hints_of_changes_carry_how_many_were_left_out(self, lab: Lab) -> None:
+        heard: list[Hint] = []
+        hint = Hint(Topic.CHANGED, tuple(str(lab.new_id()) for _ in range(200)), 1234)
+        leave = lab.engine.bus.listen(frozenset({Topic.CHANGED}), heard.append)
+
+        async def work(other: Engine) -> None:
+            async with asyncio.timeout(20):
+                while not any(got.names for got in heard):
+                    # While somebody listens, a session knows, or says so because it cannot know.
+                    if other.bus.wanted(Topic.CHANGED):
+                        other.bus.send(hint)
+                    await asyncio.sleep(0.01)
+
+        await on_a_thread(lab.engine.another_session(), work)
+        leave()
+        assert {got for got in heard if got.names} == {hint}
+
+    async def test_a_hint_may_count_changes_without_naming_any(self, lab: Lab) -> None:
+        heard: list[Hint] = []
+        lab.engine.bus.listen(frozenset({Topic.CHANGED}), heard.append)
+
+        async def work(other: Engine) -> None:
+            async with asyncio.timeout(20):
+                while not any(got.dropped for got in heard):
+                    other.bus.send(Hint(Topic.CHANGED, (), 7))
+                    await asyncio.sleep(0.01)
+
+        await on_a_thread(lab.engine.another_session(), work)
+        assert {got for got in heard if got.dropped} == {Hint(Topic.CHANGED, (), 7)}

@@ -31,6 +31,10 @@ class Topic(StrEnum):
     """Runs added entries to their jobs; names are job ids."""
     SETTINGS = "settings"
     """Settings changed; names are their keys. Also: a duty changed hands, or a worker came."""
+    CHANGED = "changed"
+    """Jobs changed in any way, or were given to a worker; names are job ids. ``runtime.changes`` sends these: few at a
+    time, and how many it left out. New jobs are told of by ``READY`` alone, and that a deferred job fell due by none:
+    whoever knows the job knows when."""
 
 
 class Hint(msgspec.Struct, frozen=True):
@@ -40,6 +44,8 @@ class Hint(msgspec.Struct, frozen=True):
     names: tuple[str, ...] = ()
     """What it happened to. Empty: it may be anything, so everybody looks. A bus that may have missed hints, or would
     have to carry too many names, delivers such a hint."""
+    dropped: int = 0
+    """How many more it happened to that are not named; of ``CHANGED`` only."""
 
 
 Listener = Callable[[Hint], None]
@@ -77,11 +83,8 @@ class LocalBus:
 
     def __init__(self) -> None:
         self._listeners: dict[object, tuple[frozenset[Topic], Listener]] = {}
-
-    @property
-    def topics(self) -> frozenset[Topic]:
+        self.topics: frozenset[Topic] = frozenset()
         """What anybody here listens for."""
-        return frozenset().union(*(topics for topics, _ in self._listeners.values()))
 
     def deliver(self, hint: Hint) -> None:
         """Call everybody who listens for it."""
@@ -93,8 +96,13 @@ class LocalBus:
         """Add a listener; the returned function removes it."""
         key = object()
         self._listeners[key] = (topics, listener)
+        self._sum_up()
 
         def unlisten() -> None:
             self._listeners.pop(key, None)
+            self._sum_up()
 
         return unlisten
+
+    def _sum_up(self) -> None:
+        self.topics = frozenset().union(*(topics for topics, _ in self._listeners.values()))

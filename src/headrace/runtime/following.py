@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context
 from datetime import timedelta
 from heapq import heappop, heappush
@@ -30,6 +31,8 @@ T = TypeVar("T")
 FIRST = 0.02
 LONGEST = 1.0
 GROWTH = 1.6
+RARE_FIRST, RARE = 0.5, 5.0
+"""The same for a job that is followed, while hints of its changes come: then a question finds what a hint lost."""
 LINGER = 5.0
 """Seconds a subscription outlasts the last wait: many callers wait again at once."""
 TOGETHER = 0.01
@@ -65,8 +68,8 @@ class _Watched(Generic[T]):
 
     __slots__ = ("due", "id", "pause", "waits")
 
-    def __init__(self, id: UUID) -> None:
-        self.id, self.due, self.pause = id, 0.0, FIRST
+    def __init__(self, id: UUID, pause: float) -> None:
+        self.id, self.due, self.pause = id, 0.0, pause
         self.waits: set[_Wait[T]] = set()
 
     def __lt__(self, other: _Watched[T]) -> bool:
@@ -84,6 +87,8 @@ class _Watching(ABC, Generic[T]):
         self._watched: dict[UUID, _Watched[T]] = {}
         self._hinted: set[UUID] = set()
         """What to ask about at once."""
+        self._polled: frozenset[UUID] = frozenset()
+        """What is being asked about without a hint."""
         self._questions: list[_Watched[T]] = []
         """A heap by when they fall due; also of what nobody waits for any more, until then."""
         self._wake = asyncio.Event()
@@ -138,8 +143,9 @@ class _Watching(ABC, Generic[T]):
             raise NotOpen("the App is closed")
         watched = self._watched.get(id)
         if watched is None:
-            watched = self._watched[id] = _Watched(id)
-            self._ask_later(watched, FIRST)
+            first = self._first(wait)
+            watched = self._watched[id] = _Watched(id, first)
+            self._ask_later(watched, first)
         watched.waits.add(wait)
         if wait.seen is None:
             self._hinted.add(id)  # it may have ended already
@@ -218,13 +224,23 @@ class _Watching(ABC, Generic[T]):
             over.append(heappop(self._questions))
         jitter = 0.75 + self._host.dice.chance() / 2
         least = len(self._watched) / MOST_A_SECOND
+        polled = set[UUID]()
         for watched in over:
             if self._watched.get(watched.id) is watched:  # else nobody waits for it any more
                 if watched.id not in hinted:
-                    due.append(watched.id)
+                    polled.add(watched.id)
                 self._ask_later(watched, max(watched.pause, least) * jitter)
-                watched.pause = min(watched.pause * GROWTH, LONGEST)
-        return due
+                watched.pause = min(watched.pause * GROWTH, self._longest(watched))
+        self._polled = frozenset(polled)
+        return [*due, *polled]
+
+    def _first(self, wait: _Wait[T]) -> float:
+        """Seconds until the first question without a hint."""
+        return FIRST
+
+    def _longest(self, watched: _Watched[T]) -> float:
+        """Seconds between two questions without a hint."""
+        return LONGEST
 
     def _ask_later(self, watched: _Watched[T], pause: float) -> None:
         # Rounded, so that questions with like pauses fall due together, and stay together.
@@ -259,12 +275,35 @@ class _Watching(ABC, Generic[T]):
         wait.settle(found, error)
 
 
+class _Follower:
+    """Somebody who follows a job, and whether a hint came since the store was last asked about it."""
+
+    __slots__ = ("hinted",)
+
+    def __init__(self) -> None:
+        self.hinted = False
+
+
 class Watcher(_Watching[Job]):
     """Waits for jobs."""
 
     topics = frozenset({Topic.ENDED, Topic.PROGRESS, Topic.CANCEL})
 
+    def __init__(self, engine: Engine, host: Host) -> None:
+        super().__init__(engine, host)
+        self._followers: dict[str, set[_Follower]] = {}
+        """Who follows which job."""
+        self._unlisten_changes: Callable[[], None] | None = None
+        """Ends the subscription to all changes, which lasts only while somebody follows a job: they are many."""
+        self._told = False
+        """Whether hints of changes come; until one does, and when a question finds what none told of, they do not."""
+        self._missed = self._rests = False
+        """Whether changes were not told of one by one; whether all followed jobs were asked about just now for that."""
+
     async def _look(self, ids: Sequence[UUID]) -> list[Job | None]:
+        for id in ids:
+            for follower in self._followers.get(str(id), ()):
+                follower.hinted = False
         return await self._engine.jobs.get(ids)
 
     def _has_ended(self, found: Job) -> bool:
@@ -273,22 +312,97 @@ class Watcher(_Watching[Job]):
     def _missing(self, id: UUID) -> HeadraceError:
         return JobNotFound(id)
 
+    async def close(self) -> None:
+        """End every wait with an error, and listen no more."""
+        self._followers.clear()
+        self._leave_changes()
+        await super().close()
+
     async def follow(self, id: UUID) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended."""
-        stored = (await self._engine.jobs.get([id]))[0]
-        if stored is None:
-            raise JobNotFound(id)
-        shown = as_seen(stored, self._host.clock.now())
-        yield shown
-        while not shown.ended:
-            now = self._host.clock.now()
-            due = shown.available_at - now if shown.status in DEFERRED else timedelta.max
-            timeout = max(0.0, due.total_seconds()) if due < timedelta(days=1) else None
-            stored = await self.changed(id, stored, timeout) or stored
-            seen = as_seen(stored, self._host.clock.now())
-            if seen != shown:
-                shown = seen
-                yield shown
+        with self._following(id) as follower:
+            stored = (await self._engine.jobs.get([id]))[0]
+            if stored is None:
+                raise JobNotFound(id)
+            shown = as_seen(stored, self._host.clock.now())
+            yield shown
+            while not shown.ended:
+                now = self._host.clock.now()
+                due = shown.available_at - now if shown.status in DEFERRED else timedelta.max
+                timeout = max(0.0, due.total_seconds()) if due < timedelta(days=1) else None
+                if follower.hinted:
+                    self._hinted.add(id)
+                stored = await self.changed(id, stored, timeout) or stored
+                seen = as_seen(stored, self._host.clock.now())
+                if seen != shown:
+                    shown = seen
+                    yield shown
+
+    # -- hints of changes
+
+    @contextmanager
+    def _following(self, id: UUID) -> Iterator[_Follower]:
+        """Listen for changes of all jobs, and note those of this one."""
+        name, follower = str(id), _Follower()
+        self._followers.setdefault(name, set()).add(follower)
+        if self._unlisten_changes is None:
+            self._unlisten_changes = self._engine.bus.listen(frozenset({Topic.CHANGED}), self._hear_changes)
+        try:
+            yield follower
+        finally:
+            if (others := self._followers.get(name)) is not None:
+                others.discard(follower)
+                if not others:
+                    del self._followers[name]
+            if not self._followers and not self._closed:
+                asyncio.get_running_loop().call_later(LINGER, self._leave_idle_changes)
+
+    def _leave_idle_changes(self) -> None:
+        if not self._followers:
+            self._leave_changes()
+
+    def _leave_changes(self) -> None:
+        unlisten, self._unlisten_changes = self._unlisten_changes, None
+        if unlisten is not None:
+            unlisten()
+
+    def _hear_changes(self, hint: Hint) -> None:
+        if hint.names:
+            self._told = True
+        for name in hint.names:
+            if name in self._followers:
+                for follower in self._followers[name]:
+                    follower.hinted = True
+                self._hinted.add(UUID(name))
+                self._wake.set()
+        if hint.dropped or not hint.names:
+            self._missed = True
+            if not self._rests:
+                self._wake.set()
+
+    def _due(self) -> list[UUID]:
+        if self._missed and not self._rests:
+            self._missed, self._rests = False, True
+            asyncio.get_running_loop().call_later(LONGEST, self._rested)
+            self._hinted.update(id for id in self._watched if str(id) in self._followers)
+        return super()._due()
+
+    def _rested(self) -> None:
+        self._rests = False
+        if self._missed:
+            self._wake.set()
+
+    def _first(self, wait: _Wait[Job]) -> float:
+        return FIRST if wait.seen is None or not self._told else RARE_FIRST
+
+    def _longest(self, watched: _Watched[Job]) -> float:
+        rare = self._told and all(wait.seen is not None for wait in watched.waits)
+        return RARE if rare else LONGEST
+
+    def _answer(self, id: UUID, wait: _Wait[Job], found: Job | None) -> None:
+        super()._answer(id, wait, found)
+        if wait.found is not None and not wait.found.ended and id in self._polled:
+            self._told = False
 
 
 class BatchWatcher(_Watching[Batch]):

@@ -19,6 +19,7 @@ from headrace.engine import Duplicated, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Duplicate, EngineError, JobNotFound, Unavailable
 from headrace.runtime.batcher import Batcher, Ticket
+from headrace.runtime.changes import Changes
 from headrace.runtime.entry_reader import EntryReader
 from headrace.runtime.host import Host
 from headrace.runtime.notes import NoteProcessor
@@ -77,6 +78,8 @@ class Lanes:
         self._appends: Batcher[Append, Kept] = Batcher(
             self._append, host, name="appends", identify=_append_id, weigh=_append_weight, distinct=_append_id
         )
+        self.changes = Changes(engine.bus)
+        """Tells of the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of)
@@ -185,6 +188,7 @@ class Lanes:
         lanes = (*self.submits.lanes, self._acts, self._finishes, self._appends)
         await asyncio.gather(*(lane.close() for lane in lanes))
         await self.notes.close()
+        self.changes.close()
 
     def _stamped(self, change: Change) -> Change:
         return change if change.id else replace(change, id=self.host.dice.token())
@@ -205,6 +209,7 @@ class Lanes:
 
     def _tell_of(self, changes: Sequence[Change]) -> None:
         """Send the hints that these changes call for."""
+        self.changes.tell(one.job for one in changes)
         bus, news = self.engine.bus, dict[Topic, set[str]]()
         tell_ends, followers = bus.wanted(Topic.ENDED), self.followers
         if bus.wanted(Topic.FREED) and (freed := {one.job.queue for one in changes if not one.job.held}):

@@ -155,6 +155,7 @@ class Inline:
         if not isinstance(answer, Claimed):
             raise NotOpen("the harness was taken for dead by a sweeper: do not run workers beside it")
         self.next_due = answer.next_due
+        self.lanes.changes.tell(answer.jobs)
         return answer.jobs[0] if answer.jobs else None
 
     async def run(self, job: Job) -> None:

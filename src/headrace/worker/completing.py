@@ -259,6 +259,7 @@ class Completing:
         self._owned.completed(self._change.job)
         if self._engine.bus.wanted(Topic.ENDED):
             self._engine.bus.send(Hint(Topic.ENDED, (str(self._owned.job.id),)))
+        self._lanes.changes.tell([self._owned.job])
         self._lanes.notes.ask()  # others may wait for it
 
     def _given_up(self) -> None:

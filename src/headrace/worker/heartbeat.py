@@ -25,7 +25,9 @@ from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
+from headrace.engine.bus import Topic
 from headrace.errors import EngineError, StoreLost, TransitionRefused
+from headrace.runtime.changes import hint_of
 from headrace.runtime.host import Host
 
 if TYPE_CHECKING:
@@ -272,6 +274,8 @@ class Heartbeat:
             return []
         # The loop learns what was applied here as a conflict, or as stale.
         verdicts = await session.jobs.apply(changes, now)
+        if session.bus.wanted(Topic.CHANGED):
+            session.bus.send(hint_of([one.job.id for one in changes]))
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
                 _log.warning("%s", account(verdict.job, change.attempt.outcome, now))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import asyncpg
+import msgspec
 import pytest
 
 from headrace.engine.bus import Hint, Topic
@@ -154,8 +155,8 @@ async def test_schemas_do_not_hear_one_another(url: str) -> None:
 async def test_who_begins_to_listen_is_told_to_look_since_hints_may_have_been_missed(url: str) -> None:
     async with Session(url) as session:
         session.hear(*ALL)
-        await until(lambda: len(session.heard) == 2)
-        assert set(session.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS)}
+        await until(lambda: len(session.heard) == 3)
+        assert set(session.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS), Hint(Topic.CHANGED)}
 
 
 async def test_many_ids_all_arrive(url: str) -> None:
@@ -366,6 +367,37 @@ async def test_who_cannot_know_who_waits_tells(url: str) -> None:
         await until(lambda: client.names(Topic.ENDED) == ["job"])
 
 
+async def test_a_call_for_changes_stands_apart_since_older_versions_pass_over_what_they_do_not_know(url: str) -> None:
+    async with Session(url) as worker, Session(url) as client:
+        worker.hear(Topic.READY)
+        await worker.deaf_no_more()
+        client.hear(Topic.ENDED, Topic.CHANGED)
+        await until(lambda: worker.wanted(Topic.ENDED) and worker.wanted(Topic.CHANGED))
+
+        def calls() -> list[list[str]]:
+            return [msgspec.json.decode(payload)[1] for payload in client.sent_to(client.channels.calls)]
+
+        await until(lambda: ["changed"] in calls() and ["ended"] in calls())
+        assert not any(len(call) > 1 for call in calls())
+        strange = msgspec.json.encode(("somebody", ["ended", "of a later version"], 60.0, False)).decode()
+        await worker.pool.fetch(TELL, [worker.channels.calls], [strange])
+        await until(lambda: worker._listener is not None and worker._listener.wants("of a later version"))
+
+
+async def test_hints_of_changes_are_sent_as_they_come_and_bounded_while_the_server_is_away(url: str) -> None:
+    async with Session(url) as one, Session(url) as two:
+        two.hear(Topic.CHANGED)
+        await two.deaf_no_more()
+        one.hear(Topic.READY)
+        await one.deaf_no_more()
+        await until(lambda: one.wanted(Topic.CHANGED))
+        for number in range(50):  # before the voice gets its turn
+            one._send(asyncio.get_running_loop(), Hint(Topic.CHANGED, (f"job {number}",), 2))
+        assert len(one._changes) == 10
+        await until(lambda: len(two.names(Topic.CHANGED)) == 10)
+        assert sum(hint.dropped for hint in two.heard) + 10 == 50 * 3
+
+
 async def test_a_session_that_can_never_listen_speaks_of_what_is_always_wanted(url: str) -> None:
     async with Session(url, listens=False) as deaf, Session(url) as client:
         client.hear(*ALL)
@@ -439,8 +471,8 @@ async def test_a_connection_that_is_cut_is_replaced_and_everybody_told_to_look(
         await witness.fetch(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", LISTENERS
         )
-        await until(lambda: len(two.heard) == 2)
-        assert set(two.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS)}
+        await until(lambda: len(two.heard) == 3)
+        assert set(two.heard) == {Hint(Topic.READY), Hint(Topic.SETTINGS), Hint(Topic.CHANGED)}
         await heard_again(one, two)
         assert two.joined == 2
         await until(lambda: len(caplog.records) == 2)

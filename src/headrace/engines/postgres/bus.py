@@ -1,7 +1,8 @@
 """Hints between the sessions on one schema: NOTIFY through the session's pool, LISTEN on a connection of its own.
 
-Hints about ends and progress of jobs are sent only if somebody may be waiting for them. A session that waits says so to
-all that listen, at once and then every half beat. A session with workers listens, so it knows who waits.
+Hints about ends, progress and other changes of jobs are sent only if somebody may be waiting for them. A session that
+waits says so to all that listen, at once and then every half beat. A session with workers listens, so it knows who
+waits.
 
 A session without a listening connection at the moment cannot know, so it sends these hints: it ends few jobs, or will
 soon know again. A session that can never know, behind a pooler without a ``listen_url``, does not send them: it may be
@@ -28,6 +29,9 @@ _log = logging.getLogger("headrace.postgres")
 
 _FAREWELL = 2.0
 """Seconds for sending the last hints, and again for the tasks to end."""
+
+_MOST_CHANGES = 10
+"""How many hints about changes may wait to be sent; of more, only the number of changes is told."""
 
 _notice = msgspec.json.Decoder(Notice).decode
 
@@ -56,6 +60,8 @@ class NotifyBus:
         self._throttle = Throttle()
         self._signs: list[Notification] = []
         """The probe and the call of the listener, which are sent together with the next hints."""
+        self._changes: list[Hint] = []
+        """Hints about changes that are to be sent."""
         self._carried: dict[str, tuple[int, float]] = {}
         """Queues whose hints were sent within a statement: how many times, and until when that counts."""
         self._said = asyncio.Event()
@@ -139,6 +145,10 @@ class NotifyBus:
         loop.call_soon(self._local.deliver, hint)
         if not self._wanted_elsewhere(hint.topic):
             return
+        if hint.topic is Topic.CHANGED:  # whoever sends these has spaced them
+            self._add_change(hint)
+            self._said.set()
+            return
         names: Sequence[str] = hint.names
         if self._carried and names and hint.topic is Topic.READY:
             names = [name for name in names if not self._was_carried(name)]
@@ -146,6 +156,13 @@ class NotifyBus:
                 return
         self._throttle.add(hint.topic, names)
         self._said.set()
+
+    def _add_change(self, hint: Hint) -> None:
+        if len(self._changes) < _MOST_CHANGES:
+            self._changes.append(hint)
+        else:  # the server is away, or slow
+            last = self._changes[-1]
+            self._changes[-1] = Hint(Topic.CHANGED, last.names, last.dropped + len(hint.names) + hint.dropped)
 
     def _wanted_elsewhere(self, topic: Topic) -> bool:
         if topic not in ON_DEMAND:
@@ -196,7 +213,8 @@ class NotifyBus:
             self._said.clear()
             closing, now = self._closing, self._host.clock.monotonic()
             signs, self._signs = self._signs, []
-            hints = self._throttle.take(now, everything=closing)
+            changes, self._changes = self._changes, []
+            hints = [*self._throttle.take(now, everything=closing), *changes]
             pairs = [*signs, *(pair for hint in hints for pair in self.written(hint, own=True))]
             if pairs:
                 await self._tell(pairs, signs)

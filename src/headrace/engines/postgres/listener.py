@@ -24,10 +24,12 @@ __all__ = ["ON_DEMAND", "Connect", "Listener"]
 
 _log = logging.getLogger("headrace.postgres")
 
-ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES})
+ON_DEMAND = frozenset({Topic.FREED, Topic.ENDED, Topic.PROGRESS, Topic.ENTRIES, Topic.CHANGED})
 """Topics whose hints are sent only while some session asks for them: there is at least one such hint per job."""
+_NEW = frozenset({Topic.CHANGED})
+"""Those that older versions do not know: they pass over a call that names one, so these have a call of their own."""
 
-_MISSED = (Topic.READY, Topic.SETTINGS)
+_MISSED = (Topic.READY, Topic.SETTINGS, Topic.CHANGED)
 """Topics of which listeners get a hint when some may have been missed; the others are polled often enough."""
 
 _PATIENCE = 10.0
@@ -71,7 +73,7 @@ class Listener:
         self.hears = False
         """Whether there is a connection that listens."""
         self._stirred = asyncio.Event()
-        self._wanted_until: dict[Topic, float] = {}
+        self._wanted_until: dict[str, float] = {}
         self._complained = False
         self._probe, self._heard_probe = 0, 0
         """The number of the latest probe, and of the latest one heard."""
@@ -86,7 +88,7 @@ class Listener:
         """Look again at the topics, because they have changed."""
         self._stirred.set()
 
-    def wants(self, topic: Topic) -> bool:
+    def wants(self, topic: str) -> bool:
         """Whether another session has recently asked for hints of this topic."""
         return self._wanted_until.get(topic, 0.0) > self._host.clock.monotonic()
 
@@ -187,9 +189,11 @@ class Listener:
     def _give_sign(self, demand: frozenset[Topic], now: float, *, asks: bool) -> None:
         self._probe += 1
         signs = [(self._channels.private(self._own), str(self._probe))]
-        if demand or asks:
-            call = Call(self._own, tuple(sorted(demand)), self._beat * 1.5, asks)
-            signs.append((self._channels.calls, _encode(call).decode()))
+        for some in (demand - _NEW, demand & _NEW):
+            if some or asks:
+                call = Call(self._own, tuple(sorted(some)), self._beat * 1.5, asks)
+                signs.append((self._channels.calls, _encode(call).decode()))
+                asks = False
         self._signed_at, self._sign_at = now, now + (self._beat / 2 if demand else self._beat)
         self._say(signs)
 
@@ -208,7 +212,7 @@ class Listener:
         except (ValueError, KeyError):  # not a notification of headrace
             return None
         if notice.sender != self._own:
-            self._deliver(Hint(topic, notice.names))
+            self._deliver(Hint(topic, notice.names, notice.dropped))
         return None
 
     def _take_probe(self, probe: int) -> None:

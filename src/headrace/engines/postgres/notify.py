@@ -42,14 +42,16 @@ class Notice(msgspec.Struct, frozen=True, array_like=True):
     sender: str
     """The session that has delivered the hint to its own listeners itself; empty if none has."""
     names: tuple[str, ...] = ()
+    dropped: int = 0
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True):
     """What a session says to the others: which hints it wants."""
 
     sender: str
-    topics: tuple[Topic, ...]
-    """The topics it listens for, of those whose hints are sent only on demand."""
+    topics: tuple[str, ...]
+    """The topics it listens for, of those whose hints are sent only on demand. A session of another version may name
+    some that are not known here."""
     lasts: float
     """For how many seconds this call counts."""
     asks: bool
@@ -77,7 +79,10 @@ class Channels:
 
     def notifications(self, hint: Hint, sender: str) -> list[Notification]:
         """The hint as notifications whose payloads are short enough."""
-        return [(self.of(hint.topic), _encode(Notice(sender, names)).decode()) for names in split(hint)]
+        notices = [Notice(sender, names) for names in split(hint)]
+        if hint.dropped:
+            notices[:1] = [Notice(sender, notices[0].names if notices else (), hint.dropped)]
+        return [(self.of(hint.topic), _encode(notice).decode()) for notice in notices]
 
 
 def split(hint: Hint) -> list[tuple[str, ...]]:

@@ -31,6 +31,7 @@ LETTERS = {
     Topic.PROGRESS: "p",
     Topic.ENTRIES: "n",
     Topic.SETTINGS: "s",
+    Topic.CHANGED: "h",
 }
 """The letter in the name of a socket for each topic that is listened for there."""
 
@@ -239,7 +240,8 @@ def _split(hint: Hint) -> list[bytes]:
     if len(hint.names) < 2:
         return []
     half = len(hint.names) // 2
-    return [*_split(Hint(hint.topic, hint.names[:half])), *_split(Hint(hint.topic, hint.names[half:]))]
+    first = Hint(hint.topic, hint.names[:half], hint.dropped)
+    return [*_split(first), *_split(Hint(hint.topic, hint.names[half:]))]
 
 
 def _remove(place: Path) -> None:
