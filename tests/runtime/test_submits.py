@@ -14,6 +14,7 @@ from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.errors import ConfigError, JobNotFound, TransitionRefused, Unavailable
+from headrace.runtime.lanes import Lanes
 from tests.support.faults import Instead
 from tests.support.world import World, world
 
@@ -123,7 +124,8 @@ async def test_a_job_whose_companion_is_refused_for_now_is_stored_when_it_can_be
             tries += 1
             return [Refused(Unavailable("in a transaction"))] if tries < 3 else await real(jobs, now, **options)
 
-        made.lanes.submits.engine = cast(Engine, Instead(made.engine, jobs=Instead(None, insert=insert)))
-        assert isinstance(await made.lanes.insert(one, [job(made, "hook")]), Inserted)
+        lanes = Lanes(cast(Engine, Instead(made.engine, jobs=Instead(None, insert=insert))), made.host)
+        assert isinstance(await lanes.insert(one, [job(made, "hook")]), Inserted)
         assert tries == 3
+        await lanes.close()
         assert (await made.engine.records.ledger()).accepted == 2
