@@ -66,7 +66,10 @@ class Groups:
             fresh, told, admission = sort(rest)
             new, here = {rest[place].id for place in fresh}, {job.id for job in rest}
             why = {rest[place].id: error for place, error in admission.refused.items()}
-            guilty = {self._leaders[id]: error for id, error in why.items() if self._leaders.get(id) in new}
+            guilty = dict[UUID, HeadraceError]()
+            for id, error in why.items():
+                if (leader := self._leaders.get(id)) is not None and leader in new:
+                    guilty.setdefault(leader, error)  # the first says why: others may be refused because of it
             alone = {id for id, leader in self._leaders.items() if id in here and leader not in new}
             if not guilty and not alone:
                 break
