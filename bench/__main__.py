@@ -18,6 +18,7 @@ from bench import plan as plans
 from bench.chart import svg
 from bench.children import BrokenDown, ask
 from bench.churn import churn, churn_lines
+from bench.find import find, find_lines
 from bench.flat import flat, flat_lines
 from bench.harness import measure
 from bench.idle import PRELOAD, idle, idle_lines
@@ -67,6 +68,7 @@ def _run(plan: Plan, home: Path, args: argparse.Namespace) -> dict[str, Any]:
         "figures": {"autovacuum": "off"},
         "idle": PRELOAD,
         "recovery": {},
+        "find": {},
     }
     with _stores(plan.engine, home, args.dsn, settings["figures" if mode == "states" else mode]) as stores:
         facts = describe(home) | stores.facts()
@@ -126,6 +128,10 @@ def _special(mode: str, plan: Plan, stores: Stores, args: argparse.Namespace) ->
         kept = {case.name: asdict(found) for case, found in ours.items()}
         kept |= {side: asdict(found) for side, found in theirs.items()}
         return list(recovery_lines(plan.engine, ours, theirs)), kept
+    if mode == "find":
+        pages, failures = find(plan.engine, stores, 20_000 if args.quick else 1_000_000, args.repeat or 5)
+        kept = {case.name: asdict(found) for case, found in pages.items()}
+        return list(find_lines(pages, failures)), kept | {"failures": failures}
     assert isinstance(stores, Databases)
     if mode == "churn":
         sizes = churn(stores, 100_000 if args.quick else 1_000_000)
@@ -148,7 +154,7 @@ def _stores(engine: EngineName, home: Path, dsn: str | None, settings: dict[str,
 
 def _plan(parser: argparse.ArgumentParser, args: argparse.Namespace, engine: EngineName) -> Plan:
     plan = plans.quick(engine) if args.quick else plans.default(engine)
-    if engine == "sqlite" and args.mode not in (None, "flat", "limits", "recovery"):
+    if engine == "sqlite" and args.mode not in (None, "find", "flat", "limits", "recovery"):
         parser.error(f"--{args.mode} is a question to PostgreSQL: --engine postgres")
     wanted = _names(parser, "--only", args.only, SIDES[engine])
     measures = _names(parser, "--measure", args.measure, (*MEASURES, *(STATES if engine == "postgres" else ())))
@@ -182,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, what in {
         "states": "drains by what PostgreSQL's planner knows of the tables",
         "flat": "headrace's drain with a full or finely divided store",
+        "find": "how long a page of headrace's jobs takes, by each filter, with a million of them",
         "limits": "headrace's claims where something is limited",
         "churn": "whether headrace's tables grow while a million jobs come and go (postgres)",
         "idle": "what an idle worker asks of PostgreSQL in a minute",

@@ -29,6 +29,7 @@ from headrace.core.decide import expired, tally_of_new
 from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
 from headrace.core.explain.position import BY_WORK, MOST, WINDOW, Position
+from headrace.core.fingerprint import FailureGroup, grouped
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
 from headrace.core.limits.limit import Entry as InLine
@@ -412,6 +413,14 @@ class Records(Role):
             found = list(islice((as_seen(job, now) for job in newest if matches(job, filter, now)), limit + 1))
             more = len(found) > limit
             return Page(tuple(found[:limit]), (str(found[limit - 1].seq) if limit else cursor) if more else None)
+
+    async def count_matching(self, filter: Filter, now: datetime) -> int:
+        with self.store() as store:
+            return sum(matches(job, filter, now) for job in store.jobs.values())
+
+    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
+        with self.store() as store:
+            return grouped((job for job in store.jobs.values() if matches(job, filter, now)), limit)
 
     async def count(self, now: datetime) -> list[Count]:
         with self.store() as store:

@@ -15,6 +15,7 @@ from headrace.client import admin, jobs
 from headrace.client.acting import Acting
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
+from headrace.client.finding import Filters, Finding, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
@@ -28,7 +29,6 @@ from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds
-from headrace.core.status import Status
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
@@ -51,7 +51,7 @@ _log = logging.getLogger("headrace.app")
 R = TypeVar("R")
 
 
-class App(Hooked, Acting, Scheduling, Limited):
+class App(Hooked, Acting, Scheduling, Limited, Finding):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -271,7 +271,7 @@ class App(Hooked, Acting, Scheduling, Limited):
 
     async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
         """Every batch that is kept, newest first, a page at a time."""
-        return await self.engine.families.find_batches(jobs.checked_limit(limit), cursor)
+        return await self.engine.families.find_batches(checked_limit(limit), cursor)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
@@ -290,58 +290,17 @@ class App(Hooked, Acting, Scheduling, Limited):
         await self.get(id)
         return (await self.engine.records.history(as_id(id))).timed()
 
-    async def jobs(
-        self,
-        *,
-        status: Status | str | Sequence[Status | str] | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        text: str | None = None,
-        schedule: str | None = None,
-        parent: UUID | str | None = None,
-        root: UUID | str | None = None,
-        batch: UUID | str | None = None,
-        suspect: bool = False,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page[Job]:
-        """The jobs that match, newest first, a page at a time; ``root``: all descendants of a job without a parent.
-
-        ``suspect``: only jobs that ran when their worker died, and that may have killed it.
-        """
-        found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
-        kin = {"parent": parent, "root": root, "batch": batch}
-        ids = {name: as_id(id) for name, id in kin.items() if id is not None}
-        return await jobs.jobs(self.session, status=status, suspect=suspect, limit=limit, cursor=cursor, **found, **ids)
-
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
 
-    def feed(
-        self,
-        *,
-        status: Status | str | Sequence[Status | str] | None = None,
-        task: str | None = None,
-        queue: str | None = None,
-        tag: str | None = None,
-        text: str | None = None,
-        schedule: str | None = None,
-        parent: UUID | str | None = None,
-        root: UUID | str | None = None,
-        batch: UUID | str | None = None,
-        suspect: bool = False,
-    ) -> Feed:
+    def feed(self, **filters: Unpack[Filters]) -> Feed:
         """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.
 
         ``changed.jobs`` are the jobs as they are now, each once; ``changed.dropped`` is how many changes were left out
-        because there were too many at once.
+        because there were too many at once. The filters are those of ``jobs``.
         """
-        found = {"task": task, "queue": queue, "tag": tag, "text": text, "schedule": schedule}
-        kin = {"parent": parent, "root": root, "batch": batch}
-        ids = {name: as_id(id) for name, id in kin.items() if id is not None}
-        return self.session.feed(jobs.filter_of(status, suspect, **found, **ids))
+        return self.session.feed(filter_of(filters))
 
     def logs(
         self, id: UUID | str, *, follow: bool = False, attempt: int | None = None

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from headrace import App, Duplicate, InvalidPayload, Retry, Status
+from headrace.engine.bus import Topic
 from headrace.errors import ConfigError, TransitionRefused
 from tests.support.apps import ENGINES, Sums, url_of
+from tests.support.until import until
 
 
 @pytest.fixture(params=ENGINES)
@@ -42,13 +44,45 @@ async def test_time_queue_and_priority_can_be_changed(sums: Sums) -> None:
     page = await sums.app.jobs(queue="slow")
     assert [one.id for one in page.items] == [job.id]
     async with sums.app.worker(queues=["slow"]):
-        assert await job.result(timeout=10) == 2
+        assert await job.result(timeout=45) == 2
+
+
+async def test_a_moved_job_is_explained_where_it_is_and_keeps_its_key(sums: Sums) -> None:
+    job = await sums.add.options(dedup="k").submit(1)
+    await sums.app.pause_queue("slow", by="ann")
+    await job.move("slow")
+    explained = await job.explain()
+    assert "It stands in queue 'slow'" in explained
+    assert "queue_paused" in explained.codes
+    again = await sums.add.options(dedup="k").submit(2)
+    assert (again.id, again.duplicate) == (job.id, True)
+    [queue] = [one for one in await sums.app.queues() if one.counts]
+    assert (queue.name, queue.counts) == ("slow", {Status.QUEUED: 1})
+
+
+async def test_who_waits_for_work_hears_of_new_times() -> None:
+    sums, heard = Sums(), list[tuple[str, ...]]()
+    async with sums.app:
+        job, over = await sums.add.submit(1), await sums.add.submit(2)
+        await over.cancel()
+        forget = sums.app.engine.bus.listen(frozenset({Topic.READY}), lambda hint: heard.append(hint.names))
+        for act, queue in (
+            (job.postpone(60), "default"),
+            (over.retry(delay=60), "default"),
+            (job.run_now(), "default"),
+            (job.move("slow"), "slow"),
+        ):
+            heard.clear()
+            await act
+            await until(lambda: heard)
+            assert set(heard) == {(queue,)}
+        forget()
 
 
 async def test_what_is_held_or_over_stays_as_it_is(sums: Sums) -> None:
     job = await sums.add.submit(1)
     async with sums.app.worker():
-        await job.result(timeout=10)
+        await job.result(timeout=45)
     for act in (job.move("slow"), job.reprioritise(1), job.postpone(5), job.run_now()):
         with pytest.raises(TransitionRefused, match="it is completed; rerun makes a new job of it"):
             await act

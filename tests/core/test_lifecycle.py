@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from headrace.core import acts, lifecycle
 from headrace.core.change import Key
 from headrace.core.defaults import Rules
+from headrace.core.fingerprint import fingerprint
 from headrace.core.job import Attempt, ErrorInfo, Job, Progress, Streak
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.retry import Retry, error_names
@@ -263,6 +264,7 @@ def test_failing_waits_for_the_backoff() -> None:
         "available_at": at(5 + 2),
         "charged": 1,
         "error": OOPS,
+        "fingerprint": fingerprint(job.task, OOPS),
         "epoch": job.epoch + 1,
         "rev": job.rev + 1,
         "updated_at": at(5),

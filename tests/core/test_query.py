@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
 from headrace.core.query import Filter, Ledger, as_seen, cursor_of, matches, seen_status
-from headrace.core.status import DEFERRED, Status
+from headrace.core.status import DEFERRED, Reason, Status
 from headrace.errors import ConfigError
-from tests.core.stand import NOW, OOPS, at, stand, submitted
+from tests.core.stand import ID, NOW, OOPS, WORKER, at, stand, submitted
 
 
 @pytest.mark.parametrize("status", sorted(Status))
@@ -31,10 +32,10 @@ def test_only_deferred_jobs_that_are_due_are_shown_otherwise(status: Status) -> 
         ({}, True),
         ({"status": frozenset({Status.QUEUED, Status.FAILED})}, True),
         ({"status": frozenset({Status.FAILED})}, False),
-        ({"task": "mail"}, True),
-        ({"task": "mai"}, False),
-        ({"queue": "q"}, True),
-        ({"queue": "default"}, False),
+        ({"task": frozenset({"mail", "other"})}, True),
+        ({"task": frozenset({"mai"})}, False),
+        ({"queue": frozenset({"q"})}, True),
+        ({"queue": frozenset({"default"})}, False),
         ({"tag": "b"}, True),
         ({"tag": "a,b"}, False),
         ({"schedule": "nightly"}, True),
@@ -46,14 +47,47 @@ def test_only_deferred_jobs_that_are_due_are_shown_otherwise(status: Status) -> 
         ({"text": "IT BROKE"}, True),
         ({"text": "trace"}, False),
         ({"text": ""}, True),
-        ({"task": "mail", "queue": "q", "tag": "a", "text": "mail"}, True),
-        ({"task": "mail", "queue": "q", "tag": "a", "text": "nope"}, False),
+        ({"task": frozenset({"mail"}), "queue": frozenset({"q"}), "tag": "a", "text": "mail"}, True),
+        ({"task": frozenset({"mail"}), "queue": frozenset({"q"}), "tag": "a", "text": "nope"}, False),
     ],
 )
 def test_every_given_field_must_match(fields: dict[str, Any], found: bool) -> None:
     job = submitted(task="mail", queue="q", tags=("a", "b"), schedule="nightly")
     job = replace(job, error=replace(OOPS, traceback="trace"))
     assert matches(job, Filter(**fields), NOW) is found
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"reason": frozenset({Reason.TIMEOUT, Reason.LOST})}, True),
+        ({"reason": frozenset({Reason.USER})}, False),
+        ({"customer": frozenset({"ann", "bob"})}, True),
+        ({"customer": frozenset({"bob"})}, False),
+        ({"rerun_of": ID}, True),
+        ({"rerun_of": UUID(int=1)}, False),
+        ({"fingerprint": frozenset({"abc"})}, True),
+        ({"fingerprint": frozenset({"ab"})}, False),
+        ({"worker": frozenset({WORKER})}, False),
+        ({"created_after": NOW}, True),
+        ({"created_after": at(1)}, False),
+        ({"created_before": NOW}, False),
+        ({"created_before": at(1)}, True),
+        ({"finished_after": at(5), "finished_before": at(6)}, True),
+        ({"finished_after": at(5.1)}, False),
+        ({"finished_before": at(5)}, False),
+    ],
+)
+def test_what_became_of_a_job_is_asked_for(fields: dict[str, Any], found: bool) -> None:
+    job = submitted(customer="ann", rerun_of=ID)
+    job = replace(job, status=Status.FAILED, reason=Reason.TIMEOUT, fingerprint="abc", finished_at=at(5))
+    assert matches(job, Filter(**fields), NOW) is found
+
+
+def test_a_range_of_ends_finds_nothing_that_is_live_and_a_worker_only_what_it_has() -> None:
+    job = stand(Status.RUNNING)
+    assert not matches(job, Filter(finished_before=at(1e9)), NOW)
+    assert matches(job, Filter(worker=frozenset({WORKER})), NOW)
 
 
 def test_a_filter_sees_what_a_view_shows() -> None:

@@ -15,7 +15,7 @@ from headrace.core.books import BOOKS, Book
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
-from headrace.core.job import History, Job, Spec
+from headrace.core.job import Event, History, Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.query import Filter
 from headrace.core.retry import Retry
@@ -387,7 +387,9 @@ class Machine(RuleBasedStateMachine):
     @rule(queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), paused=st.sampled_from([False, False, True]))
     def rule_a_queue(self, queue: str, priority: int, paused: bool) -> None:
         text = f'{{"priority":{priority},"paused":{str(paused).lower()}}}'
-        assert self.sides.agree(lambda side: side.put_setting(f"queue:{queue}", text))
+        act = Event("pause", self.now, "ann") if paused else None
+        assert self.sides.agree(lambda side: side.put_setting(f"queue:{queue}", text, act))
+        self.sides.agree(lambda side: side.engine.documents.audit(3))
 
     @rule(name=st.sampled_from(["sweep", "plan"]), which=st.integers(0, 2), give=st.booleans())
     def lease(self, name: str, which: int, give: bool) -> None:
@@ -463,8 +465,15 @@ class Machine(RuleBasedStateMachine):
     def ask_around(self, status: Status, task: str | None, whose: int) -> None:
         parent = self.jobs[-whose] if 0 < whose <= len(self.jobs) else None
         batch = self.batches[0] if whose == 5 else None
-        wish = Filter(status=frozenset({status}), task=task, parent=parent, batch=batch)
+        wish = Filter(
+            status=frozenset({status}),
+            task=frozenset() if task is None else frozenset({task}),
+            parent=parent,
+            batch=batch,
+        )
         self.sides.agree(lambda side: side.engine.records.find(wish, self.now, 1000))
+        self.sides.agree(lambda side: side.engine.records.count_matching(wish, self.now))
+        self.sides.agree(lambda side: side.engine.records.failures(Filter(), self.now))
         self.sides.agree(
             lambda side: side.engine.records.count(self.now), sort=lambda count: (count.queue, count.status)
         )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.core.defaults import Rules
-from headrace.core.job import Job
+from headrace.core.job import Event, Job
 from headrace.engine import Beat, Engine
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
@@ -89,9 +89,9 @@ class Side:
         known = (await self.engine.documents.profiles()).profiles
         return Ask(profiles=frozenset(profile.id for profile in known if profile.task in tasks), **fields)
 
-    async def put_setting(self, key: str, value: str) -> bool:
+    async def put_setting(self, key: str, value: str, act: Event | None = None) -> bool:
         revs = [setting.rev for setting in await self.engine.documents.settings(key) if setting.key == key]
-        return await self.engine.documents.put_setting(key, value, revs[0] if revs else 0) is not None
+        return await self.engine.documents.put_setting(key, value, revs[0] if revs else 0, act) is not None
 
 
 class Sides:

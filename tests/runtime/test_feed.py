@@ -349,7 +349,7 @@ async def test_the_work_of_other_processes_is_heard(kind: str, tmp_path: Path, m
                 await nothing.submit()
                 return any(len(told.statuses(one.id)) > 1 for one in told.jobs if one.ended)
 
-            await until(heard)
+            await until(heard, within=90)
             job = await waits_for.submit(str(go), str(note))
             await until(lambda: told.statuses(job.id)[-1:] == ["running"])
             go.touch()

@@ -12,7 +12,9 @@ from uuid import UUID
 from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Stream, Tasks
 from headrace.batch import BatchHandle
 from headrace.client.hooks import CallNext, Resource
+from headrace.core.audit import Audited
 from headrace.core.entry import LogLine
+from headrace.core.explain.explain import Explanation
 from headrace.core.query import Page
 from headrace.handle import StreamHandle
 from headrace.stream import StreamItem
@@ -228,6 +230,10 @@ async def the_app_works_with_anything() -> None:
         assert_type(worker.id, UUID)
         await worker.run(signals=False)
     app.lifespan(worker=True, concurrency=10, queues=["images"], burst=True, grace=timedelta(seconds=1))
+    app.worker(offers={"gpu_memory_gb": 24, "regions": ["eu"]}, tasks=[resize, "add"])
+    assert_type(await app.explain_worker(worker.id), Explanation)
+    assert_type(await app.audit(5), list[Audited])
+    assert_type(await app.rerun("01990000-0000-7000-8000-0000deadbeef", payload={"a": 1}, queue="slow"), JobHandle[Any])
     assert_type(await app.submit("resize", {"image": "a"}, priority=3), JobHandle[Any])
     assert_type(await app.submit_many([add.draft(1, 2), crop.draft("a")]), list[JobHandle[Any]])
     assert_type(await app.jobs(status=[Status.FAILED, "cancelled"]), Page[Job])

@@ -139,7 +139,7 @@ def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int
 
 def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any], do: Do) -> int:
     """Do it to the jobs that are named or found by filters; the worst of the exit codes."""
-    filters = given(chosen.pop("status"), **chosen)
+    filters = given(**chosen)
     if bool(ids) == bool(filters):
         raise click.UsageError("name jobs by their ids or choose them by filters (--status, --task …), one of the two")
 
@@ -154,20 +154,23 @@ def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[st
 async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool) -> list[str]:
     """The ids of the jobs the filters choose; without a status, those the verb can act on."""
     chosen = {"status": [status.value for status in TABLE[verb]]} | await wanted(app, filters)
+    count = await app.count(**chosen)
+    if not count:
+        say("no jobs match")
+        return []
+    confirm(verb, count, yes)
     # All ids are collected first: acting while paging would move jobs under the cursor.
     names = [str(job.id) async for job in every(app, **chosen)]
     # Oldest first: a job that waits for others is retried after them, or it would be ended for their sake once more.
     names.reverse()
-    if not names:
-        say("no jobs match")
-    else:
-        confirm(verb, len(names), yes)
     return names
 
 
 def confirm(verb: Verb, count: int, yes: bool) -> None:
     """Ask before acting on several jobs; :raises click.UsageError: there is nobody to ask"""
     if yes:
+        if is_terminal(stderr=True) and count > 1:
+            say(f"{_words(verb)}: {counted(count, 'job')}")
         return
     if not is_terminal(stderr=True):
         raise click.UsageError(f"this would {_words(verb)} {counted(count, 'job')}: say --yes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,7 +28,7 @@ __all__ = ["feed"]
 @click.command()
 @filters
 @common
-def feed(state: State, status: tuple[str, ...], **others: str | bool | None) -> int:
+def feed(state: State, **chosen: Any) -> int:
     """Follow the changes of all jobs that match, as they happen, one line each.
 
     A job is shown as it is now: where it changed several times within a moment, once. If there are too many changes
@@ -38,7 +38,7 @@ def feed(state: State, status: tuple[str, ...], **others: str | bool | None) -> 
     """
     from headrace.cli.follow import until_left
 
-    filters, jobs = given(status, **others), 0
+    filters, jobs = given(**chosen), 0
 
     async def work(app: App) -> int:
         nonlocal jobs

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -152,9 +153,15 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     :raises click.UsageError: ``root`` is a job that has a parent itself
     """
     found = dict(filters)
-    for name in ("parent", "root"):
+    for name in ("parent", "root", "rerun_of"):
         if name in found:
             found[name] = await resolve(app, found[name])
+    if "worker" in found:
+        found["worker"] = [await resolve_worker(app, text) for text in found["worker"]]
+    now = app.host.clock.now()
+    for name in ("created_after", "created_before", "finished_after", "finished_before"):
+        if isinstance(found.get(name), float | int):
+            found[name] = now - timedelta(seconds=found[name])
     if "batch" in found:
         found["batch"] = await resolve_batch(app, found["batch"])
     if "root" in found:
@@ -168,7 +175,6 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def given(status: Sequence[str], **others: str | bool | None) -> dict[str, Any]:
+def given(**chosen: Any) -> dict[str, Any]:
     """The filters that were given, as App.jobs takes them once ``wanted`` has seen them."""
-    chosen: dict[str, Any] = {name: value for name, value in others.items() if value not in (None, False)}
-    return chosen | {"status": list(status)} if status else chosen
+    return {name: value for name, value in chosen.items() if value is not None and value is not False and value != ()}

@@ -15,6 +15,7 @@ from headrace.cli.state import State
 if TYPE_CHECKING:
     from headrace.app import App
     from headrace.core.job import Job
+    from headrace.core.query import Page
 
 __all__ = ["explain", "jobs", "show", "watch"]
 
@@ -24,21 +25,28 @@ __all__ = ["explain", "jobs", "show", "watch"]
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Jobs per page.")
 @click.option("--cursor", metavar="CURSOR", help="Where to go on; the page before names it.")
 @click.option("--all", "whole", is_flag=True, help="All pages at once.")
+@click.option("--count", "only_count", is_flag=True, help="Only say how many there are.")
 @common
-def jobs(
-    state: State, status: tuple[str, ...], limit: int, cursor: str | None, whole: bool, **others: str | bool | None
-) -> None:
-    """List jobs, newest first."""
-    filters = given(status, **others)
+def jobs(state: State, limit: int, cursor: str | None, whole: bool, only_count: bool, **chosen: Any) -> None:
+    """List jobs, newest first.
+
+    Every filter that is given must match. Status, reason, task, queue, customer, worker and fingerprint may be given
+    several times: then one of them must match. WHEN is a moment, or how long ago: 2026-01-31T08:00, 90m, 2h, 3d.
+    """
+    filters = given(**chosen)
 
     async def work(app: App) -> None:
         from headrace.core.query import Page
 
         chosen = await wanted(app, filters)
+        if only_count:
+            count = await app.count(**chosen)
+            document({"count": count}) if state.json else click.echo(f"{count:,}")
+            return
         if whole:
             page = Page(tuple([job async for job in every(app, **chosen)]))
         else:
-            page = await app.jobs(**chosen, limit=limit, cursor=cursor)
+            page = await _page(app, chosen, limit, cursor)
         if state.json:
             document({"items": [job.to_dict() for job in page.items], "cursor": page.cursor})
             return
@@ -53,6 +61,18 @@ def jobs(
             say(f"more: --cursor {page.cursor}")
 
     with_app(state, work)
+
+
+async def _page(app: App, chosen: dict[str, Any], limit: int, cursor: str | None) -> Page[Job]:
+    """A page that is full, if there is as much: by text, one that App.jobs gives may be short."""
+    from headrace.core.query import Page
+
+    items: tuple[Job, ...] = ()
+    while True:
+        page = await app.jobs(**chosen, limit=limit - len(items), cursor=cursor)
+        items, cursor = items + page.items, page.cursor
+        if len(items) == limit or cursor is None:
+            return Page(items, cursor)
 
 
 @click.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from enum import StrEnum
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -11,9 +12,9 @@ import click
 
 from headrace.cli.state import State
 from headrace.core import durations
-from headrace.core.status import Status
+from headrace.core.status import Reason, Status
 
-__all__ = ["common", "duration", "filters", "moment", "target"]
+__all__ = ["common", "duration", "filters", "moment", "target", "when"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,25 +68,58 @@ def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
     return target(body)
 
 
+def when(value: str | datetime | float) -> datetime | float:
+    """A moment: an ISO date and time, or how long ago, in seconds."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return durations.duration(value)
+    except ValueError:
+        pass
+    try:
+        return moment(value)
+    except click.BadParameter:
+        raise click.BadParameter(
+            f"{value!r} is neither a moment nor a length of time: say 2026-01-31T08:00 or 2h"
+        ) from None
+
+
 def filters(fn: F) -> F:
     """Add the flags that choose jobs."""
     for option in (
+        _time("--finished-until", "finished_before", "Jobs that ended before this."),
+        _time("--finished-since", "finished_after", "Jobs that ended since then."),
+        _time("--until", "created_before", "Jobs that were submitted before this."),
+        _time("--since", "created_after", "Jobs that were submitted since then: 2h, or 2026-01-31T08:00."),
         click.option("--suspect", is_flag=True, help="Jobs that may have killed their worker."),
         click.option("--text", metavar="TEXT", help="Found in the id, the task, the payload or the error."),
+        click.option("--rerun-of", metavar="ID", help="Jobs that do the work of this one again."),
         click.option("--batch", metavar="ID", help="Jobs of this batch; the id of one of them will do."),
         click.option("--root", metavar="ID", help="All descendants of this job."),
         click.option("--parent", metavar="ID", help="Jobs that the handler of this job submitted."),
         click.option("--schedule", metavar="NAME", help="Jobs that this schedule submitted."),
         click.option("--tag", metavar="TAG", help="Jobs with this tag."),
-        click.option("--queue", metavar="QUEUE", help="Jobs of this queue."),
-        click.option("--task", metavar="TASK", help="Jobs of this task."),
-        click.option(
-            "--status",
-            multiple=True,
-            type=click.Choice([status.value for status in Status]),
-            metavar="STATUS",
-            help=f"Jobs in this status ({', '.join(Status)}); may be given several times.",
-        ),
+        _several("--fingerprint", "Jobs whose error has this fingerprint (headrace failures)."),
+        _several("--worker", "Jobs that this worker has now.", metavar="ID"),
+        _several("--customer", "Jobs of this customer."),
+        _several("--queue", "Jobs of this queue."),
+        _several("--task", "Jobs of this task."),
+        _words("--reason", Reason, "Jobs that failed or were cancelled for this reason"),
+        _words("--status", Status, "Jobs in this status"),
     ):
         fn = option(fn)
     return fn
+
+
+def _several(name: str, help: str, **attributes: Any) -> Callable[[F], F]:
+    metavar = name.removeprefix("--").upper()
+    return click.option(name, multiple=True, help=help, **{"metavar": metavar} | attributes)
+
+
+def _words(name: str, words: type[StrEnum], help: str) -> Callable[[F], F]:
+    kind = click.Choice([word.value for word in words])
+    return _several(name, f"{help} ({', '.join(words)}))", type=kind)
+
+
+def _time(name: str, field: str, help: str) -> Callable[[F], F]:
+    return click.option(name, field, type=when, metavar="WHEN", help=help)

@@ -177,8 +177,10 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
             facts.append(("details", compact(job.progress.details)))
     silent = f" ({told_silence(silent_since, now)})" if silent_since else ""
     optional: dict[str, str | Text | None] = {
+        "failure": job.fingerprint,
         "suspect": told_suspect(job),
         "worker": Text.assemble(str(job.worker), (silent, "bold red")) if job.worker else None,
+        "customer": job.customer,
         "tags": ", ".join(job.tags),
         "metadata": compact(job.metadata) if job.metadata else None,
         "dedup": job.dedup,

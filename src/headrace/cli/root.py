@@ -41,6 +41,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "move": ("changes", "Move jobs to another queue."),
     "reprioritise": ("changes", "Give jobs another priority."),
     "resolve": ("changes", "Set the outcome of jobs by hand."),
+    "failures": ("groups", "List what fails, in groups of jobs that failed alike."),
     "stats": ("admin", "Count jobs, and balance the books."),
     "queues": ("queues", "List, pause, resume and set queues."),
     "limits": ("limits", "List and set how many jobs of a task there may be."),

@@ -121,7 +121,7 @@ async def explain_worker(session: Session, id: UUID) -> Explanation:
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     counts, jobs = await engine.records.count(now), list[Job]()
     for queue in queues_to_look_at(row, counts, limits)[:_LOOKED_AT]:
-        wanted = Filter(status=frozenset({Status.QUEUED}), queue=queue)
+        wanted = Filter(status=frozenset({Status.QUEUED}), queue=frozenset({queue}))
         jobs += (await engine.records.find(wanted, now, LOOKED_AT)).items
     groups = {Group(one.queue, one.task, one.concurrency_key) for one in jobs}
     usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
@@ -221,7 +221,8 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
     known = {profile.task for profile in (await engine.documents.profiles()).profiles}
     later = list[str]()
     for task in sorted(known - {task for info in able for task in info.tasks}):
-        page = await engine.records.find(Filter(status=frozenset({Status.QUEUED}), task=task), now, _COUNTED)
+        waiting = Filter(status=frozenset({Status.QUEUED}), task=frozenset({task}))
+        page = await engine.records.find(waiting, now, _COUNTED)
         if not page.items:
             later.append(task)
             continue
@@ -239,7 +240,7 @@ async def _unserved(engine: Engine, rows: Sequence[WorkerRow], now: datetime, li
         if not profile.requires or REQUIREMENT in profile.requires or not having:
             continue
         if all(not meets(profile.requires, info.offers) for info in having):
-            wanted = Filter(status=frozenset({Status.QUEUED}), task=profile.task)
+            wanted = Filter(status=frozenset({Status.QUEUED}), task=frozenset({profile.task}))
             page = await engine.records.find(wanted, now, _COUNTED)
             if n := sum(job.requires == profile.requires for job in page.items):
                 needs = ", ".join(f"{name}={need!r}" for name, need in profile.requires.items())

@@ -24,7 +24,7 @@ from headrace.core.explain.waiting import relatives
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
-from headrace.core.query import Filter, Page, as_seen, seen_status
+from headrace.core.query import Filter, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.draft import Draft
 from headrace.engine import MAX_BATCH, Engine
@@ -44,13 +44,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "check_drafts",
-    "checked_limit",
     "child_of_handler",
     "draft_by_name",
     "explain",
-    "filter_of",
     "get",
-    "jobs",
     "jobs_of",
     "logs",
     "submit",
@@ -184,41 +181,6 @@ async def get_many(session: Session, ids: Sequence[UUID]) -> list[Job | None]:
     return [None if job is None else as_seen(job, now) for job in found]
 
 
-def checked_limit(limit: int) -> int:
-    """How many a page may have; :raises ConfigError:"""
-    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= 1000:
-        raise ConfigError(f"limit must be from 1 to 1000, not {limit!r}")
-    return limit
-
-
-async def jobs(
-    session: Session,
-    *,
-    status: Status | str | Sequence[Status | str] | None,
-    suspect: bool,
-    limit: int,
-    cursor: str | None,
-    **others: Any,
-) -> Page[Job]:
-    """The jobs that match, newest first."""
-    checked_limit(limit)
-    filter = filter_of(status, suspect, **others)
-    return await session.engine.records.find(filter, session.host.clock.now(), limit, cursor)
-
-
-def filter_of(status: Status | str | Sequence[Status | str] | None, suspect: bool, **others: Any) -> Filter:
-    """The filter that these keywords mean; :raises ConfigError:"""
-    wanted = [status] if isinstance(status, str) else list(status or ())
-    try:
-        statuses = frozenset(Status(one) for one in wanted)
-    except ValueError as error:
-        raise ConfigError(f"{error}: statuses are {', '.join(Status)}") from None
-    for name, value in others.items():
-        if not isinstance(value, str | UUID | None):
-            raise ConfigError(f"{name} must be text, not {bounds.shown(value)}")
-    return Filter(status=statuses, suspect=bool(suspect), **others)
-
-
 async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) -> AsyncGenerator[LogLine, None]:
     """The lines of a job's log, of one attempt or of all."""
     if attempt is not None:
@@ -262,7 +224,8 @@ async def explain(session: Session, id: UUID) -> Explanation:
 
 async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> list[Job]:
     """Jobs that are held and count against this bound. There is no index by key: those of the task are searched."""
-    of = Filter(status=HELD, queue=bound[1]) if bound[0] == "queue" else Filter(status=HELD, task=bound[1])
+    name = frozenset({bound[1]})
+    of = Filter(status=HELD, queue=name) if bound[0] == "queue" else Filter(status=HELD, task=name)
     found, cursor, more = list[Job](), None, True
     while more and len(found) < min(held, _HOLDERS):
         page = await engine.records.find(of, now, _HOLDERS, cursor)

@@ -52,6 +52,7 @@ from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records.asking import Asking  # noqa: E402
+from headrace.conformance.records.finding import Finding  # noqa: E402
 from headrace.conformance.records.position import Positions  # noqa: E402
 from headrace.conformance.records.verifying import Verifying  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
@@ -81,6 +82,7 @@ class Suite(
     Suspects,
     Workers,
     Asking,
+    Finding,
     Positions,
     Verifying,
     Documents,

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change, Key, Note, Tally
 from headrace.core.defaults import Rules
+from headrace.core.fingerprint import fingerprint
 from headrace.core.job import Attempt, ErrorInfo, Event, Job, Streak
 from headrace.core.status import ENDED, HELD, Outcome, Reason, Status, Verb
 from headrace.core.suspects import level_of
@@ -74,6 +75,8 @@ def change(
 ) -> Change:
     """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
     check(job, verb, fields.get("status"))
+    if "error" in fields:
+        fields = fields | {"fingerprint": fingerprint(job.task, fields["error"])}
     made = replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields)
     return Change(
         verb=verb,

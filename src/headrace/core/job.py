@@ -125,6 +125,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     progress: Progress | None = None
     result_text: str | None = None
     error: ErrorInfo | None = None
+    fingerprint: str | None = None
     moved_to: str | None = None
     """Its queue, if somebody moved it; None: as asked for."""
     reprioritised_to: int | None = None

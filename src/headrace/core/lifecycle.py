@@ -263,6 +263,7 @@ def _complete(
         progress=DONE if job.progress is None else replace(job.progress, percent=100.0),
         result_text=result_text,
         error=None,
+        fingerprint=None,
     )
     return Change(
         verb=_COMPLETE,

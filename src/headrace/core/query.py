@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from headrace.core.job import Job
 from headrace.core.record import Record, plain, schema_of
-from headrace.core.status import DEFERRED, Status
+from headrace.core.status import DEFERRED, Reason, Status
 from headrace.errors import ConfigError
 
 __all__ = ["Count", "Filter", "Ledger", "Page", "as_seen", "cursor_of", "matches", "seen_status"]
@@ -20,11 +21,21 @@ T = TypeVar("T")
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs; every given field must match. Newest first, by order number."""
+    """Which jobs; every given field must match, a field of several values if one of them does.
+
+    Newest first, by order number. A range has its beginning in it, and not its end.
+    """
 
     status: frozenset[Status] = frozenset()
-    task: str | None = None
-    queue: str | None = None
+    """As ``seen_status`` says it is."""
+    reason: frozenset[Reason] = frozenset()
+    task: frozenset[str] = frozenset()
+    queue: frozenset[str] = frozenset()
+    customer: frozenset[str] = frozenset()
+    worker: frozenset[UUID] = frozenset()
+    """Jobs that one of these workers has now."""
+    fingerprint: frozenset[str] = frozenset()
+    """Jobs whose last error is one of these: ``core.fingerprint``."""
     tag: str | None = None
     text: str | None = None
     """Found, ignoring case, in the id, the task, the payload, or the error's type and message."""
@@ -34,8 +45,24 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     root: UUID | None = None
     """Descendants of this job, which has no parent itself."""
     batch: UUID | None = None
+    rerun_of: UUID | None = None
+    """Jobs that do the work of this one again."""
     suspect: bool = False
     """Only jobs that are suspected of having killed their worker."""
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    finished_after: datetime | None = None
+    """A range of ends finds only jobs that have ended."""
+    finished_before: datetime | None = None
+
+    @property
+    def texts(self) -> Iterator[str]:
+        """The texts that a job must have as they are given here, all but ``text``."""
+        for several in (self.task, self.queue, self.customer, self.fingerprint):
+            yield from several
+        for one in (self.tag, self.schedule):
+            if one is not None:
+                yield one
 
 
 class Page(msgspec.Struct, Record, Generic[T], frozen=True):
@@ -118,24 +145,43 @@ def as_seen(job: Job, now: datetime) -> Job:
 
 def matches(job: Job, filter: Filter, now: datetime) -> bool:
     """Whether the job is one of those asked for; what an engine's own search must agree with."""
-    if filter.status and seen_status(job, now) not in filter.status:
-        return False
-    if filter.suspect and not job.suspect:
-        return False
     spec = job.spec
-    for want, has in (
-        (filter.task, spec.task),
+    for one_of, has in (
+        (filter.status, seen_status(job, now)),
+        (filter.reason, job.reason),
+        (filter.task, job.task),
         (filter.queue, job.queue),
+        (filter.customer, spec.customer),
+        (filter.worker, job.worker),
+        (filter.fingerprint, job.fingerprint),
+    ):
+        if one_of and has not in one_of:
+            return False
+    for want, has_it in (
         (filter.schedule, spec.schedule),
         (filter.parent, spec.parent),
         (filter.root, spec.root),
         (filter.batch, spec.batch),
+        (filter.rerun_of, spec.rerun_of),
     ):
-        if want is not None and want != has:
+        if want is not None and want != has_it:
             return False
+    if filter.suspect and not job.suspect:
+        return False
     if filter.tag is not None and filter.tag not in job.tags:
         return False
-    return filter.text is None or _mentions(job, filter.text.lower())
+    return (
+        _within(job.created_at, filter.created_after, filter.created_before)
+        and _within(job.finished_at, filter.finished_after, filter.finished_before)
+        and (filter.text is None or _mentions(job, filter.text.lower()))
+    )
+
+
+def _within(moment: datetime | None, after: datetime | None, before: datetime | None) -> bool:
+    """Whether a moment is in a range; None is in none but the one without ends."""
+    if after is None and before is None:
+        return True
+    return moment is not None and (after is None or after <= moment) and (before is None or moment < before)
 
 
 def _mentions(job: Job, text: str) -> bool:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from headrace.core.books import Book
 from headrace.core.explain.position import MOST, WINDOW, Position
+from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
@@ -21,7 +22,18 @@ class Records(Protocol):
     """Finds and counts jobs. A search may have to look at many jobs; it must not keep claims and finishes waiting."""
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-        """The jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them."""
+        """The jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them.
+
+        A page may have fewer than ``limit`` and a cursor all the same, if there is too much to look through at once.
+        """
+        ...
+
+    async def count_matching(self, filter: Filter, now: datetime) -> int:
+        """How many jobs ``core.query.matches``."""
+        ...
+
+    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
+        """The jobs that ``core.query.matches``, as ``core.fingerprint.grouped`` groups them."""
         ...
 
     async def count(self, now: datetime) -> list[Count]:

@@ -69,7 +69,7 @@ def refuse_jobs(jobs: Sequence[Job], *, documents: bool = False) -> None:
 def refuse_changes(changes: Iterable[Change]) -> None:
     """:raises Unstorable: what one of these writes cannot be kept"""
     for change in changes:
-        refuse_text(change.job.result_text)
+        refuse_text(change.job.result_text, change.job.moved_to)
         _refuse_document((change.job.error, change.job.progress, change.attempt, change.event))
 
 

@@ -29,6 +29,8 @@ __all__ = ["Lanes"]
 
 _TRIES = 50
 _CANCELLED = Note.CANCELLED
+_TIMED = (Verb.POSTPONE, Verb.RETRY)
+"""After these a job may fall due before anybody asks for it again."""
 
 
 def _change_weight(change: Change) -> int:
@@ -224,7 +226,7 @@ class Lanes:
                 if followers and job.spec.schedule is not None:
                     for follow in followers:
                         follow(job)
-            elif job.status is Status.QUEUED:
+            elif job.status is Status.QUEUED or change.verb in _TIMED:
                 news.setdefault(Topic.READY, set()).add(job.queue)
             elif change.verb is Verb.CANCEL:
                 news.setdefault(Topic.CANCEL, set()).add(str(job.id))

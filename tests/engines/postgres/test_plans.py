@@ -223,7 +223,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "overdue": {"held", "expiring", "jobs_pkey", "bodies_pkey"},
     "lease": set(),
     "unlease": {"leases_pkey"},
-    "insert": set(),
+    "insert": {"times_of_block"},
     "in_line": {"ready", "turns", "heads_in_line"},
     "arrive": {"arrived", "heads_pkey"},
     "usage": {"held"},

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import apsw
 import pytest
 
 from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
-from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Status
+from headrace.core.query import Filter
+from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Reason, Status
 from headrace.engines.sql.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
-from headrace.engines.sqlite.records import GROUPS
+from headrace.engines.sqlite.records import Finding
+from headrace.engines.sqlite.records import prepare as prepare_reader
 from headrace.runtime.host import Host
 
 PACKAGE = resources.files("headrace.engines.sqlite")
@@ -60,10 +66,6 @@ def trigger(connection: apsw.Connection, name: str, start: str) -> str:
 def test_the_stages_written_in_sql_are_the_sets_of_the_core(statuses: set[Status], fits: object) -> None:
     assert callable(fits)
     assert {status for status in Status if fits(STAGES[status])} == set(statuses)
-
-
-def test_the_groups_find_looks_in_are_the_stages_with_an_index() -> None:
-    assert [{STAGES[status] for status in group} for group in GROUPS] == [{2}, {1}, {0}, {3}, {5}]
 
 
 def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_given() -> None:
@@ -157,14 +159,57 @@ def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> Non
     assert "INDEX batches_settled" in plan(writer, trigger(writer, "prune", "DELETE FROM batches"))
 
 
+SOME, ID, NOW = frozenset({"x"}), UUID(int=1), datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class Planned(Finding):
+    """Keeps the plans of what it is asked, and answers that there is much of everything."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self._connection, self.plans = connection, dict[str, str]()
+
+    async def rows(self, text: str, values: Sequence[Any]) -> list[Any]:
+        rows = self._connection.execute("EXPLAIN QUERY PLAN " + text, (None,) * len(values))
+        self.plans[text] = "\n".join(str(row[3]) for row in rows)
+        return [] if "record" in text else [(5000,)] if "count(*)" in text or "OFFSET" in text else [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("filter", "uses"),
+    [
+        (Filter(status=frozenset({Status.QUEUED})), ["INDEX ready", "INDEX turns", "INDEX due"]),
+        (Filter(status=frozenset({Status.WAITING})), ["INDEX parked"]),
+        (Filter(status=frozenset({Status.RUNNING})), ["INDEX held"]),
+        (Filter(status=frozenset({Status.FAILED})), ["INDEX unlucky (status=?"]),
+        (Filter(reason=frozenset({Reason.TIMEOUT, Reason.LOST})), ["INDEX reasons (<expr>=?"]),
+        (Filter(fingerprint=SOME), ["INDEX fingerprints (<expr>=?"]),
+        (Filter(suspect=True), ["INDEX suspects"]),
+        (Filter(worker=frozenset({ID})), ["INDEX held (worker=?)"]),
+        (Filter(customer=SOME), ["INDEX labelled (label=?", "INDEX unlisted (created_at=?"]),
+        (Filter(rerun_of=ID), ["INDEX labelled (label=?"]),
+        (Filter(tag="x"), ["INDEX labelled (label=?"]),
+        (Filter(task=SOME), ["line_blocks", "x USING PRIMARY KEY (line=? AND block<?)", "unlisted"]),
+        (Filter(created_before=NOW), ["x USING PRIMARY KEY (block<?)", "INDEX unlisted"]),
+        (Filter(finished_before=NOW), ["INDEX finished (status=? AND finished_at<?)"]),
+    ],
+)
 @pytest.mark.parametrize("analyzed", [False, True], ids=["never analyzed", "analyzed while empty"])
-def test_jobs_of_a_rare_status_are_found_by_its_index(writer: apsw.Connection, analyzed: bool) -> None:
+async def test_a_search_goes_by_index(writer: apsw.Connection, filter: Filter, uses: list[str], analyzed: bool) -> None:
     if analyzed:
         writer.execute("ANALYZE")
-    found = plan(writer, ask("find_by_status") + ask("find_few"))
-    for index in ("ready", "due", "parked", "held", "unlucky"):
-        assert f"USING COVERING INDEX {index}" in found, found
-    assert "rowid<?" not in found, found
+    prepare_reader(writer)
+    finder = Planned(writer)
+    await finder.find(filter, NOW, 50, None)
+    together = "\n".join(f"{text}\n{plan}" for text, plan in finder.plans.items())
+    for index in uses:
+        assert index in together, together
+    assert not re.search(r"SCAN (jobs|[xj])$", together, re.MULTILINE), together
+    # The few that are not in order are not looked for by number among all jobs.
+    assert not re.search(r"SEARCH x USING INTEGER PRIMARY KEY", together), together
+    # What an index has in order is not sorted.
+    for text, plan in finder.plans.items():
+        assert "TEMP B-TREE" not in plan or "OFFSET" in text or "json_each" in text, (text, plan)
 
 
 # Traps

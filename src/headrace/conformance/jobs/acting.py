@@ -18,6 +18,7 @@ from headrace.core.outcome import Completed, Failed, Released, Snoozed
 from headrace.core.query import Filter
 from headrace.core.retry import Retry
 from headrace.core.status import Status
+from headrace.errors import Unstorable
 
 __all__ = ["Acting"]
 
@@ -214,7 +215,7 @@ class Acting(Part):
         lab.later(1)
         job = await ranked(lab, await moved(lab, await lab.put(queue="a"), "b"), 90)
         for queue, ids in (("a", []), ("b", [job.id, stays.id])):
-            found = await lab.engine.records.find(Filter(queue=queue), lab.now, 10)
+            found = await lab.engine.records.find(Filter(queue=frozenset({queue})), lab.now, 10)
             assert [one.id for one in found.items] == ids
         assert await counts(lab) == {("b", Status.QUEUED): 2}
         for one, ahead in ((job, 0), (await lab.get(stays), 1)):
@@ -281,6 +282,13 @@ class Acting(Part):
         assert [await lab.get(job) for job in jobs] == [change.job for change in changes]
         taken = await lab.claim(await lab.worker(), queues=("a",))
         assert [job.id for job in taken] == [job.id for job in jobs[::5]]
+
+    @pytest.mark.parametrize("queue", ["a\0b", "a\ud800"])
+    async def test_a_name_that_no_store_keeps_is_refused(self, lab: Lab, queue: str) -> None:
+        job = await lab.put()
+        with pytest.raises(Unstorable):
+            await lab.do(acts.move(job, queue, lab.now))
+        assert await lab.get(job) == job
 
     async def test_preparing_renews_the_start(self, lab: Lab) -> None:
         worker = await lab.worker()

@@ -114,9 +114,12 @@ class Bounds(Part):
     @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
     async def test_nothing_is_found_by_text_that_no_store_keeps(self, lab: Lab, bad: str) -> None:
         await lab.put("a", queue="a", tags=("a",), schedule="a", payload='{"a":"b"}')
-        filters = (Filter(task=bad), Filter(queue=bad), Filter(tag=bad), Filter(schedule=bad), Filter(text=bad))
+        one = frozenset({bad})
+        several = (Filter(task=one), Filter(queue=one), Filter(customer=one), Filter(fingerprint=one))
+        filters = (*several, Filter(tag=bad), Filter(schedule=bad), Filter(text=bad))
         for filter in filters:
             assert (await lab.engine.records.find(filter, lab.now)).items == ()
+            assert await lab.engine.records.count_matching(filter, lab.now) == 0
 
     @pytest.mark.parametrize("make", [astral, lambda length, seed=0: "x" * (length - 1) + str(seed % 10)])
     async def test_the_longest_of_everything_is_kept_and_found(self, lab: Lab, make: Any) -> None:
@@ -130,7 +133,13 @@ class Bounds(Part):
         assert await lab.get(job) == job
         [again] = await lab.insert(lab.job(task, dedup=asked["dedup"]))
         assert again == Duplicated(job)
-        for filter in (Filter(task=task), Filter(queue=job.queue), Filter(tag=tags[-1]), Filter(schedule=job.schedule)):
+        for filter in (
+            Filter(task=frozenset({task})),
+            Filter(queue=frozenset({job.queue})),
+            Filter(customer=frozenset({asked["customer"]})),
+            Filter(tag=tags[-1]),
+            Filter(schedule=job.schedule),
+        ):
             assert [one.id for one in (await lab.engine.records.find(filter, lab.now)).items] == [job.id]
         [other] = await lab.insert(
             lab.job(task, **asked | {"dedup": make(bounds.KEY - 1), "request_key": make(bounds.KEY - 1)})

@@ -22,6 +22,7 @@ __all__ = ["Asking"]
 
 async def find(lab: Lab, **fields: Any) -> list[Job]:
     """Everything that matches, in one page."""
+    fields |= {name: frozenset({fields[name]}) for name in ("task", "queue") if name in fields}
     page = await lab.engine.records.find(Filter(**fields), lab.now, 1000)
     assert page.cursor is None
     return list(page.items)
@@ -109,7 +110,7 @@ class Asking(Part):
         found: list[Job] = []
         cursor = None
         while True:
-            page = await lab.engine.records.find(Filter(task="a"), lab.now, limit, cursor)
+            page = await lab.engine.records.find(Filter(task=frozenset({"a"})), lab.now, limit, cursor)
             assert len(page.items) <= limit
             found += page.items
             await lab.put("a")  # what comes later does not disturb earlier pages
@@ -147,8 +148,8 @@ class Asking(Part):
         for _ in range(20):
             wish = Filter(
                 status=choose(frozenset(), frozenset({Status.QUEUED}), frozenset({Status.SCHEDULED, Status.CANCELLED})),
-                task=choose(None, "a"),
-                queue=choose(None, "q"),
+                task=choose(frozenset(), frozenset({"a"})),
+                queue=choose(frozenset(), frozenset({"q"})),
                 tag=choose(None, "x", "y"),
                 text=choose(None, "RED", "u"),
                 suspect=choose(False, False, True),

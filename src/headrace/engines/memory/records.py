@@ -11,6 +11,7 @@ from headrace.core.books import Book, ledger_book
 from headrace.core.claim import order
 from headrace.core.decide import expired
 from headrace.core.explain.position import MOST, WINDOW, Position
+from headrace.core.fingerprint import FailureGroup, grouped
 from headrace.core.job import History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
@@ -38,6 +39,14 @@ class Records:
                         return Page(tuple(found), str(found[-1].seq) if found else cursor)
                     found.append(as_seen(job, now))
         return Page(tuple(found))
+
+    async def count_matching(self, filter: Filter, now: datetime) -> int:
+        with self._state() as state:
+            return sum(matches(job, filter, now) for job in state.table.records.values())
+
+    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
+        with self._state() as state:
+            return grouped((job for job in state.table.records.values() if matches(job, filter, now)), limit)
 
     async def count(self, now: datetime) -> list[Count]:
         groups: dict[tuple[str, Status], list[Job]] = {}

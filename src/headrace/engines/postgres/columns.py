@@ -19,6 +19,7 @@ JOB = (
         id={"select": "b.id"},
         worker={"read": _HELD.format("worker"), "set": "CASE WHEN j.number IS NULL THEN {} ELSE j.worker END"},
         claim={"read": _HELD.format("claim")},
+        created_at={"table": "bodies"},
         progress={
             "read": "progress=read_progress(progress) if progress is not None else None if number is None else DONE"
         },
@@ -149,7 +150,7 @@ WORDS = {
     "claimed_head": ", ".join(f"j.{column.name}" for column in CLAIMED if column.table == "jobs"),
     "new_columns": _in_jobs(NEW),
     "new_values": ", ".join(_new[column.name] for column in NEW if column.table == "jobs"),
-    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "request")},
+    **{f"new_{name}": _new[name] for name in ("id", "payload", "spec", "labels", "line", "created_at", "request")},
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),

@@ -232,6 +232,7 @@ _JOB = (
         set="CASE WHEN {} IS NULL THEN j.held_key ELSE nullif({}, '') END",
     ),
     Column("turn_key", "text", "job.spec.concurrency_key"),
+    Column("created_at", "bigint", "at[job.spec.created_at]"),
     Column("change", "bigint", changed="change.id"),
     Column("payload", "text", "job.payload_text", read="payload_text=payload", table="bodies"),
     Column("spec", "text", "encode(job.spec)", read="spec=specs[spec]", table="bodies"),

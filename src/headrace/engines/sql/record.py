@@ -136,6 +136,7 @@ class State(msgspec.Struct, array_like=True):
     blameless_losses: int = 0
     moved_to: str | None = None
     reprioritised_to: int | None = None
+    fingerprint: str | None = None
 
 
 def key_of(job: Job) -> str | None:
@@ -155,22 +156,26 @@ def labels_of(job: Job) -> Iterable[str]:
     spec = job.spec
     if spec.schedule is not None:
         labels.add(f"s{spec.schedule}")
-    for mark, id in (("p", spec.parent), ("r", spec.root), ("b", spec.batch)):
+    if spec.customer is not None:
+        labels.add(f"c{spec.customer}")
+    for mark, id in (("p", spec.parent), ("r", spec.root), ("b", spec.batch), ("o", spec.rerun_of)):
         if id is not None:
             labels.add(f"{mark}{id}")
     return labels
 
 
-def labels_asked(filter: Filter) -> list[str]:
-    """What the jobs asked for are labelled with; any one of them leads to all."""
+def labels_asked(filter: Filter) -> list[list[str]]:
+    """What the jobs asked for are labelled with: with one of each list; any one list leads to all."""
     pairs = (
         ("p", filter.parent),
+        ("o", filter.rerun_of),
         ("b", filter.batch),
         ("r", filter.root),
         ("s", filter.schedule),
         ("t", filter.tag),
     )
-    return [f"{mark}{name}" for mark, name in pairs if name is not None]
+    found = [[f"{mark}{name}"] for mark, name in pairs if name is not None]
+    return [*found, [f"c{name}" for name in sorted(filter.customer)]] if filter.customer else found
 
 
 Place = tuple[str, str, str]

@@ -6,27 +6,35 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from headrace.core.explain.position import BY_WORK, Position
+from headrace.core.fingerprint import FailureGroup
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
-from headrace.core.query import Count, Ledger, Page, as_seen
+from headrace.core.query import Count, Filter, Ledger, Page, as_seen
 from headrace.core.status import LIVE, Status
 from headrace.engine import Check
 from headrace.engines.sql.files import Fetch
+from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import encode, micros, moment, usage_of
 
-__all__ = ["NEWEST", "SqlRecords", "ledger_check", "ledger_of", "page_of", "position_asked", "position_of"]
-
-NEWEST = 2**62
-"""Behind every order number."""
+__all__ = ["SqlRecords", "ledger_check", "ledger_of", "position_asked", "position_of"]
 
 
 class SqlRecords:
-    """Of the role ``records``: count, ledger and usage."""
+    """Of the role ``records``: what is found by a filter, count, ledger and usage."""
 
-    def __init__(self, read: Fetch, search: Fetch) -> None:
+    def __init__(self, read: Fetch, search: Fetch, finder: Finder) -> None:
         """``search``: for statements that may look at many jobs."""
-        self._read, self._search = read, search
+        self._read, self._search, self._finder = read, search, finder
+
+    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
+        return await self._finder.find(filter, now, limit, cursor)
+
+    async def count_matching(self, filter: Filter, now: datetime) -> int:
+        return await self._finder.count(filter, now)
+
+    async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
+        return await self._finder.failures(filter, now, limit)
 
     async def count(self, now: datetime) -> list[Count]:
         counts = [
@@ -41,14 +49,6 @@ class SqlRecords:
     async def usage(self, rates: Sequence[Bound] = ()) -> Usage:
         held, names = await self._read("usage"), [encode(bound) for bound in rates]
         return usage_of(held, await self._read("spent", names) if names else [])
-
-
-def page_of(found: Sequence[Job], limit: int, now: datetime, cursor: str | None) -> Page[Job]:
-    """A page of the first ``limit`` jobs, as they are seen; one job more says that there is another page."""
-    items = tuple(as_seen(job, now) for job in found[:limit])
-    if len(found) <= limit:
-        return Page(items)
-    return Page(items, str(items[-1].seq) if items else cursor)
 
 
 Asked = tuple[str, int, int, int, int, int, list[str], int]

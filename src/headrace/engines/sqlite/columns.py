@@ -103,13 +103,25 @@ WORDS = {
 """The words that statements have in place of lists of columns."""
 
 AS_TRIGGER = {
-    "insert_rows": {"rows": "new.rows", "labels": "new.labels", "requests": "new.requests", "n": "new.n"},
+    "insert_rows": {
+        "rows": "new.rows",
+        "labels": "new.labels",
+        "requests": "new.requests",
+        "n": "new.n",
+        "lists": "new.lists",
+    },
     "apply_row": _words_of_change({column.name: f"new.{column.name}" for column in CHANGE}),
 }
 """What stands for the values in the body of a trigger."""
 
 AS_STATEMENT = {
-    "insert_rows": {"rows": "($1 ->> 0)", "labels": "($1 ->> 1)", "requests": "($1 ->> 2)", "n": "($1 ->> 3)"},
+    "insert_rows": {
+        "rows": "($1 ->> 0)",
+        "labels": "($1 ->> 1)",
+        "requests": "($1 ->> 2)",
+        "n": "($1 ->> 3)",
+        "lists": "($1 ->> 4)",
+    },
     "apply_row": _words_of_change(_values(CHANGE, "$1")),
 }
 """The same in statements of their own, whose parameter is a JSON array of the values."""

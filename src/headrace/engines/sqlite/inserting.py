@@ -19,9 +19,10 @@ from headrace.engine import Companions, InsertAnswer, Inserted, Refused
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_jobs, too_many
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected
-from headrace.engines.sql.record import Micros, encode, key_of, labels_of, place_of, request_of, sort_out
+from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micros, place_of, request_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import interning
 from headrace.engines.sqlite.relations import Relations
@@ -44,7 +45,7 @@ class Insertion:
         self._alone = of is None and not any(map(is_related, jobs))
         self._args = self._encode(range(len(jobs)))
 
-    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, int]:
+    def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, str, int]:
         at = Micros()
         rows = [row_of_new(self._jobs[index], self._lines[index], at) for index in chosen]
         labels = [
@@ -54,6 +55,8 @@ class Insertion:
             or spec.schedule is not None
             or spec.parent is not None
             or spec.batch is not None
+            or spec.customer is not None
+            or spec.rerun_of is not None
             for label in labels_of(self._jobs[index])
         ]
         return (
@@ -61,6 +64,7 @@ class Insertion:
             encode(labels),
             _requests(self._jobs[index] for index in chosen),
             len(rows),
+            encode(_lists((self._jobs[index], self._lines[index]) for index in chosen)),
             self._collected,
         )
 
@@ -80,7 +84,7 @@ class Insertion:
         """The answers when all were new."""
         return [Inserted(replace(job, seq=seq)) for seq, job in enumerate(self._jobs, first)]
 
-    def _insert(self, connection: apsw.Connection, args: tuple[str, str, str, int, int]) -> int:
+    def _insert(self, connection: apsw.Connection, args: tuple[str, str, str, int, str, int]) -> int:
         """Write the rows; the order number before that of the first."""
         try:
             last: int = connection.execute(ask("insert"), args).get
@@ -96,6 +100,12 @@ class Insertion:
             return self._insert(connection, self._args if len(chosen) == len(self._jobs) else self._encode(chosen))
 
         return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole, groups=self._groups))
+
+
+def _lists(taken: Iterable[tuple[Job, int]]) -> tuple[list[int], list[int]]:
+    """The lines of jobs, and the spans of time in which they were created: what the lists of blocks say of them."""
+    found = {(line, job.spec.created_at) for job, line in taken}
+    return list({line for line, _ in found}), list({micros(created) >> BUCKET for _, created in found})
 
 
 def _requests(jobs: Iterable[Job]) -> str:
@@ -118,8 +128,8 @@ def inserting(jobs: Sequence[Job], companions: Companions | None = None) -> Stat
         rows = [row_of_new(*taken[index], at) for index in chosen]
         labels = [(place, label) for place, index in enumerate(chosen) for label in labels_of(taken[index][0])]
         before = int((yield Statement("SELECT last_seq FROM books", "")))
-        requests = _requests(taken[index][0] for index in chosen)
-        yield Statement(unfolded("insert_rows"), encode((rows, labels, requests, len(rows))))
+        requests, lists = _requests(taken[index][0] for index in chosen), _lists(taken[index] for index in chosen)
+        yield Statement(unfolded("insert_rows"), encode((rows, labels, requests, len(rows), lists)))
         return before
 
     new = [job for job, _ in taken]

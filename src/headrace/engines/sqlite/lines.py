@@ -11,7 +11,7 @@ from headrace.core.change import Change
 from headrace.core.claim import Ask
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
-from headrace.engines.refusing import too_many
+from headrace.engines.refusing import refuse_text, too_many
 from headrace.engines.sql.lines import Interned, KnownLines
 from headrace.engines.sql.record import Place, encode, place_of, rank_of
 from headrace.engines.sqlite.connection import ask as statement
@@ -56,6 +56,7 @@ def moving(changes: Sequence[Change]) -> Statements[None]:
 
     The limit of profiles does not hold here: the jobs are stored already.
     """
+    refuse_text(*(change.job.moved_to for change in changes))
     lines = yield from interning({place_of(change.job) for change in changes}, limited=False)
     rows = [(change.job.seq, change.rev, lines[place_of(change.job)], rank_of(change.job)) for change in changes]
     document = encode(rows)

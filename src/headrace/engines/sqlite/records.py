@@ -5,6 +5,7 @@ They are read on connections that cannot write, so that no reader delays a write
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,30 +15,49 @@ import msgspec
 
 from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
-from headrace.core.job import ErrorInfo, History, Job
-from headrace.core.query import Filter, Page, cursor_of
-from headrace.core.status import DEFERRED, HELD, Status
+from headrace.core.job import ErrorInfo, History, Job, Spec
+from headrace.core.query import Filter
 from headrace.engines.refusing import has_halves
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.record import encode, labels_asked, micros
-from headrace.engines.sql.records import NEWEST, SqlRecords, page_of, position_asked, position_of
+from headrace.engines.sql.finding import Asked, Dialect, Finder, Part
+from headrace.engines.sql.record import encode, micros
+from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book
 from headrace.engines.sqlite.connection import ask
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
 
-__all__ = ["GROUPS", "Records", "prepare"]
-
-GROUPS: tuple[frozenset[Status], ...] = (
-    frozenset({Status.QUEUED}),
-    DEFERRED,
-    frozenset({Status.PENDING, Status.WAITING}),
-    HELD,
-    frozenset({Status.FAILED, Status.CANCELLED}),
-)
-"""Statuses with an index of their own; the completed are too many to be gathered and sorted."""
+__all__ = ["Records", "prepare"]
 
 _error = msgspec.json.Decoder(ErrorInfo).decode
+_spec = msgspec.json.Decoder(Spec).decode
+
+DIALECT = Dialect(
+    prefix="",
+    line_shift=10,
+    time_shift=12,
+    state="(j.state ->> {})",
+    number="",
+    created="coalesce(j.created_at, created((SELECT spec FROM bodies WHERE seq = j.seq)))",
+    customer="iif(j.created_at IS NULL, (SELECT spec ->> 'customer' FROM bodies WHERE seq = j.seq), NULL)",
+    rerun_of="iif(j.created_at IS NULL, (SELECT spec ->> 'rerun_of' FROM bodies WHERE seq = j.seq), NULL)",
+    unlisted=Part("jobs", "x.created_at IS NULL", ordered=True),
+    task="(SELECT p.task FROM lines l JOIN profiles p ON p.id = l.profile WHERE l.id = j.line)",
+    error=" JOIN ends e ON e.seq = j.seq",
+    has_error="e.error IS NOT NULL",
+    error_type="e.error ->> 'type'",
+    page="SELECT (SELECT doc FROM record WHERE seq = found.seq) FROM ({found}) found ORDER BY found.seq DESC",
+    body="",
+    join="CROSS JOIN",
+    by_status=frozenset({5}),
+    by_number="jobs j NOT INDEXED",
+    blocks_of_lines=(
+        "SELECT DISTINCT x.block FROM json_each(?) l CROSS JOIN line_blocks x ON x.line = l.value AND x.block < ?"
+        " ORDER BY x.block DESC LIMIT ?"
+    ),
+    ranges="json_each(?) k CROSS JOIN jobs j ON j.seq >= (k.value ->> 0) AND j.seq < (k.value ->> 1)",
+    all_of_them=" LIMIT -1 OFFSET 0",
+)
 
 
 def prepare(connection: apsw.Connection) -> None:
@@ -52,8 +72,36 @@ def prepare(connection: apsw.Connection) -> None:
         error = _error(document)
         return text in error.type.lower() or text in error.message.lower()
 
+    def created(*args: Any) -> int:
+        return micros(_spec(args[0]).created_at)
+
     connection.create_scalar_function("mentions", mentions, 2, deterministic=True)
     connection.create_scalar_function("mentions_error", mentions_error, 2, deterministic=True)
+    connection.create_scalar_function("created", created, 1, deterministic=True)
+
+
+class Finding(Finder):
+    """Searches on a thread of its own."""
+
+    def __init__(self, searcher: DbThread) -> None:
+        super().__init__(DIALECT)
+        self._searcher = searcher
+
+    async def rows(self, text: str, values: Sequence[Any]) -> list[Any]:
+        bound = [_bound(value) for value in values]
+        return await self._searcher.run(lambda connection: connection.execute(text, bound).fetchall())
+
+    def read(self, rows: Sequence[Any]) -> list[Job]:
+        return jobs_of(f"[{','.join(row[0] for row in rows)}]")
+
+    def label(self, text: str) -> str:
+        return text
+
+    def is_storable(self, filter: Filter) -> bool:
+        return not has_halves(*filter.texts, filter.text)
+
+    def text(self, text: str) -> Asked:
+        return ask("find_text"), [text] * ask("find_text").count("?")
 
 
 class Records(SqlRecords):
@@ -63,38 +111,8 @@ class Records(SqlRecords):
     """
 
     def __init__(self, reader: DbThread, searcher: DbThread) -> None:
-        super().__init__(reader.fetch, searcher.fetch)
+        super().__init__(reader.fetch, searcher.fetch, Finding(searcher))
         self._searcher = searcher
-
-    async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-        below = cursor_of(cursor)
-        if has_halves(filter.task, filter.queue, filter.tag, filter.schedule, filter.text):
-            return Page((), None)
-        labels = labels_asked(filter)
-        among = filter.status | (DEFERRED if Status.QUEUED in filter.status else frozenset())
-        if filter.suspect and not filter.status:
-            among = frozenset(Status) - {Status.COMPLETED}
-        args = (
-            NEWEST if below is None else below,
-            limit + 1,
-            micros(now),
-            encode(sorted(filter.status)) if filter.status else None,
-            filter.task,
-            filter.queue,
-            encode(labels[1:]) if labels[1:] else None,
-            labels[0] if labels else None,
-            *(not group.isdisjoint(among) for group in GROUPS),
-            None if filter.text is None else filter.text.lower(),
-            filter.suspect,
-        )
-        gathered = bool(among) and Status.COMPLETED not in among
-
-        def read(connection: apsw.Connection) -> str:
-            found: str = connection.execute(_candidates(connection, args, gathered) + ask("find"), args).get
-            return found
-
-        jobs = jobs_of(await self._searcher.run(read))
-        return page_of(jobs, limit, now, cursor)
 
     async def history(self, id: UUID) -> History:
         rows = await self._read("history", id)
@@ -113,11 +131,7 @@ class Records(SqlRecords):
         return position_of(*(await self._search("position", *place, *statuses, since))[0])
 
 
-def _candidates(connection: apsw.Connection, args: tuple[Any, ...], gathered: bool) -> str:
-    """The shortest list of candidates that is sure to hold the answers, as the beginning of a statement."""
-    if args[7] is not None:
-        return ask("find_by_label")
-    rare = ask("find_by_status")
-    if gathered and connection.execute(rare + ask("find_few"), args[:-2]).get:
-        return rare
-    return ask("find_by_seq")
+def _bound(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return value.bytes
+    return encode(value) if isinstance(value, list) else value

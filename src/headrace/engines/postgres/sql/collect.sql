@@ -8,6 +8,7 @@ gone AS (
   DELETE FROM {schema}.lines WHERE id NOT IN (SELECT id FROM used) RETURNING 1
 ),
 gone_heads AS (DELETE FROM {schema}.heads WHERE line NOT IN (SELECT id FROM used)),
+gone_blocks AS (DELETE FROM {schema}.line_blocks WHERE line NOT IN (SELECT id FROM used)),
 gone_arrivals AS (DELETE FROM {schema}.arrivals WHERE line NOT IN (SELECT id FROM used)),
 dropped AS (
   DELETE FROM {schema}.profiles WHERE id NOT IN (SELECT profile FROM used) RETURNING 1

@@ -28,6 +28,15 @@ events AS (DELETE FROM {schema}.events WHERE seq = ANY (ARRAY(SELECT seq FROM ol
 labels AS (DELETE FROM {schema}.labels WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
 entries AS (DELETE FROM {schema}.entries WHERE seq = ANY (ARRAY(SELECT seq FROM old))),
 waits AS (DELETE FROM {schema}.waits WHERE child = ANY (ARRAY(SELECT seq FROM old))),
+line_blocks AS (
+  DELETE FROM {schema}.line_blocks WHERE ctid = ANY (ARRAY(
+    SELECT o.ctid FROM {schema}.lines l CROSS JOIN LATERAL (
+      SELECT i.ctid FROM {schema}.line_blocks i
+      WHERE i.line = l.id AND i.block < (SELECT seq FROM {schema}.jobs WHERE seq > 0 ORDER BY seq LIMIT 1) >> 10 OFFSET 0
+    ) o
+  ))
+),
+time_blocks AS (DELETE FROM {schema}.time_blocks WHERE block < (SELECT seq FROM {schema}.jobs WHERE seq > 0 ORDER BY seq LIMIT 1) >> 13),
 booked AS (
   INSERT INTO {schema}.ledger (accepted, pruned) SELECT 0, count(*) FROM jobs HAVING count(*) > 0
 ),

@@ -1,7 +1,6 @@
--- Jobs below an order number that may match, newest first. $1 below, $2 how many; the terms are those of the filter.
+-- The records of jobs, newest first; the word stands for the statement that finds their order numbers.
 SELECT {record}
-FROM {schema}.jobs j
+FROM ({found}) f
+  JOIN {schema}.jobs j ON j.seq = f.seq
   JOIN {schema}.bodies b ON b.id = j.id
-WHERE j.seq < $1{terms}
 ORDER BY j.seq DESC
-LIMIT $2

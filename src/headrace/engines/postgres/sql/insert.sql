@@ -27,8 +27,13 @@ in_turn AS (
   SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM arriving WHERE stage = -1 GROUP BY 1, 2, 3
 ),
 kept AS (
-  INSERT INTO {schema}.bodies (seq, id, payload, spec) SELECT seq, id, payload, spec FROM arriving
+  INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
+  SELECT seq, id, payload, spec, created_at FROM arriving
 ),
+runs AS MATERIALIZED (
+  SELECT f.seq, r.line, r.created_at >> 29 AS bucket FROM first f CROSS JOIN unnest({run_arrays}) AS r ({run_names})
+),
+{list_blocks.sql}
 labelled AS (
   INSERT INTO {schema}.labels (seq, label)
   SELECT a.seq, l.label FROM arriving a CROSS JOIN json_array_elements_text(a.labels::json) AS l (label)

@@ -16,8 +16,8 @@ arriving AS MATERIALIZED (
   FROM first f CROSS JOIN doc CROSS JOIN json_array_elements(d -> 'rows') WITH ORDINALITY AS e (r, place)
 ),
 kept AS (
-  INSERT INTO {schema}.bodies (seq, id, payload, spec, request)
-  SELECT seq, {new_id}, {new_payload}, {new_spec}, {new_request} FROM arriving ORDER BY {new_id}
+  INSERT INTO {schema}.bodies (seq, id, payload, spec, request, created_at)
+  SELECT seq, {new_id}, {new_payload}, {new_spec}, {new_request}, {new_created_at} FROM arriving ORDER BY {new_id}
   ON CONFLICT DO NOTHING
   RETURNING seq, id
 ),
@@ -28,6 +28,10 @@ stored AS (
   ON CONFLICT (held_key) WHERE held_key IS NOT NULL DO NOTHING
   RETURNING seq, line, stage, turn_key, rank, arrived_at
 ),
+runs AS MATERIALIZED (
+  SELECT a.seq, {new_line} AS line, {new_created_at} >> 29 AS bucket FROM stored JOIN arriving a USING (seq)
+),
+{list_blocks.sql}
 in_turn AS (
   INSERT INTO {schema}.arrivals (line, key, rank, arrived_at, seq)
   SELECT line, turn_key, rank, min(arrived_at), min(seq) FROM stored WHERE stage = -1 GROUP BY 1, 2, 3

@@ -1,6 +1,7 @@
 -- Forget the lines that no job is in, and mark the profiles that no live job needs as not live.
 DELETE FROM lines WHERE id NOT IN (SELECT DISTINCT line FROM jobs);
 DELETE FROM heads WHERE line NOT IN (SELECT id FROM lines);
+DELETE FROM line_blocks WHERE line NOT IN (SELECT id FROM lines);
 DELETE FROM profiles WHERE id NOT IN (SELECT profile FROM lines);
 UPDATE profiles SET live = 0 WHERE id NOT IN (
   SELECT profile FROM lines WHERE id IN (SELECT line FROM jobs WHERE stage < 4));

@@ -37,6 +37,10 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM waits WHERE child IN (SELECT seq FROM old);
   DELETE FROM entries WHERE seq IN (SELECT seq FROM old);
   DELETE FROM jobs WHERE seq IN (SELECT seq FROM old);
+  DELETE FROM line_blocks WHERE (line, block) IN (
+    SELECT b.line, b.block FROM lines l CROSS JOIN line_blocks b ON b.line = l.id
+    WHERE b.block < (SELECT min(seq) FROM jobs) >> 10);
+  DELETE FROM time_blocks WHERE block < (SELECT min(seq) FROM jobs) >> 12;
   DELETE FROM batches WHERE id IN (
     SELECT id FROM batches
     WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) LIMIT new.n);

@@ -1,11 +1,12 @@
 -- Store a batch of new jobs in one statement; fails as a whole if an id or a key is stored already.
--- rows: [[columns.NEW], …]; labels and requests: [[index of the row, label or request key], …]; n: how many
--- rows
-CREATE TEMP VIEW arrival AS SELECT NULL AS rows, NULL AS labels, NULL AS requests, NULL AS n, NULL AS collected;
+-- rows: [[columns.NEW], …]; labels and requests: [[index of the row, label or request key], …]; n: how many rows;
+-- lists: [[the lines of the rows], [the spans of time in which they were created]]
+CREATE TEMP VIEW arrival AS
+SELECT NULL AS rows, NULL AS labels, NULL AS requests, NULL AS n, NULL AS lists, NULL AS collected;
 CREATE TEMP TRIGGER arriving INSTEAD OF INSERT ON arrival BEGIN
   -- The lines in the rows were interned earlier. If any were collected since, these numbers are not valid.
   SELECT raise(ABORT, 'lines were collected') FROM books WHERE collected <> new.collected;
 {insert_rows}
 END;
 -- ask
-INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5) RETURNING (SELECT last_seq FROM books)
+INSERT INTO arrival VALUES (?1, ?2, ?3, ?4, ?5, ?6) RETURNING (SELECT last_seq FROM books)

@@ -1,0 +1,7 @@
+-- Where new jobs are found, for engines/sql/finding.py: "runs" has order numbers, lines and spans of time.
+listed AS (INSERT INTO {schema}.line_blocks (line, block) SELECT DISTINCT line, seq >> 10 FROM runs),
+timed AS (
+  INSERT INTO {schema}.time_blocks (block, bucket)
+  SELECT DISTINCT r.seq >> 13, r.bucket FROM runs r
+  WHERE (SELECT 1 FROM {schema}.time_blocks t WHERE t.block = r.seq >> 13 AND t.bucket = r.bucket LIMIT 1) IS NULL
+),
