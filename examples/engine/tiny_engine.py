@@ -39,12 +39,13 @@ from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_o
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
-from headrace.core.rollup import Rollup
+from headrace.core.rollup import Rollup, concerns, regrouped
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.suspects import ran_together, requirements_of
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
+    MAX_ROLL,
     Alive,
     Attended,
     Beat,
@@ -684,6 +685,21 @@ class Workers(Role):
             return [WorkerRow(*row, holds[row[0].id], watched=store.watched.get(row[0].id)) for row in rows]
 
 
+class Rollups(Role):
+    """What workers finished, added up."""
+
+    async def read(
+        self, since: datetime, until: datetime, task: str | None = None, queue: str | None = None
+    ) -> list[Rollup]:
+        with self.store() as store:
+            return [row for row in store.rollups if concerns(row, since, until, task, queue)]
+
+    async def roll(self, now: datetime, limit: int = MAX_ROLL) -> int:
+        with self.store() as store:
+            before, store.rollups = store.rollups, regrouped(store.rollups, now)
+            return len(before) if store.rollups != before else 0
+
+
 class Documents(Role):
     """Settings, profiles, leases."""
 
@@ -766,7 +782,7 @@ class TinyEngine:
         self._bus = TinyBus(self.store)
         self.bus: Bus = self._bus
         self.jobs, self.records, self.entries, self.families = Jobs(self), Records(self), Entries(self), Families(self)
-        self.workers, self.documents = Workers(self), Documents(self)
+        self.workers, self.documents, self.rollups = Workers(self), Documents(self), Rollups(self)
 
     async def open(self) -> None:
         self._bus.loop, self.is_open = asyncio.get_running_loop(), True

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from headrace.client import transactional as within
+from headrace.client.charts import running_times
 from headrace.client.children import Parentage, arranged, new_id, parentage_here
 from headrace.client.registry import check_payload, known_tasks, warn_unregistered
 from headrace.client.session import Session
@@ -201,7 +202,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
     if job is None:
         raise JobNotFound(id)
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
-    usage, holders = Usage(), list[Job]()
+    usage, holders, queued = Usage(), list[Job](), seen_status(job, now) is Status.QUEUED
     if limits.bounded(job.queue, job.task):
         group = Group(job.queue, job.task, job.concurrency_key)
         usage = await engine.records.usage(list(limits.paced(group)))
@@ -215,10 +216,12 @@ async def explain(session: Session, id: UUID) -> Explanation:
         limits=limits,
         usage=usage,
         holders=holders,
-        position=await engine.records.position(job, now) if seen_status(job, now) is Status.QUEUED else None,
+        position=await engine.records.position(job, now) if queued else None,
         parents=[one for one in await engine.jobs.get(relatives(job)) if one is not None],
         rules=engine.rules,
         zone=None,
+        takes=(await running_times(session, task=job.task)).quantiles() if job.held else None,
+        queue_takes=(await running_times(session, queue=job.queue)).quantiles() if queued else None,
     )
 
 

@@ -23,7 +23,18 @@ Where the contract leaves a choice, a test accepts each way it allows, and no ot
 
 import pytest
 
-_PARTS = ("lab", "jobs", "records", "entries", "families", "workers", "documents", "transactions", "sessions")
+_PARTS = (
+    "lab",
+    "jobs",
+    "records",
+    "entries",
+    "families",
+    "rollups",
+    "workers",
+    "documents",
+    "transactions",
+    "sessions",
+)
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
@@ -55,6 +66,7 @@ from headrace.conformance.records.asking import Asking  # noqa: E402
 from headrace.conformance.records.finding import Finding  # noqa: E402
 from headrace.conformance.records.position import Positions  # noqa: E402
 from headrace.conformance.records.verifying import Verifying  # noqa: E402
+from headrace.conformance.rollups import Rolling  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.transactions import Transactional  # noqa: E402
 from headrace.conformance.workers import Workers  # noqa: E402
@@ -85,6 +97,7 @@ class Suite(
     Finding,
     Positions,
     Verifying,
+    Rolling,
     Documents,
     Entries,
     Children,

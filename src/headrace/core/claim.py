@@ -83,7 +83,9 @@ def promoted(job: Job, now: datetime) -> Job:
 
 def order(job: Job, queue_priority: int) -> Order:
     """Smaller is claimed first: queue priority, then job priority, then arrival, then order number."""
-    return (-queue_priority, -job.priority, job.arrived_at, job.seq)
+    changed = job.reprioritised_to  # as ``Job.priority``, without a call: this is asked several times for every job
+    priority = job.spec.priority if changed is None else changed
+    return (-queue_priority, -priority, job.arrived_at, job.seq)
 
 
 def stops(taken: int, unstarted_losses: int, ask: Ask, rules: Rules) -> bool:

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from headrace.core.explain.explanation import Fact, ago, many, per_time, roughly, span
-from headrace.core.explain.position import Position, estimate, pace, starts_at_once
+from headrace.core.explain.position import Position, estimate, expected_pace, pace, starts_at_once
+from headrace.core.histogram import Quantiles
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import next_permit, permits
@@ -34,8 +35,12 @@ def explain_queued(
     holders: Sequence[Job],
     position: Position | None,
     zone: tzinfo | None = UTC,
+    takes: Quantiles | None = None,
 ) -> Iterator[Fact]:
-    """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start."""
+    """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start.
+
+    ``takes``: how long runs in its queue took of late.
+    """
     held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
     yield from held_back
     able = [row for row in workers if row.takes]
@@ -54,7 +59,8 @@ def explain_queued(
     soon = not held_back and not job.suspect and (position is None or starts_at_once(position, free))
     yield from _takers(len(takers), free, soon, bool(held_back), _room_for(job))
     if position is not None and not soon and not held_back:
-        yield from _start(position, now, free)
+        slots = sum(row.info.concurrency for row in takers)
+        yield from _start(position, now, free, expected_pace(slots, takes))
     if job.unstarted_losses:
         text = f"It was lost {many(job.unstarted_losses, 'time')} before its start, so it is given to free slots only."
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
@@ -135,9 +141,9 @@ def _takers(takers: int, free: int, soon: bool, held_back: bool, room: str) -> I
         yield Fact("workers_free", f"{text}{room}.", data)
 
 
-def _start(position: Position, now: datetime, free: int) -> Iterator[Fact]:
+def _start(position: Position, now: datetime, free: int, expected: float | None) -> Iterator[Fact]:
     """When it may start."""
-    speed, seconds = pace(position, now), estimate(position, now, free)
+    speed, seconds = pace(position, now) or expected, estimate(position, now, free, expected)
     if speed is None:
         window = (now - position.since).total_seconds()
         text = f"No job of its queue was done in the last {roughly(window)}, so there is no telling when it starts."
