@@ -53,6 +53,7 @@ from headrace.engine import (
     Bus,
     Check,
     Claimed,
+    Companions,
     Dead,
     Duplicated,
     Engine,
@@ -195,6 +196,15 @@ class Store:
             self.batches[batch.id] = replace(batch, tally=batch.tally.plus(tally_of_new(job)), touched_at=touched)
         return Inserted(stored)
 
+    def undo(self) -> Callable[[], None]:
+        """A function that takes back what is inserted from now on."""
+        kept = dict(self.jobs), dict(self.batches), set(self.waited_for), self.notes.copy(), self.seq
+
+        def back() -> None:
+            self.jobs, self.batches, self.waited_for, self.notes, self.seq = kept
+
+        return back
+
     def apply(self, change: Change) -> Verdict:
         """Write one change whole, if it can be applied."""
         job, id = change.job, change.job.id
@@ -259,19 +269,38 @@ class Jobs(Role):
     """The verbs that move jobs."""
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        refuse_jobs(jobs, documents=True)
+        others = companions or {}
+        refuse_jobs([one for job in jobs for one in (job, *others.get(job.id, ()))], documents=True)
         with self.store() as store:
-            kept = (dict(store.jobs), dict(store.batches), set(store.waited_for), store.notes.copy(), store.seq)
+            undo = store.undo()
             if batch is not None:
                 store.batches.setdefault(batch.id, batch)
-            answers = [store.insert(job) for job in jobs]
+            answers = [self._insert(store, job, others.get(job.id, ())) for job in jobs]
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             if refused and (whole or batch is not None):
-                store.jobs, store.batches, store.waited_for, store.notes, store.seq = kept
+                undo()
                 return [refused[0]] * len(jobs)
             return answers
+
+    @staticmethod
+    def _insert(store: Store, job: Job, companions: Sequence[Job]) -> InsertAnswer:
+        """Store a job with its companions, all or none."""
+        undo, is_new = store.undo(), job.id not in store.jobs
+        answer = store.insert(job)
+        if is_new and isinstance(answer, Inserted):
+            for one in companions:
+                if isinstance(refused := store.insert(one), Refused):
+                    undo()
+                    return refused
+        return answer
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self.store() as store:
@@ -572,10 +601,17 @@ class Families(Role):
                 store.notes.append((Note.STOPPED, batch, 0))
             return store.batches.get(batch)
 
-    async def settle(self, batch: UUID) -> None:
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        refuse_jobs(jobs, documents=True)
         with self.store() as store:
-            if batch in store.batches:
-                store.batches[batch] = replace(store.batches[batch], settled=True)
+            if batch not in store.batches or store.batches[batch].settled:
+                return None
+            undo = store.undo()
+            store.batches[batch] = replace(store.batches[batch], settled=True)
+            refused = [answer for answer in map(store.insert, jobs) if isinstance(answer, Refused)]
+            if refused:
+                undo()
+            return refused[0] if refused else None
 
 
 def _concerned(store: Store, note: Note, id: UUID) -> list[UUID]:

@@ -114,6 +114,15 @@ class Machine(RuleBasedStateMachine):
 
     @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=1, max_size=4))
     def insert(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        made = self._made(drafts)
+        answers = self.sides.agree(lambda side: side.engine.jobs.insert(made, self.now))
+        for job, answer in zip(made, answers, strict=True):
+            if isinstance(answer, Inserted):
+                self.jobs.append(job.id)
+                self.drafts[job.id] = job
+
+    def _made(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[Job]:
+        """New jobs of these drafts."""
         made: list[Job] = []
         for spec, place in drafts:
             kin = self._kin(place, made)
@@ -128,9 +137,21 @@ class Machine(RuleBasedStateMachine):
                 pending=place["pending"],
             )
             made.append(job)
-        answers = self.sides.agree(lambda side: side.engine.jobs.insert(made, self.now))
-        for job, answer in zip(made, answers, strict=True):
-            if isinstance(answer, Inserted):
+        return made
+
+    @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=2, max_size=4), repeated=st.booleans())
+    def insert_together(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]], repeated: bool) -> None:
+        made = self._made(drafts)
+        job, others = made[0], made[1:]
+        for _ in range(1 + repeated):
+            self.sides.agree(lambda side: side.engine.jobs.insert([job], self.now, companions={job.id: others}))
+        self._found(*made)
+
+    def _found(self, *jobs: Job) -> None:
+        """Tell of those of these jobs that are stored by now."""
+        here = self.sides.agree(lambda side: side.engine.jobs.get([job.id for job in jobs]))
+        for job, found in zip(jobs, here, strict=True):
+            if found is not None and job.id not in self.drafts:
                 self.jobs.append(job.id)
                 self.drafts[job.id] = job
 
@@ -162,7 +183,10 @@ class Machine(RuleBasedStateMachine):
         changes, over = self.sides.agree(tell)
         self.touched.update(change.job.id for change in changes)
         if over:
-            self.sides.agree(lambda side: side.engine.families.settle(over[0]))
+            id = self.sides.dice.new_id(self.now)
+            job = submit(id, Spec(task=TASKS[0], created_at=self.now), '{"n":1}', self.now)
+            self.sides.agree(lambda side: side.engine.families.settle(over[0], self.now, [job]))
+            self._found(job)
 
     @rule(which=st.integers(0, 1))
     def seal(self, which: int) -> None:

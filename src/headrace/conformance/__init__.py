@@ -48,6 +48,7 @@ from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
+from headrace.conformance.jobs.companions import Companionship  # noqa: E402
 from headrace.conformance.jobs.contents import Contents  # noqa: E402
 from headrace.conformance.jobs.customers import OfCustomers  # noqa: E402
 from headrace.conformance.jobs.dating import Dating  # noqa: E402
@@ -78,6 +79,7 @@ class Suite(
     Inserting,
     Requests,
     OfCustomers,
+    Companionship,
     Contents,
     Bounds,
     Claiming,

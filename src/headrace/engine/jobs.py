@@ -12,7 +12,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine.answers import MAX_BATCH, Claimed, InsertAnswer, Overdue
+from headrace.engine.answers import MAX_BATCH, Claimed, Companions, InsertAnswer, Overdue
 from headrace.engine.workers import Dead
 
 __all__ = ["Jobs"]
@@ -22,7 +22,13 @@ class Jobs(Protocol):
     """Stores jobs, gives them to workers, applies changes to them."""
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
         """Store jobs, in one commit, in the order given; answers in the same order.
 
@@ -66,6 +72,13 @@ class Jobs(Protocol):
 
         *All or nothing.* With a ``batch``, or with ``whole``, if one of the jobs is refused all are, for its reason,
         and nothing is stored. A duplicate is no refusal.
+
+        *Companions.* Other jobs that go with one of these, by its id. If that one is stored by this call, they are
+        stored in the same commit, right behind it, each as a job of this call is; one that is here already or is a
+        duplicate is left out. If it is not stored (its id is here already, it is a duplicate, it is refused), none of
+        them is. Where one of them is refused, their job is, too, for the same reason: the group is stored whole or not
+        at all. Answers are for the jobs alone. Companions count for ``MAX_BATCH``, and no id is twice in a call that
+        has some.
 
         *Hints.* The caller sends ``Topic.READY`` with the queues of the jobs as soon as this has returned. An engine
         may let the hint ride in the commit instead, for other sessions to hear it sooner; its bus then recognises the

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from uuid import UUID
 
 import msgspec
 
 from headrace.core.batch import Batch
 from headrace.core.job import Job
-from headrace.engine import InsertAnswer, Refused
+from headrace.engine import Companions, InsertAnswer, Refused
 from headrace.engines.refusing import refuse_jobs
+from headrace.engines.sql.groups import NO_GROUPS, Groups
 from headrace.engines.sql.record import Place, place_of
 from headrace.errors import HeadraceError
 
@@ -47,6 +49,13 @@ class Learned(msgspec.Struct, frozen=True):
     def lines_of_taken(self) -> list[int]:
         """The line of each job whose line was not refused."""
         return [self.lines[place] for place in self.places if place not in self.refused]
+
+    def refusals(self, jobs: Sequence[Job]) -> dict[UUID, HeadraceError]:
+        """Why some of the jobs, which were learned of, have no line."""
+        if not self.refused:
+            return {}
+        pairs = zip(jobs, self.places, strict=True)
+        return {job.id: self.refused[place] for job, place in pairs if place in self.refused}
 
     def answers(self, stored: Iterable[InsertAnswer]) -> list[InsertAnswer]:
         """The answers for all jobs: a refusal where the line was refused, and the given answers for the others."""
@@ -113,9 +122,12 @@ class KnownLines:
         jobs: Sequence[Job],
         batch: Batch | None,
         whole: bool,
-        write: Callable[[list[Job], Learned, Batch | None, bool], Awaitable[list[InsertAnswer]]],
+        companions: Companions | None,
+        write: Callable[[list[Job], Learned, Batch | None, bool, Groups], Awaitable[list[InsertAnswer]]],
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``; ``write`` stores the jobs that have lines, or raises ``Collected``."""
+        if companions:
+            return await self._insert_groups(jobs, batch, whole, Groups(companions), write)
         refuse_jobs(jobs)
         whole = whole or batch is not None
         while True:
@@ -123,7 +135,34 @@ class KnownLines:
             if whole and learned.refused:
                 return [Refused(next(iter(learned.refused.values())))] * len(jobs)
             taken = learned.taken(jobs)
+            if not taken and batch is None:
+                return learned.answers([])
             try:
-                return learned.answers(await write(taken, learned, batch, whole) if taken or batch is not None else [])
+                return learned.answers(await write(taken, learned, batch, whole, NO_GROUPS))
             except Collected:
                 self.forget(learned.collected)
+
+    async def _insert_groups(
+        self,
+        jobs: Sequence[Job],
+        batch: Batch | None,
+        whole: bool,
+        groups: Groups,
+        write: Callable[[list[Job], Learned, Batch | None, bool, Groups], Awaitable[list[InsertAnswer]]],
+    ) -> list[InsertAnswer]:
+        """``insert`` where some jobs have companions; a group one of whom is refused a line is refused."""
+        joined, whole = groups.joined(jobs), whole or batch is not None
+        refuse_jobs(joined)
+        while True:
+            learned = await self.learn(joined)
+            refused = groups.refusals(learned.refusals(joined))
+            if refused and whole:
+                return [Refused(next(iter(refused.values())))] * len(jobs)
+            taken = groups.joined([job for job in jobs if job.id not in refused])
+            try:
+                stored = await write(taken, learned, batch, whole, groups) if taken or batch is not None else []
+            except Collected:
+                self.forget(learned.collected)
+                continue
+            rest = iter(groups.leaders(zip(taken, stored, strict=True)))
+            return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]

@@ -15,7 +15,8 @@ from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue
+from headrace.engines.sql.groups import Groups
 from headrace.engines.sql.lines import Learned
 from headrace.engines.sql.record import encode, micros, moment
 from headrace.engines.sqlite.applying import change_sets
@@ -45,12 +46,21 @@ class Jobs:
         self._claiming = Claiming(self._rules)
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        return await self._lines.insert(jobs, batch, whole, self._insert)
+        return await self._lines.insert(jobs, batch, whole, companions, self._insert)
 
-    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool) -> list[InsertAnswer]:
-        insertion = Insertion(jobs, learned.lines_of_taken(), learned.collected, batch, whole)
+    async def _insert(
+        self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool, groups: Groups
+    ) -> list[InsertAnswer]:
+        lines = [learned.line_of(job) for job in jobs] if groups else learned.lines_of_taken()
+        insertion = Insertion(jobs, lines, learned.collected, batch, whole, groups)
         stored = await self._writer.run(insertion.write)
         return stored if isinstance(stored, list) else insertion.inserted(stored)
 
