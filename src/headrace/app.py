@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
-from typing import Any, TypeVar, Unpack
+from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
@@ -15,6 +15,7 @@ from headrace.client import admin, jobs
 from headrace.client.acting import Acting
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
+from headrace.client.charts import Moment, charts, estimated_processing_time
 from headrace.client.finding import Filters, Finding, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
@@ -24,11 +25,13 @@ from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedu
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
 from headrace.core.books import Book, Verification
+from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
 from headrace.core.query import Page
 from headrace.core.retry import Seconds
+from headrace.core.rollup import Step
 from headrace.draft import Draft
 from headrace.engine import Check, WorkerRow
 from headrace.errors import ConfigError, NotSupported, StoreLost, Unavailable
@@ -39,6 +42,7 @@ from headrace.options import JobOptions, TaskOptions
 from headrace.runtime.clock import Clock
 from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
+from headrace.runtime.sums import Sums
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
@@ -187,12 +191,13 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
                 "tasks": tasks,
             },
         )
-        session = self.session
+        session, sums = self.session, Sums()
         self.load()
         handlers = chosen_handlers(options.pop("tasks"), self.handlers)
 
         def duties(id: UUID, ended: UUID | None) -> Sequence[Service]:
-            return services(session.engine, session.lanes, session.host, id, follow=not burst, ended=ended)
+            means = session.engine, session.lanes, session.host
+            return services(*means, id, follow=not burst, ended=ended, sums=sums)
 
         return Worker(
             session.engine,
@@ -203,6 +208,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
             announce=self._announce_at_start,
             version=version("headrace"),
             resources=self.resources,
+            sums=sums,
             **options,
         )
 
@@ -331,6 +337,27 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
     async def queues(self) -> list[QueueInfo]:
         """Every queue that has jobs or settings, in the order workers serve them."""
         return await admin.queues(self.session)
+
+    async def charts(
+        self,
+        *,
+        task: str | None = None,
+        queue: str | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
+        step: Step | Literal["minute", "hour", "day"] | None = None,
+    ) -> Charts:
+        """What workers finished, by task, queue and time, and how long it took; by default, of the last hour.
+
+        ``since``, ``until``: a moment, or how long ago it was (seconds or a timedelta). Minutes are kept for 6 hours,
+        hours for 7 days, days for 90. Approximate: a worker that is killed takes along what it finished since its last
+        beat.
+        """
+        return await charts(self.session, since, until, step, task=task, queue=queue)
+
+    async def estimated_processing_time(self, task: str, *, quantile: float = 0.5) -> float | None:
+        """How many seconds a run of this task takes, by those of the last 7 days: half take less; None if unknown."""
+        return await estimated_processing_time(self.session, task, quantile)
 
     async def workers(self) -> list[WorkerRow]:
         """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""

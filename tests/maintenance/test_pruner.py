@@ -7,6 +7,8 @@ from datetime import timedelta
 from headrace.core.acts import cancel
 from headrace.core.defaults import Retention
 from headrace.core.job import Job
+from headrace.core.rollup import KEPT, Rollup, Step, Totals, begin_of
+from headrace.engine import Beat
 from headrace.maintenance import Pruner
 from tests.support.world import World, world
 
@@ -59,3 +61,22 @@ async def test_it_looks_about_once_a_minute() -> None:
     async with world() as w:
         pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
         assert all(40 < pruner.pause() <= 60 for _ in range(20))
+
+
+async def test_minutes_become_hours_and_days_and_are_dropped() -> None:
+    async with world() as w:
+        pruner, player = Pruner(w.engine, w.lanes, w.host, w.holder()), await w.worker()
+        begun = w.now
+        for number in (1, 2, 3):
+            row = Rollup(Step.MINUTE, begin_of(begun, Step.MINUTE), "work", "default", Totals(completed=1))
+            await w.engine.workers.beat(player.id, Beat(report=number, finished=(row,)), w.now)
+        await pruner.tick()
+        assert len(await w.engine.rollups.read(begun - timedelta(days=2), w.now + timedelta(days=1))) == 1
+        for days, step in ((1, Step.HOUR), (9, Step.DAY)):
+            w.clock.advance(days * 86400.0)
+            await pruner.tick()
+            [found] = await w.engine.rollups.read(begun - timedelta(days=2), w.now + timedelta(days=1))
+            assert (found.step, found.totals.completed) == (step, 3)
+        w.clock.advance(KEPT.total_seconds())
+        await pruner.tick()
+        assert await w.engine.rollups.read(begun - timedelta(days=2), w.now + timedelta(days=1)) == []

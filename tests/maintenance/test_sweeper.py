@@ -17,6 +17,7 @@ from headrace.engine import Alive, Dead, Overdue
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Unavailable
 from headrace.maintenance import Sweeper
+from headrace.runtime.sums import Sums
 from tests.support.world import Player, World, world
 
 
@@ -441,3 +442,17 @@ async def test_a_suspended_machine_buries_nobody() -> None:
                 assert isinstance(await player.beat(), Alive)
             await watch(w, s, dice.uniform(0.0, 20.0), *players, step=1.0)
         assert await w.alive() == {player.id for player in players}
+
+
+async def test_attempts_that_were_lost_are_added_up() -> None:
+    async with world() as w:
+        sums = Sums()
+        s, player = Sweeper(w.engine, w.lanes, w.host, w.holder(), sums=sums), await w.worker()
+        for _ in range(3):
+            await w.submit()
+            await player.run()
+        await watch(w, s, 35)
+        number, rows = sums.report()
+        assert number == 1
+        assert sum(row.totals.lost for row in rows) == sum(row.totals.retried for row in rows) == 3
+        assert {(row.task, row.queue) for row in rows} == {("work", "default")}

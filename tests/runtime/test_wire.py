@@ -29,6 +29,7 @@ from headrace.engine import (
     Jobs,
     Records,
     Refused,
+    Rollups,
     Workers,
 )
 from headrace.errors import (
@@ -42,7 +43,7 @@ from headrace.errors import (
 )
 from headrace.runtime.wire import decode, encode
 
-ROLES = (Jobs, Records, Entries, Families, Workers, Documents, Engine)
+ROLES = (Jobs, Records, Entries, Families, Rollups, Workers, Documents, Engine)
 """All but ``transactions``, which are of one process; of the bus only hints travel."""
 
 AT = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

@@ -9,7 +9,7 @@ from typing import Any
 from headrace.engine import Engine
 from headrace.errors import Unavailable
 
-ROLES = frozenset({"jobs", "records", "entries", "families", "workers", "documents", "transactions"})
+ROLES = frozenset({"jobs", "records", "entries", "families", "rollups", "workers", "documents", "transactions"})
 
 
 class Instead:

@@ -15,6 +15,7 @@ from headrace.client.hooks import CallNext, Resource
 from headrace.core.audit import Audited
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
+from headrace.core.feed import Changed
 from headrace.core.query import Page
 from headrace.handle import StreamHandle
 from headrace.stream import StreamItem
@@ -209,6 +210,10 @@ async def handles_speak_of_jobs(handle: JobHandle[int]) -> None:
     assert_type(handle.status, Status | None)
     assert_type(await handle.refresh(), Job)
     assert_type(handle.watch(), AsyncIterator[Job])
+    async with app.feed(task="a", status=["failed", Status.COMPLETED], parent=handle.id) as feed:
+        async for changed in feed:
+            assert_type(changed, Changed)
+            assert_type(changed.jobs, tuple[Job, ...])
     assert_type(await handle.rerun(), JobHandle[int])
     assert_type(await handle.rerun(payload={"a": 1}, by="ann", priority=9, delay=timedelta(hours=1)), JobHandle[int])
     assert_type(await handle.cancel(), Job)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Self, cast
 from uuid import UUID
@@ -178,6 +178,7 @@ class Deaf:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self.healed = engine, False
+        self.owner = self
         self.workers = Instead(engine.workers, beat=self._beat)
 
     def another_session(self) -> Any:
@@ -344,3 +345,36 @@ async def test_no_job_is_claimed_by_a_clock_that_is_unsure(shop: Shop) -> None:
     await worker.lanes.close()
     assert set(unsure) == {False}
     assert abs((clock.now() - datetime.now(UTC)).total_seconds()) < 1
+
+
+class LosesBeats(Deaf):
+    """A store that keeps each beat, and whose first replies are lost."""
+
+    async def _beat(self, *args: Any) -> Any:
+        answer = await self._engine.workers.beat(*args)
+        if not self.owner.healed:
+            self.owner.healed = bool(args[1].finished)
+            raise Unavailable("the reply was lost", outcome="unknown")
+        return answer
+
+    def another_session(self) -> Any:
+        """The heartbeat's own session."""
+        twin = LosesBeats(self._engine.another_session())
+        twin.__dict__["owner"] = self
+        return twin
+
+
+async def test_what_was_handed_in_with_a_beat_whose_reply_was_lost_counts_once(shop: Shop) -> None:
+    async def noop() -> None:
+        """Done at once."""
+
+    shop.task(noop)
+    lossy = LosesBeats(shop.engine)
+    worker = shop.worker(engine=cast(Engine, lossy))
+    async with worker:
+        await shop.all_ended([await shop.submit("noop") for _ in range(7)])
+        await until(lambda: lossy.healed and not worker.sums.report()[1])
+    await worker.lanes.close()
+    now = shop.host.clock.now()
+    rows = await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1))
+    assert sum(row.totals.completed for row in rows) == 7

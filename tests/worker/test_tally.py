@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,15 @@ import pytest
 from headrace.core.defaults import Rules
 from headrace.core.lifecycle import lose
 from headrace.core.retry import Retry
-from headrace.core.status import Cause
+from headrace.core.rollup import Totals
+from headrace.core.status import Cause, Status
 from headrace.errors import Snooze
 from headrace.worker import tally as tallying
 from headrace.worker.context import Context
 from tests.support.shop import ENGINES, Shop, open_shop
 from tests.support.until import until
 
+NAMES = ("fine", "boom", "later", "slow")
 ONCE_MORE = Retry(1, backoff="fixed", initial=0.01, jitter=False)
 
 
@@ -164,3 +167,44 @@ async def test_healthy_jobs_cost_the_log_nothing_when_nobody_listens(
         asked.clear()
         await shop.all_ended(ids)
         assert asked == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_what_a_worker_finished_is_handed_in_at_the_latest_when_it_stops(engine: str, tmp_path: Path) -> None:
+    async with open_shop(engine, tmp_path) as shop:
+
+        async def fine() -> None:
+            """Done at once."""
+
+        async def boom() -> None:
+            raise ConnectionError("no route")
+
+        async def later(ctx: Context) -> None:
+            if ctx.attempt == 1:
+                raise Snooze(0)
+
+        async def slow() -> None:
+            await asyncio.Event().wait()
+
+        for fn in (fine, boom, later, slow):
+            shop.task(fn)
+        ids = [await shop.submit("fine", queue="q") for _ in range(5)]
+        ids += [await shop.submit("boom", retry=ONCE_MORE), await shop.submit("later")]
+        ids.append(await shop.submit("slow", timeout=0.05, retry=Retry(0)))
+        stopped = await shop.submit("slow")
+        async with shop.worker():
+            await shop.all_ended(ids)
+            await shop.reaches(stopped, Status.RUNNING)
+            await shop.cancel(stopped)
+            await shop.ended(stopped)
+        found: dict[tuple[str, str], Totals] = {}
+        now = shop.host.clock.now()
+        for row in await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1)):
+            found.setdefault((row.task, row.queue), Totals()).merge(row.totals)
+        assert found.keys() == {("fine", "q"), ("boom", "default"), ("later", "default"), ("slow", "default")}
+        fine_, boom_, later_, slow_ = (found[name, "q" if name == "fine" else "default"] for name in NAMES)
+        assert (fine_.completed, fine_.attempts, fine_.waited.count, fine_.ran.count) == (5, 5, 5, 5)
+        assert (boom_.failed, boom_.retried, boom_.attempts, boom_.ran.count) == (2, 1, 2, 2)
+        assert (later_.snoozed, later_.completed, later_.attempts, later_.ran.count) == (1, 1, 2, 1)
+        assert (slow_.timed_out, slow_.cancelled, slow_.attempts) == (1, 1, 2)
+        assert slow_.ran.seconds >= 0.05

@@ -43,6 +43,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "resolve": ("changes", "Set the outcome of jobs by hand."),
     "failures": ("groups", "List what fails, in groups of jobs that failed alike."),
     "stats": ("admin", "Count jobs, and balance the books."),
+    "charts": ("charts", "Show what was finished of late, and how long it took."),
     "queues": ("queues", "List, pause, resume and set queues."),
     "limits": ("limits", "List and set how many jobs of a task there may be."),
     "rates": ("limits", "List and set rate limits: how many jobs may start per span of time."),

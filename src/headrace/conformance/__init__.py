@@ -23,7 +23,18 @@ Where the contract leaves a choice, a test accepts each way it allows, and no ot
 
 import pytest
 
-_PARTS = ("lab", "jobs", "records", "entries", "families", "workers", "documents", "transactions", "sessions")
+_PARTS = (
+    "lab",
+    "jobs",
+    "records",
+    "entries",
+    "families",
+    "rollups",
+    "workers",
+    "documents",
+    "transactions",
+    "sessions",
+)
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
@@ -37,7 +48,9 @@ from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
+from headrace.conformance.jobs.companions import Companionship  # noqa: E402
 from headrace.conformance.jobs.contents import Contents  # noqa: E402
+from headrace.conformance.jobs.customers import OfCustomers  # noqa: E402
 from headrace.conformance.jobs.dating import Dating  # noqa: E402
 from headrace.conformance.jobs.effects import Effects  # noqa: E402
 from headrace.conformance.jobs.fencing import Fencing  # noqa: E402
@@ -54,6 +67,7 @@ from headrace.conformance.records.asking import Asking  # noqa: E402
 from headrace.conformance.records.finding import Finding  # noqa: E402
 from headrace.conformance.records.position import Positions  # noqa: E402
 from headrace.conformance.records.verifying import Verifying  # noqa: E402
+from headrace.conformance.rollups import Rolling  # noqa: E402
 from headrace.conformance.sessions import Sessions  # noqa: E402
 from headrace.conformance.transactions import Transactional  # noqa: E402
 from headrace.conformance.workers import Workers  # noqa: E402
@@ -64,6 +78,8 @@ __all__ = ["Lab", "Suite"]
 class Suite(
     Inserting,
     Requests,
+    OfCustomers,
+    Companionship,
     Contents,
     Bounds,
     Claiming,
@@ -83,6 +99,7 @@ class Suite(
     Finding,
     Positions,
     Verifying,
+    Rolling,
     Documents,
     Entries,
     Children,

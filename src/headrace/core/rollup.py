@@ -80,6 +80,12 @@ class Totals(msgspec.Struct, array_like=True):
         """All attempts that are counted."""
         return self.completed + self.failed + self.timed_out + self.lost + self.snoozed + self.released + self.cancelled
 
+    def add(self, completed: int, waited: float, ran: float) -> None:
+        """Add so many that completed, and the sums of their seconds, which the histograms have by buckets."""
+        self.completed += completed
+        self.waited.seconds += waited
+        self.ran.seconds += ran
+
     def merge(self, other: Totals) -> None:
         """Add what the other has counted."""
         self.completed += other.completed
@@ -173,9 +179,8 @@ def _bounded(series: dict[tuple[str, str], Totals]) -> dict[tuple[str, str], Tot
     """The busiest series, and all others as one."""
     if len(series) <= MOST_SERIES:
         return series
-    busiest = sorted(series, key=lambda name: (name[0] == OTHER, series[name].attempts), reverse=True)
-    kept = {name: series[name] for name in busiest[: MOST_SERIES - 1]}
-    rest = kept.setdefault((OTHER, OTHER), Totals())
-    for name in busiest[MOST_SERIES - 1 :]:
-        rest.merge(series[name])
-    return kept
+    busiest = sorted(series.keys() - {(OTHER, OTHER)}, key=lambda name: (-series[name].attempts, name))
+    kept, rest = {name: series[name] for name in busiest[: MOST_SERIES - 1]}, Totals()
+    for name in (*busiest[MOST_SERIES - 1 :], (OTHER, OTHER)):
+        rest.merge(series.get(name, Totals()))
+    return kept | {(OTHER, OTHER): rest}

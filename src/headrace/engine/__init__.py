@@ -1,7 +1,8 @@
 """The contract: what every engine promises, role by role.
 
 An engine is a session on a store. It holds one object for each role, and each role is a Protocol in a module of its
-own: ``jobs``, ``records``, ``entries``, ``families``, ``workers``, ``documents``, ``transactions`` and ``bus``.
+own: ``jobs``, ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``, ``transactions`` and
+``bus``.
 
 Five rules hold for every verb of every role:
 
@@ -45,6 +46,7 @@ from headrace.engine.answers import (
     MAX_PROFILES,
     Check,
     Claimed,
+    Companions,
     Duplicated,
     InsertAnswer,
     Inserted,
@@ -60,6 +62,7 @@ from headrace.engine.entries import Entries
 from headrace.engine.families import Families
 from headrace.engine.jobs import Jobs
 from headrace.engine.records import Records
+from headrace.engine.rollups import MAX_ROLL, Rollups
 from headrace.engine.session import Engine
 from headrace.engine.statements import Enlisted, Statement, Statements
 from headrace.engine.transactions import Transactions
@@ -68,12 +71,14 @@ from headrace.engine.workers import Alive, Attended, Beat, Dead, Gone, Watched, 
 __all__ = [
     "MAX_BATCH",
     "MAX_PROFILES",
+    "MAX_ROLL",
     "Alive",
     "Attended",
     "Beat",
     "Bus",
     "Check",
     "Claimed",
+    "Companions",
     "Dead",
     "Documents",
     "Duplicated",
@@ -92,6 +97,7 @@ __all__ = [
     "Profiles",
     "Records",
     "Refused",
+    "Rollups",
     "Setting",
     "Statement",
     "Statements",

@@ -13,6 +13,7 @@ from headrace.engine.entries import Entries
 from headrace.engine.families import Families
 from headrace.engine.jobs import Jobs
 from headrace.engine.records import Records
+from headrace.engine.rollups import Rollups
 from headrace.engine.transactions import Transactions
 from headrace.engine.workers import Workers
 
@@ -47,6 +48,11 @@ class Engine(Protocol):
     @property
     def families(self) -> Families:
         """Notes for other jobs, and batches."""
+        ...
+
+    @property
+    def rollups(self) -> Rollups:
+        """What workers finished, added up."""
         ...
 
     @property

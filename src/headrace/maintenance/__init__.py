@@ -13,6 +13,7 @@ from headrace.maintenance.sweeper import Sweeper
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
+from headrace.runtime.sums import Sums
 
 __all__ = ["Follower", "Planner", "Pruner", "Sweeper", "services"]
 
@@ -26,13 +27,14 @@ def services(
     *,
     follow: bool = True,
     ended: UUID | None = None,
+    sums: Sums | None = None,
 ) -> list[Service]:
     """The duties, to be run beside a worker; ``retention`` defaults to that of the engine's rules.
 
     Without ``follow`` a continuous task is left to the planner between two runs, as a worker needs that wants to end.
-    ``ended``: a worker whose process is known to have ended.
+    ``ended``: a worker whose process is known to have ended. ``sums``: where lost attempts are added up.
     """
-    sweeper = Sweeper(engine, lanes, host, holder, ended=ended)
+    sweeper = Sweeper(engine, lanes, host, holder, ended=ended, sums=sums)
     others = [Pruner(engine, lanes, host, holder, retention), Planner(engine, lanes, host, holder, retention)]
     sweeper.siblings = others
     return [sweeper, *others, *([Follower(engine, lanes, host)] if follow else [])]

@@ -1,4 +1,5 @@
-"""The pruner: removes ended jobs when their retention is over."""
+"""The pruner: removes ended jobs when their retention is over, and adds up what workers hand in, minutes to hours and
+hours to days."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import logging
 from uuid import UUID
 
 from headrace.core.defaults import Retention
-from headrace.engine import MAX_BATCH, Engine
+from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
 from headrace.maintenance.elector import Duty
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
@@ -21,7 +22,7 @@ _BREATH = 0.01
 
 
 class Pruner(Duty):
-    """Deletes in batches, once a minute; live jobs are never touched."""
+    """Deletes in batches, once a minute; live jobs are never touched. Then it regroups rollups."""
 
     name = "pruner"
     share = 4.0  # old jobs can wait
@@ -59,4 +60,9 @@ class Pruner(Duty):
             await self.host.sleep(_BREATH)
         if total:
             _log.info("pruned %d jobs past their retention", total)
+        await self._roll()
         return total
+
+    async def _roll(self) -> None:
+        while not self.stopping.is_set() and await self.engine.rollups.roll(self.host.clock.now()) >= MAX_ROLL:
+            await self.host.sleep(_BREATH)

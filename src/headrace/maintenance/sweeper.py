@@ -23,6 +23,7 @@ from headrace.maintenance.elector import Duty
 from headrace.maintenance.step_record import StepRecord
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.sums import Sums
 
 __all__ = ["Sweeper"]
 
@@ -47,10 +48,11 @@ class Sweeper(Duty):
         *,
         ended: UUID | None = None,
         limit: int = MAX_BATCH,
+        sums: Sums | None = None,
     ) -> None:
-        """``ended``: a worker whose process is known to have ended."""
+        """``ended``: a worker whose process is known to have ended; ``sums``: where lost attempts are added up."""
         super().__init__(engine, lanes, host, holder)
-        self._limit = limit
+        self._limit, self._sums = limit, sums or Sums()
         self.siblings: Sequence[Duty] = ()
         """The other duties of the same worker: they ask for what the dead had."""
         self._watch = Deathwatch(engine, host)
@@ -78,7 +80,7 @@ class Sweeper(Duty):
         # claims just now, and for writers that died in between.
         due = clock.monotonic() >= self._again_at
         if due:
-            moved += await self.promote()
+            moved += await self.promote() + await self.engine.jobs.realign(self._limit)
             self._again_at = clock.monotonic() + self.rules.lease
         if due or self._told:
             self._told = await self.lanes.notes.process()
@@ -212,6 +214,8 @@ class Sweeper(Duty):
                 return False
             if isinstance(verdict, Applied):
                 _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
+                if change.attempt is not None:  # nobody else knows of its end
+                    self._sums.taken(change.attempt, verdict.job)
                 return True
             if not isinstance(verdict, Conflict) or verdict.job.epoch != epoch:
                 return False  # another owner: what we know of the worker says nothing about this one

@@ -19,6 +19,8 @@ MOST = 200
 _BURST, _RATE = 2000, 1000
 """How many jobs a session names at once after a quiet time, and then a second: a worker in full flow changes many
 times as many, and nobody could look at them all."""
+_FLOOD_GAP = 0.1
+"""Seconds between two hints in full flow."""
 
 
 def hint_of(ids: Sequence[UUID]) -> Hint:
@@ -73,5 +75,5 @@ class Changes:
         loop = asyncio.get_running_loop()
         self._allowance.spend(len(names))
         self._room = min(MOST, self._allowance.left(loop.time()))
-        self._timer = loop.call_later(GAP, self._send)
+        self._timer = loop.call_later(GAP if self._room == MOST else _FLOOD_GAP, self._send)
         self._bus.send(Hint(Topic.CHANGED, names, dropped))

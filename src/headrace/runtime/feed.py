@@ -41,6 +41,9 @@ _BURST, _RATE = 2000, 1000
 _FLOOD, _FLOOD_MOST, _FLOOD_GAP = 1.0, 50, 0.2
 """For how many seconds after changes were left out there are too many to read them all, how many are read at a time
 then, and how often: store and processors are for the work that causes them, and a sample shows it as well."""
+_FLOOD_SHARE, _FLOOD_LONGEST = 50, 1.0
+"""How many times as long as the last read took it waits then, and how many seconds at most: what is busy is asked
+less."""
 _FIRST_PAGE = 20
 """How many of the newest jobs are looked at first."""
 _NEWEST_GAP = 0.1
@@ -201,6 +204,8 @@ class Feed:
             self._read_at = self._time() + _AWAY
             return []
         finally:
+            if flood:
+                gap = max(gap, min(_FLOOD_SHARE * (self._time() - now), _FLOOD_LONGEST))
             self._read_at = max(self._read_at, now + gap)
 
     async def _find_new(self, room: int) -> list[Job]:

@@ -184,9 +184,13 @@ class Heartbeat:
         worker, clock = self._worker.id, self._host.store_clock
         asked = None if clock is None else clock.asking()
         proof = self._proof(worker)
-        beat = replace(self._worker.beat(self.blocked), proof=proof)
+        number, finished = self._worker.sums.report()
+        beat = replace(self._worker.beat(self.blocked), proof=proof, report=number, finished=finished)
         answer = await session.workers.beat(worker, beat, self._host.clock.now())
-        if isinstance(answer, Alive):
+        if isinstance(answer, Dead):
+            self._worker.sums.refused()
+        else:
+            self._worker.sums.acknowledged(number)
             self._told = proof
             if clock is not None and asked is not None and answer.now is not None:
                 clock.told(asked, answer.now)
@@ -279,6 +283,7 @@ class Heartbeat:
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
                 _log.warning("%s", account(verdict.job, change.attempt.outcome, now))
+                self._worker.sums.taken(change.attempt, verdict.job)
         return [
             (verdict.job, decide)
             for verdict, decide in zip(verdicts, decides, strict=True)

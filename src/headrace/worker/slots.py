@@ -14,6 +14,7 @@ from headrace.core.job import Job
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.runtime.sums import Sums
 from headrace.worker.buffer import LOOKED_AT, Buffer, Pace
 from headrace.worker.bulk import Call
 from headrace.worker.callbacks import Reactions
@@ -56,6 +57,7 @@ class Slots:
         concurrency: int,
         may_start: Callable[[], bool],
         hungry: Callable[[], None],
+        sums: Sums | None = None,
     ) -> None:
         self.host, self.concurrency = host, concurrency
         self.threads, self.children = ThreadPool("headrace-handler"), Children()
@@ -68,7 +70,7 @@ class Slots:
 
         The key is the id of the job as a number, which is hashed faster than the id itself.
         """
-        self.tally = Tally(host.clock)
+        self.tally = Tally(host.clock, sums or Sums())
         self.freed = asyncio.Event()
         """Set whenever the worker no longer owns a job."""
         self._handlers, self._lanes, self._may_start, self.hungry = handlers, lanes, may_start, hungry
@@ -313,6 +315,7 @@ class Slots:
                 owned.write_start()
         if monotonic > self._begin_by:
             self._release_late(monotonic)
+        self.tally.sums.gather()
         self.tally.look()
         self.yielded.tick()
         self.stuck.look(monotonic)

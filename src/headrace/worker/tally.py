@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from headrace.core.account import account, name_of
 from headrace.core.outcome import Failed, Released, Snoozed, TimedOut
-from headrace.core.status import Outcome
+from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
+from headrace.runtime.sums import Sums
 
 if TYPE_CHECKING:
     from headrace.worker.owned_job import OwnedJob
@@ -17,12 +18,17 @@ __all__ = ["Tally"]
 
 _log = logging.getLogger("headrace.worker")
 
+_GATHERED = 100
+"""How many completed jobs are kept before they are added up: adding one by one would take longer."""
+_MEASURED = frozenset({Outcome.FAILED, Outcome.TIMED_OUT})
+"""Of what did not complete: how long it waited and ran is of interest."""
+
 
 class Tally:
     """Counts; one line in the log for each attempt that failed, and for starts and ends where those are asked for."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, sums: Sums) -> None:
+        self._clock, self.sums, self._completed = clock, sums, sums.completed
         self.done = self.failed = self.released = self.stale = 0
         self.talks = False
         """Whether starts and ends are logged: looked up now and then, and not for every job."""
@@ -44,16 +50,36 @@ class Tally:
             self.stale += 1
         elif isinstance(ending, Failed | TimedOut):
             self.failed += 1
+            self._add(owned, Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED)
             if _log.isEnabledFor(logging.WARNING):
                 outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
                 _log.warning("%s", account(owned.job, outcome, self._clock.now()))
             return
         elif isinstance(ending, Released):
             self.released += 1
+            self._add(owned, Outcome.RELEASED)
+        elif isinstance(ending, Snoozed):
+            self.done += 1
+            self._add(owned, Outcome.SNOOZED)
         else:
             self.done += 1
+            if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
+                self._completed.append((owned.job, began, at))
+                if len(self._completed) >= _GATHERED:
+                    self.sums.gather()
         if self.talks:
             self._say(owned, stored)
+
+    def _add(self, owned: OwnedJob, outcome: Outcome) -> None:
+        """Add up an attempt that did not complete its job."""
+        job, began, at = owned.job, owned.started_at, owned.ended_at or self._clock.now()
+        if job.status is Status.CANCELLED:
+            outcome = Outcome.CANCELLED
+        waited = ran = None
+        if began is not None and outcome in _MEASURED:
+            waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
+        retried = job.status is Status.RETRYING
+        self.sums.ended(job.spec.task, job.queue, outcome, at, waited, ran, retried=retried)
 
     def _say(self, owned: OwnedJob, stored: bool) -> None:
         job, began, ended = owned.job, owned.started_at, owned.ended_at

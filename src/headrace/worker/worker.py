@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
@@ -21,6 +23,7 @@ from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
+from headrace.runtime.sums import Sums
 from headrace.worker.fetcher import Fetcher
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.logs import caught_logs
@@ -58,9 +61,11 @@ class Worker(Service):
         announce: Callable[[], Coroutine[Any, Any, None]] | None = None,
         version: str = "",
         resources: Sequence[Resource[Any]] = (),
+        sums: Sums | None = None,
     ) -> None:
         """``services`` run beside it (maintenance), made of its id and of the worker whose place it takes; ``announce``
-        is awaited before the first claim; ``resources`` are open for as long as it lives."""
+        is awaited before the first claim; ``resources`` are open for as long as it lives; ``sums``: where others add to
+        what it hands in."""
         super().__init__()
         self.engine, self.host, self.lanes, self.handlers = engine, host, lanes, handlers
         self.concurrency, self.grace = concurrency, grace
@@ -73,7 +78,7 @@ class Worker(Service):
             raise ConfigError(f"a worker must not offer {REQUIREMENT!r}: headrace keeps that for itself")
         self.offers, self._burst, self._version = dict(offers or {}), burst, version
         self._make_services, self._announce = services, announce
-        self._resources = Resources(resources)
+        self._resources, self.sums = Resources(resources), sums or Sums()
         self._slots = self._new_slots()
         self._hurry, self._rebirth, self._state = asyncio.Event(), asyncio.Lock(), "starting"
         self._side: set[asyncio.Task[None]] = set()
@@ -142,7 +147,7 @@ class Worker(Service):
 
     def _new_slots(self) -> Slots:
         means = self.handlers, self.lanes, self.host, self._resources
-        return Slots(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake)
+        return Slots(*means, concurrency=self.concurrency, may_start=self._may_start, hungry=self._wake, sums=self.sums)
 
     async def main(self) -> None:
         """Open the resources, register, work until asked to stop, hand back what is left."""
@@ -279,11 +284,24 @@ class Worker(Service):
             await self._heartbeat.stop()
         self._slots.close()
         try:
+            await self._hand_in()
             await self.engine.workers.retire(self.id)
         except EngineError as error:
             level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
             _log.log(level, "the store did not hear that the worker left; its lease will run out: %s", error)
         self._state = "stopped"
+
+    async def _hand_in(self) -> None:
+        """Hand in what was finished since the last beat."""
+        self.sums.gather()
+        number, finished = self.sums.report()
+        if finished:
+            last = replace(self.beat(False), report=number, finished=finished)
+            try:
+                await self.engine.workers.beat(self.id, last, self.host.clock.now())
+                self.sums.acknowledged(number)
+            except EngineError as error:
+                _log.debug("what the worker finished last is in no chart: %s", error)
 
     async def died(self, worker: UUID) -> None:
         """Go on under a new id: the store has declared this worker dead, and it owns none of its jobs any more."""

@@ -13,6 +13,7 @@ from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
 from headrace.core.explain.explain import Explanation, explain
 from headrace.core.explain.position import Position
+from headrace.core.histogram import Quantiles
 from headrace.core.job import ErrorInfo, History, Job, Progress, Spec
 from headrace.core.lifecycle import finish, start, submit
 from headrace.core.limits.limit import Usage
@@ -269,3 +270,11 @@ def test_a_spent_rate_says_when_the_next_permit_is() -> None:
     assert found.codes == ("queued", "rate_spent")
     assert found.facts[1].text.startswith("The rate 'api' lets 1 begin in 60 s: the next at ")
     assert found.facts[1].data["next_permit"] > NOW
+
+
+def test_how_long_runs_of_its_task_take() -> None:
+    takes = Quantiles(count=200, mean=3.0, p50=2.0, p95=8.0, p99=20.0)
+    found = explain(running(), History(), NOW, takes=takes)
+    [usual] = [one for one in found.facts if one.code == "processing_time"]
+    assert usual.text == "Half of the runs of its task take less than 2 s, 95 % less than 8 s."
+    assert usual.data == {"runs": 200, "p50": 2.0, "p95": 8.0, "p99": 20.0}

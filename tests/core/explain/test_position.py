@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.explain.position import WINDOW, Position, estimate, pace, starts_at_once
+from headrace.core.explain.position import WINDOW, Position, estimate, expected_pace, pace, starts_at_once
+from headrace.core.histogram import Quantiles
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -54,3 +55,12 @@ def test_the_pace_of_a_queue(found: Position, per_second: float | None) -> None:
 def test_when_it_may_start(found: Position, free: int, seconds: float | None) -> None:
     assert estimate(found, NOW, free) == seconds
     assert starts_at_once(found, free) is (seconds == 0.0)
+
+
+def test_where_nothing_was_done_of_late_it_goes_by_how_long_runs_take() -> None:
+    still = Position(ahead=9, keyed=0, more=False, ended=0, since=NOW, first_claimed_at=None)
+    takes = Quantiles(count=3, mean=10.0, p50=9.0, p95=12.0, p99=12.0)
+    assert expected_pace(2, takes) == 0.2
+    assert estimate(still, NOW, 0, expected_pace(2, takes)) == 50.0
+    assert estimate(still, NOW, 0, expected_pace(2, None)) is None
+    assert expected_pace(0, takes) is None

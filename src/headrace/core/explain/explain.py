@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from headrace.core.decide import expired, soonest
 from headrace.core.defaults import Rules
-from headrace.core.explain.explanation import Explanation, Fact, ago, many, span, told
+from headrace.core.explain.explanation import Explanation, Fact, ago, many, roughly, span, told
 from headrace.core.explain.position import Position
 from headrace.core.explain.queued import explain_queued
 from headrace.core.explain.waiting import blame, explain_waiting
+from headrace.core.histogram import Quantiles
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Limits
@@ -56,12 +57,15 @@ def explain(
     parents: Sequence[Job] = (),
     rules: Rules | None = None,
     zone: tzinfo | None = UTC,
+    takes: Quantiles | None = None,
+    queue_takes: Quantiles | None = None,
 ) -> Explanation:
     """The explanation of a job: why it is in its status, and what happens next.
 
     ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its place in
     its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``zone``: of the
-    person who is told; None is that of this machine.
+    person who is told; None is that of this machine. ``takes``, ``queue_takes``: how long runs of its task, and those
+    in its queue, took of late, if known.
     """
     limits, rules, known = limits or Limits(), rules or Rules(), {one.id: one for one in parents}
     workers = [row.as_heard(now, rules) for row in workers]
@@ -70,17 +74,25 @@ def explain(
     if seen.ended:
         facts += [*_end(seen, zone), *blame(seen, known, now), *_remedy(seen)]
     elif seen.held:
-        facts += _held(seen, now, workers, rules, zone)
+        facts += [*_held(seen, now, workers, rules, zone), *_usual(takes)]
     elif seen.status is Status.QUEUED:
         facts += _queued(seen, now, zone)
         if not expired(seen, now):
-            facts += explain_queued(seen, now, workers, limits, usage or Usage(), holders, position, zone)
+            facts += explain_queued(seen, now, workers, limits, usage or Usage(), holders, position, zone, queue_takes)
     elif seen.status is Status.WAITING:
         facts += [*explain_waiting(seen, known, now), *_expiry(seen, now, zone)]
     else:
         facts += _deferred(seen, now, zone)
     facts += [*_suspected(seen), *_past(seen, history)]
     return Explanation(tuple(facts))
+
+
+def _usual(takes: Quantiles | None) -> Iterator[Fact]:
+    if takes is not None:
+        usual, long = roughly(takes.p50), roughly(takes.p95)
+        data = {"runs": takes.count, "p50": takes.p50, "p95": takes.p95, "p99": takes.p99}
+        text = f"Half of the runs of its task take less than {usual}, 95 % less than {long}."
+        yield Fact("processing_time", text, data)
 
 
 def _origin(job: Job, zone: tzinfo | None) -> Iterator[Fact]:

@@ -6,9 +6,10 @@ from datetime import datetime
 
 import msgspec
 
+from headrace.core.histogram import Quantiles
 from headrace.core.status import Status
 
-__all__ = ["BY_WORK", "MOST", "WINDOW", "Position", "estimate", "pace", "starts_at_once"]
+__all__ = ["BY_WORK", "MOST", "WINDOW", "Position", "estimate", "expected_pace", "pace", "starts_at_once"]
 
 WINDOW = 300.0
 """Seconds over which the pace of a queue is taken."""
@@ -18,6 +19,9 @@ MOST = 10_000
 
 BY_WORK = (Status.COMPLETED, Status.FAILED)
 """How jobs end that were worked on: a queue that is cancelled empty is not a fast one."""
+
+_SHORTEST = 0.001
+"""Seconds: a run that was measured as shorter costs as much around it."""
 
 _LEAST = 1.0
 """Seconds: what happened within less says nothing of the pace."""
@@ -57,14 +61,20 @@ def starts_at_once(position: Position, free: int) -> bool:
     return position.ahead < free and not position.more
 
 
-def estimate(position: Position, now: datetime, free: int) -> float | None:
+def expected_pace(slots: int, takes: Quantiles | None) -> float | None:
+    """How many jobs so many slots do in a second, if they take as long as those before did; None if that is unknown."""
+    return None if takes is None or slots <= 0 else slots / max(takes.mean, _SHORTEST)
+
+
+def estimate(position: Position, now: datetime, free: int, expected: float | None = None) -> float | None:
     """In how many seconds it may start, with so many slots free now; None if there is nothing to estimate it from.
 
-    If there are more jobs before it than were counted, it is not before that.
+    ``expected``: the pace to go by if none of its queue was done of late. If there are more jobs before it than were
+    counted, it is not before that.
     """
     if starts_at_once(position, free):
         return 0.0
-    speed = pace(position, now)
+    speed = pace(position, now) or expected
     if speed is None or position.ahead < free:
         return None
     return (position.ahead + 1 - free) / speed

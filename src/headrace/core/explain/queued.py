@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from headrace.core.explain.explanation import Fact, ago, many, per_time, roughly, span
-from headrace.core.explain.position import Position, estimate, pace, starts_at_once
+from headrace.core.explain.position import Position, estimate, expected_pace, pace, starts_at_once
+from headrace.core.histogram import Quantiles
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import next_permit, permits
-from headrace.core.limits.rule import Group, Limits, counted_by, told_unreadable
+from headrace.core.limits.rule import Limits, counted_by, group_of, told_unreadable
 from headrace.core.match import mismatch
 from headrace.core.moments import moment
 from headrace.core.suspects import ALONE, level_of
@@ -34,8 +35,12 @@ def explain_queued(
     holders: Sequence[Job],
     position: Position | None,
     zone: tzinfo | None = UTC,
+    takes: Quantiles | None = None,
 ) -> Iterator[Fact]:
-    """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start."""
+    """The facts about a queued job that has not expired: what holds it back, who might take it, when it may start.
+
+    ``takes``: how long runs in its queue took of late.
+    """
     held_back = [*_paused(job, now, limits, zone), *_limited(job, now, limits, usage, holders, zone)]
     yield from held_back
     able = [row for row in workers if row.takes]
@@ -54,7 +59,8 @@ def explain_queued(
     soon = not held_back and not job.suspect and (position is None or starts_at_once(position, free))
     yield from _takers(len(takers), free, soon, bool(held_back), _room_for(job))
     if position is not None and not soon and not held_back:
-        yield from _start(position, now, free)
+        slots = sum(row.info.concurrency for row in takers)
+        yield from _start(position, now, free, expected_pace(slots, takes))
     if job.unstarted_losses:
         text = f"It was lost {many(job.unstarted_losses, 'time')} before its start, so it is given to free slots only."
         yield Fact("fragile", text, {"losses": job.unstarted_losses})
@@ -74,7 +80,7 @@ def _limited(
     job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job], zone: tzinfo | None
 ) -> Iterator[Fact]:
     """What keeps it waiting although a worker might take it."""
-    group = Group(job.queue, job.task, job.concurrency_key)
+    group = group_of(job)
     unreadable = limits.in_the_way(group)
     for key in unreadable:
         text = ": ".join(told_unreadable(key, limits.unreadable[key]))
@@ -83,18 +89,20 @@ def _limited(
         held = usage.held.get(bound, 0)
         if held < most or (most == 0 and unreadable):
             continue
-        by = {one.id: one for one in holders if bound in counted_by(Group(one.queue, one.task, one.concurrency_key))}
+        by = {one.id: one for one in holders if bound in counted_by(group_of(one))}
         mine = list(by.values())
         who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
         what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
-        text = f"The {what} {bound[-1]!r} may have {many(most, 'job')} at once, and has {held}"
-        data = {"kind": bound[0], "name": bound[-1], "most": most, "held": held, "by": [one.id for one in mine]}
+        name = job.concurrency_key if bound[0] == "key" else bound[-1]
+        of = f" of {job.customer!r}" if bound[0] == "key" and job.customer is not None else ""
+        text = f"The {what} {name!r}{of} may have {many(most, 'job')} at once, and has {held}"
+        data = {"kind": bound[0], "name": name, "most": most, "held": held, "by": [one.id for one in mine]}
         yield Fact("limit_full", f"{text}: {who}." if who else f"{text}.", data)
     for bound, rate in limits.paced(group).items():
         spent = usage.spent.get(bound, ())
         if permits(rate, spent, now) < 1:
             soon = next_permit(rate, spent, now)
-            of = f" of the key {bound[-1]!r}" if len(bound) > 2 else ""
+            of = f" of the key {job.concurrency_key!r}" if len(bound) > 2 else ""
             text = f"The rate {bound[1]!r}{of} lets {rate.limit} begin in {rate.per:g} s"
             when = f"the next at {moment(soon, zone)} ({span(soon, now)})"
             yield Fact("rate_spent", f"{text}: {when}.", {"name": bound[1], "next_permit": soon})
@@ -135,9 +143,9 @@ def _takers(takers: int, free: int, soon: bool, held_back: bool, room: str) -> I
         yield Fact("workers_free", f"{text}{room}.", data)
 
 
-def _start(position: Position, now: datetime, free: int) -> Iterator[Fact]:
+def _start(position: Position, now: datetime, free: int, expected: float | None) -> Iterator[Fact]:
     """When it may start."""
-    speed, seconds = pace(position, now), estimate(position, now, free)
+    speed, seconds = pace(position, now) or expected, estimate(position, now, free, expected)
     if speed is None:
         window = (now - position.since).total_seconds()
         text = f"No job of its queue was done in the last {roughly(window)}, so there is no telling when it starts."

@@ -13,6 +13,7 @@ from headrace.engines.memory.entries import Entries
 from headrace.engines.memory.families import Families
 from headrace.engines.memory.jobs import Jobs
 from headrace.engines.memory.records import Records
+from headrace.engines.memory.rollups import Rollups
 from headrace.engines.memory.state import Session, State
 from headrace.engines.memory.workers import Workers
 from headrace.runtime.host import Host
@@ -45,7 +46,7 @@ class MemoryEngine:
         self.bus: Bus = self._bus
         self.jobs, self.records, self.entries = Jobs(self._session), Records(self._session), Entries(self._session)
         self.families, self.workers = Families(self._session), Workers(self._session)
-        self.documents = Documents(self._session)
+        self.documents, self.rollups = Documents(self._session), Rollups(self._session)
 
     async def open(self) -> None:
         self._bus.connect()

@@ -23,6 +23,7 @@ from headrace.engines.postgres.notes import Notes
 from headrace.engines.postgres.pool import COLD, HOT, WARM, Pool, connect_once
 from headrace.engines.postgres.presence import Presence
 from headrace.engines.postgres.records import Records
+from headrace.engines.postgres.rollups import Rollups
 from headrace.engines.postgres.transactions import Transactions
 from headrace.engines.postgres.workers import Workers
 from headrace.engines.sql.record import moment
@@ -88,10 +89,11 @@ class PostgresEngine:
         self.jobs = Jobs(hot, cold, name, inserting, claiming, applying)
         self.records = Records(hot, search, name)
         self.entries = Entries(hot, name)
-        self.families = Families(hot, name, rules, notes)
+        self.families = Families(hot, cold, name, rules, notes, inserting.statements)
         self._presence = Presence(connect, host, rules.lease)
         self.workers = Workers(hot, cold, name, rules, self._presence)
         self.documents = Documents(hot, cold, name)
+        self.rollups = Rollups(cold, search, name)
         self.transactions = Transactions(lent, name, inserting, applying)
         self._open = False
 

@@ -30,6 +30,7 @@ from headrace.engines.sqlite.families import Families
 from headrace.engines.sqlite.jobs import Jobs
 from headrace.engines.sqlite.presence import Presence
 from headrace.engines.sqlite.records import Records
+from headrace.engines.sqlite.rollups import Rollups
 from headrace.engines.sqlite.transactions import Transactions
 from headrace.engines.sqlite.workers import Workers
 from headrace.errors import ConfigError
@@ -74,6 +75,7 @@ class SqliteEngine:
         self._presence = Presence(self._path)
         self.workers = Workers(self._writer, self._reader, rules, self._presence)
         self.documents = Documents(self._writer, self._reader)
+        self.rollups = Rollups(self._writer, self._searcher)
         self.transactions = Transactions(self._path, synchronous, host, self.bus)
 
     async def open(self) -> None:

@@ -1,0 +1,121 @@
+"""``charts``: what was finished of late, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.options import common, duration, moment
+from headrace.cli.output import console, document, say
+from headrace.cli.run import with_app
+from headrace.cli.state import State
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from headrace.app import App
+    from headrace.core.charts import Charts, Series
+    from headrace.core.histogram import Quantiles
+
+__all__ = ["charts"]
+
+_SIGNS = "▁▂▃▄▅▆▇█"
+_BARS_MOST = 16
+"""Bars of a line: what the narrowest column has room for."""
+_ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled")
+
+
+def _ago(value: str) -> datetime | float:
+    """A moment, or how long ago it was."""
+    try:
+        return duration(value)
+    except click.BadParameter:
+        return moment(value)
+
+
+@click.command()
+@click.option("--task", metavar="TASK", help="Only this task.")
+@click.option("--queue", metavar="QUEUE", help="Only this queue.")
+@click.option("--since", type=_ago, metavar="WHEN", help="From when on: 2h (ago), or a moment.  [default: 1h]")
+@click.option("--until", type=_ago, metavar="WHEN", help="Until when.  [default: now]")
+@click.option(
+    "--step", type=click.Choice(["minute", "hour", "day"]), help="How long a point is.  [default: by --since]"
+)
+@common
+def charts(
+    state: State,
+    task: str | None,
+    queue: str | None,
+    since: datetime | float | None,
+    until: datetime | float | None,
+    step: str | None,
+) -> None:
+    """Show what was finished of late, by task and queue, and how long jobs waited and ran.
+
+    Workers count what they finish, and hand it in with their heartbeats. Minutes are kept for 6 hours, hours for 7
+    days, days for 90 days. The numbers are approximate: a worker that is killed takes along what it finished since its
+    last heartbeat.
+    """
+
+    async def work(app: App) -> None:
+        found = await app.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
+        if state.json:
+            document(found)
+        elif not found.series:
+            say("nothing was finished in this time, or no worker has told of it yet")
+        else:
+            console().print(_view(found))
+
+    with_app(state, work)
+
+
+def _view(found: Charts) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from headrace.cli.fitting import Fitted
+    from headrace.cli.render import table
+    from headrace.cli.times import moment as told
+    from headrace.cli.times import span
+
+    right = ("done", "failed", "retried", "waited", "ran")
+    made = table("task", "queue", *right, "attempts", right=right)
+    steps = -(-(found.until - found.since) // timedelta(seconds=found.step.seconds))
+    wide = timedelta(seconds=found.step.seconds) * -(-steps // _BARS_MOST)
+    for series in found.series:
+        total = series.total
+        failed = total.failed + total.timed_out + total.lost
+        made.add_row(
+            series.task,
+            series.queue,
+            str(total.completed),
+            Text(str(failed), "red" if failed else "dim"),
+            Text(str(total.retried), "yellow" if total.retried else "dim"),
+            _times(total.waiting),
+            _times(total.running),
+            Text(_line(series, found, wide), "cyan"),
+        )
+    bars = f"{told(found.since)} to {told(found.until)}, a bar is {span(wide.total_seconds())}"
+    return Group(Fitted(made, spare=("retried", "queue")), Text(f"{bars}; waited, ran: p50 / p95", "dim"))
+
+
+def _line(series: Series, found: Charts, wide: timedelta) -> str:
+    """A bar for each span of time; what is kept by longer ones only is shown where they begin."""
+    counts = [0] * -(-(found.until - found.since) // wide)
+    for point in series.points:
+        counts[max(0, (point.at - found.since) // wide)] += sum(getattr(point, name) for name in _ATTEMPTS)
+    return _bars(counts)
+
+
+def _bars(counts: Sequence[int]) -> str:
+    most = max([1, *counts])
+    return "".join("·" if not count else _SIGNS[-(-count * 8 // most) - 1] for count in counts)
+
+
+def _times(found: Quantiles | None) -> str:
+    from headrace.cli.times import span
+
+    return "" if found is None else f"{span(found.p50)} / {span(found.p95)}"

@@ -1,0 +1,155 @@
+"""Rollups: what is handed in is counted once, and its sum stays the same however it is regrouped."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Any
+
+from headrace.conformance.jobs.contents import STRANGE
+from headrace.conformance.lab import BEGIN, Lab, Part
+from headrace.core.rollup import KEPT, KEPT_AS, MOST_SERIES, OTHER, Rollup, Step, Totals, begin_of, merged
+from headrace.engine import Alive, Beat, Dead
+
+__all__ = ["Rolling"]
+
+LONG = timedelta(days=400)
+
+
+def row(at: datetime, task: str = "work", queue: str = "default", **counts: Any) -> Rollup:
+    """A minute, as a worker adds it up; it ran for as many seconds as it has completed."""
+    totals = Totals(**counts)
+    for _ in range(totals.completed):
+        totals.waited.add(0.02)
+        totals.ran.add(totals.completed)
+    return Rollup(Step.MINUTE, begin_of(at, Step.MINUTE), task, queue, totals)
+
+
+async def everything(lab: Lab, **of: str) -> list[Rollup]:
+    """All that is kept, as it is read."""
+    return merged(await lab.engine.rollups.read(BEGIN - LONG, lab.now + LONG, **of))
+
+
+class Rolling(Part):
+    """What ``rollups`` promises, and what beats hand in."""
+
+    async def test_nothing_is_kept_of_nothing(self, lab: Lab) -> None:
+        assert await everything(lab) == []
+        assert await lab.engine.rollups.roll(lab.now) == 0
+
+    async def test_what_is_handed_in_is_read_whole(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        first = row(lab.now, completed=2, failed=1, timed_out=3, lost=4, snoozed=5, released=6, cancelled=7, retried=8)
+        rows = (first, row(lab.now, STRANGE, STRANGE, completed=1), row(lab.at(-60), completed=3))
+        assert isinstance(await lab.engine.workers.beat(worker, Beat(report=1, finished=rows), lab.now), Alive)
+        for _ in range(2):
+            assert await everything(lab) == merged(rows)
+            await lab.engine.rollups.roll(lab.now)
+        [known] = await lab.engine.workers.list()
+        assert known.beat.finished == ()
+
+    async def test_a_beat_that_is_repeated_counts_once(self, lab: Lab) -> None:
+        one, two = await lab.worker(), await lab.worker()
+        rows = (row(lab.now, completed=2),)
+        for beat in (Beat(report=1, finished=rows), Beat(report=1, finished=rows), Beat(), Beat(report=1)):
+            await lab.engine.workers.beat(one, beat, lab.now)
+            await lab.engine.rollups.roll(lab.now)
+        await lab.engine.workers.beat(one, Beat(report=3, finished=rows), lab.now)
+        await lab.engine.workers.beat(one, Beat(report=2, finished=rows), lab.now)
+        again = {one: Beat(report=3, finished=rows), two: Beat(report=1, finished=rows)}
+        await lab.engine.workers.beat_many(again, lab.now)
+        await lab.engine.workers.beat_many(again, lab.now)
+        assert [found.totals.completed for found in await everything(lab)] == [6]
+
+    async def test_the_dead_hand_in_nothing(self, lab: Lab) -> None:
+        worker, beat = await lab.worker(), Beat(report=1, finished=(row(lab.now, completed=2),))
+        await lab.engine.workers.bury(worker, 0)
+        assert await lab.engine.workers.beat_many({worker: beat, lab.new_id(): beat}, lab.now) != {}
+        assert await lab.engine.workers.beat(worker, beat, lab.now) == Dead()
+        assert await everything(lab) == []
+
+    async def test_what_was_handed_in_stays_when_its_worker_is_gone(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        await lab.engine.workers.beat(worker, Beat(report=1, finished=(row(lab.now, completed=2),)), lab.now)
+        await lab.engine.workers.retire(worker)
+        assert await lab.engine.workers.list() == []
+        assert [found.totals.completed for found in await everything(lab)] == [2]
+
+    async def test_one_task_or_queue_is_read_alone(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        rows = [row(lab.now, task, queue, completed=1) for task in ("a", "b") for queue in ("p", "q")]
+        rows.append(row(lab.at(-300), "a", "p", completed=5))
+        await lab.engine.workers.beat(worker, Beat(report=1, finished=tuple(rows)), lab.now)
+        read = lab.engine.rollups.read
+        for _ in range(2):
+            assert {one.queue for one in await everything(lab, task="a")} == {"p", "q"}
+            assert {one.task for one in await everything(lab, queue="q")} == {"a", "b"}
+            assert [one.totals.completed for one in await everything(lab, task="a", queue="p")] == [5, 1]
+            assert await everything(lab, task="\ud800") == await everything(lab, queue="x\0") == []
+            since = begin_of(lab.now, Step.MINUTE)
+            assert len(await read(since, lab.at(60))) == 4
+            assert len(await read(lab.at(-600), since)) == 1
+            assert await read(lab.at(-6000), lab.at(-600)) == []
+            await lab.engine.rollups.roll(lab.now)
+
+    async def test_minutes_become_hours_and_hours_days_and_days_are_dropped(self, lab: Lab) -> None:
+        worker, hour = await lab.worker(), begin_of(lab.now, Step.HOUR)
+        for number, minute in enumerate(range(0, 180, 7), 1):
+            at = hour + timedelta(minutes=minute)
+            rows = (row(at, completed=1), row(at, "b", failed=1))
+            await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)
+            if minute % 2:
+                await lab.engine.rollups.roll(hour + timedelta(minutes=minute))
+        for later, step, count in (
+            (timedelta(0), Step.MINUTE, 26),
+            (KEPT_AS[Step.MINUTE], Step.MINUTE, 26),
+            (KEPT_AS[Step.MINUTE] + timedelta(hours=3), Step.HOUR, 3),
+            (KEPT_AS[Step.HOUR] + timedelta(days=1), Step.DAY, 1),
+            (KEPT - timedelta(days=1), Step.DAY, 1),
+        ):
+            while await lab.engine.rollups.roll(hour + later):
+                pass
+            found = await everything(lab)
+            assert {one.step for one in found} == {step}, later
+            assert len(found) == 2 * count, later
+            assert sum(one.totals.completed for one in found) == sum(one.totals.failed for one in found) == 26
+            assert sum(one.totals.ran.count for one in found) == 26
+        await lab.engine.rollups.roll(hour + KEPT + timedelta(days=2))
+        assert await everything(lab) == []
+
+    async def test_what_comes_late_is_added_to_its_day(self, lab: Lab) -> None:
+        worker, later = await lab.worker(), lab.now + KEPT_AS[Step.HOUR] + timedelta(days=2)
+        for number in (1, 2):
+            rows = (row(lab.now, completed=1),)
+            await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)
+            await lab.engine.rollups.roll(later)
+        [found] = await lab.engine.rollups.read(BEGIN - LONG, BEGIN + LONG)
+        assert (found.step, found.at, found.totals.completed) == (Step.DAY, begin_of(lab.now, Step.DAY), 2)
+
+    async def test_two_who_regroup_at_once_lose_nothing(self, lab: Lab) -> None:
+        workers = [await lab.worker() for _ in range(4)]
+        other = lab.engine.another_session()
+        await other.open()
+        try:
+            for number in range(1, 6):
+                beats = {one: Beat(report=number, finished=(row(lab.now, completed=1),)) for one in workers}
+                await asyncio.gather(
+                    lab.engine.workers.beat_many(beats, lab.now),
+                    lab.engine.rollups.roll(lab.now),
+                    other.rollups.roll(lab.now),
+                )
+        finally:
+            await other.close()
+        assert [found.totals.completed for found in await everything(lab)] == [20]
+
+    async def test_a_moment_has_no_more_than_so_many_series(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        for number in (1, 2):
+            rows = tuple(row(lab.now, f"task {number} {n}", completed=1) for n in range(MOST_SERIES - 10))
+            await lab.engine.workers.beat(worker, Beat(report=number, finished=rows), lab.now)
+        await lab.engine.rollups.roll(lab.now)
+        found = await lab.engine.rollups.read(BEGIN - LONG, BEGIN + LONG)
+        assert len(found) == MOST_SERIES
+        assert sum(one.totals.completed for one in found) == 2 * (MOST_SERIES - 10)
+        [other] = [one for one in found if one.task == OTHER]
+        assert (other.queue, other.totals.completed) == (OTHER, MOST_SERIES - 19)

@@ -1,0 +1,116 @@
+"""Sums: what is counted is handed in once, whatever became of the beats."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from headrace.core.job import Spec
+from headrace.core.lifecycle import submit
+from headrace.core.rollup import MOST_SERIES, Rollup, Step
+from headrace.core.status import Outcome
+from headrace.runtime.sums import Sums
+
+AT = datetime(2026, 5, 4, 3, 2, 59, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+def add(sums: Sums, task: str, queue: str, at: datetime = AT, waited: float = 0.1, ran: float = 2.0) -> None:
+    """An attempt that completed its job, noted and added up."""
+    began = at - timedelta(seconds=ran)
+    spec = Spec(task=task, created_at=AT, queue=queue)
+    job = submit(
+        UUID(int=1), spec, "{}", began - timedelta(seconds=waited), available_at=began - timedelta(seconds=waited)
+    )
+    sums.completed.append((job, began, at))
+    sums.gather()
+
+
+def counts(rows: tuple[Rollup, ...]) -> dict[tuple[datetime, str, str], int]:
+    return {(row.at, row.task, row.queue): row.totals.completed for row in rows}
+
+
+def test_nothing_was_finished() -> None:
+    assert Sums().report() == (0, ())
+
+
+def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
+    sums = Sums()
+    for at in (AT, AT + SECOND, AT, AT + SECOND):  # what ended earlier may be stored later
+        add(sums, "a", "q", at)
+    add(sums, "a", "r", AT)
+    sums.ended("b", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
+    sums.ended("b", "q", Outcome.LOST, AT)
+    sums.ended("b", "q", Outcome.TIMED_OUT, AT, -1.0, 5.0)
+    number, rows = sums.report()
+    minute = AT.replace(second=0)
+    assert number == 1
+    assert counts(rows) == {
+        (minute, "a", "q"): 2,
+        (minute, "a", "r"): 1,
+        (minute, "b", "q"): 0,
+        (minute + 60 * SECOND, "a", "q"): 2,
+    }
+    assert {row.step for row in rows} == {Step.MINUTE}
+    [other] = [row.totals for row in rows if row.task == "b"]
+    assert (other.failed, other.lost, other.timed_out, other.retried) == (1, 1, 1, 1)
+    assert (other.ran.count, other.ran.seconds, other.waited.seconds) == (2, 8.0, 0.2)
+
+
+def test_a_report_is_repeated_until_it_is_acknowledged() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    first = sums.report()
+    add(sums, "a", "q", AT)
+    assert sums.report() == first
+    sums.acknowledged(first[0])
+    number, rows = sums.report()
+    assert (number, list(counts(rows).values())) == (first[0] + 1, [1])
+    sums.acknowledged(number)
+    assert sums.report() == (0, ())
+
+
+def test_what_a_dead_worker_was_refused_is_handed_in_under_its_next_id() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    _, rows = sums.report()
+    sums.refused()
+    assert sums.report()[1] == rows
+
+
+def test_what_may_have_been_kept_before_is_not_handed_in_again_by_another() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    sums.report()  # and no answer came
+    sums.report()
+    sums.refused()
+    assert sums.report() == (0, ())
+
+
+def test_a_report_is_bounded() -> None:
+    sums = Sums()
+    for n in range(2 * MOST_SERIES):
+        add(sums, f"task {n}", "q", AT)
+    _, rows = sums.report()
+    assert len(rows) == MOST_SERIES
+    assert sum(counts(rows).values()) == 2 * MOST_SERIES
+
+
+def test_nothing_is_lost_between_two_threads() -> None:
+    sums, found, over = Sums(), list[int](), threading.Event()
+
+    def take() -> None:
+        while not over.is_set():
+            number, rows = sums.report()
+            found.append(sum(counts(rows).values()))
+            sums.acknowledged(number)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    for _ in range(2000):
+        add(sums, "a", "q", AT)
+        sums.ended("a", "q", Outcome.COMPLETED, AT)
+    over.set()
+    taker.join()
+    assert sum(found) + sum(counts(sums.report()[1]).values()) == 4000
