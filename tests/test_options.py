@@ -55,6 +55,8 @@ def test_options_are_brought_into_one_form() -> None:
         ({"metadata": {"a": {"b": {1}}}}, r"metadata\.a\.b"),
         ({"metadata": {"a": float("inf")}}, "metadata"),
         ({"requires": "gpu"}, "requires"),
+        ({"requires": {"headrace.customer": {"is": "acme"}}}, "requires.*customer="),
+        ({"request_key": ""}, "request_key"),
         ({"customer": 5}, "customer"),
         ({"prority": 5}, "did you mean 'priority'"),
         ({"xyz": 5}, "known are"),

@@ -25,6 +25,7 @@ from headrace.core.batch import Batch
 from headrace.core.books import Book, ledger_book
 from headrace.core.change import Applied, Change, Key, Note, Verdict, judge
 from headrace.core.claim import Ask, grant, order, promoted
+from headrace.core.customers import dedup_of, turn_of
 from headrace.core.decide import expired, tally_of_new
 from headrace.core.defaults import Rules
 from headrace.core.entry import BEGIN, Append, Cursor, Entry, Kept, Kind
@@ -33,9 +34,9 @@ from headrace.core.fingerprint import FailureGroup, grouped
 from headrace.core.job import Attempt, Event, History, Job
 from headrace.core.lease import FREE, Lease, given_back, holder_of, taken
 from headrace.core.limits.limit import Entry as InLine
-from headrace.core.limits.limit import Usage, deal, forgets, lapses
+from headrace.core.limits.limit import Usage, deal, forgets, lapses, refusal
 from headrace.core.limits.rate import micros
-from headrace.core.limits.rule import Bound, Group, Limits, counted_by, limits_of
+from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.match import Profile
 from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
@@ -52,6 +53,7 @@ from headrace.engine import (
     Bus,
     Check,
     Claimed,
+    Companions,
     Dead,
     Duplicated,
     Engine,
@@ -132,7 +134,7 @@ class Store:
         held = Counter[Bound]()
         for job in self.jobs.values():
             if job.worker is not None:
-                held.update(counted_by(Group(job.queue, job.task, job.concurrency_key)))
+                held.update(counted_by(group_of(job)))
         return Usage(dict(held), dict(self.usage.spent), dict(self.usage.last))
 
     def profile(self, job: Job, *, is_new: bool = False) -> Profile | None:
@@ -152,8 +154,8 @@ class Store:
         """The other live job that has this one's dedup key."""
         if job.spec.dedup is None:
             return None
-        wanted = (job.task, job.spec.dedup)
-        same = (one for one in self.jobs.values() if (one.task, one.spec.dedup) == wanted and one.id != job.id)
+        wanted = (job.task, dedup_of(job.spec))
+        same = (one for one in self.jobs.values() if (one.task, dedup_of(one.spec)) == wanted and one.id != job.id)
         return next((one for one in same if one.status in LIVE), None)
 
     def first(self, job: Job) -> Job | None:
@@ -193,6 +195,15 @@ class Store:
             touched = max(batch.touched_at, job.updated_at)
             self.batches[batch.id] = replace(batch, tally=batch.tally.plus(tally_of_new(job)), touched_at=touched)
         return Inserted(stored)
+
+    def undo(self) -> Callable[[], None]:
+        """A function that takes back what is inserted from now on."""
+        kept = dict(self.jobs), dict(self.batches), set(self.waited_for), self.notes.copy(), self.seq
+
+        def back() -> None:
+            self.jobs, self.batches, self.waited_for, self.notes, self.seq = kept
+
+        return back
 
     def apply(self, change: Change) -> Verdict:
         """Write one change whole, if it can be applied."""
@@ -258,22 +269,43 @@ class Jobs(Role):
     """The verbs that move jobs."""
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        refuse_jobs(jobs, documents=True)
+        others = companions or {}
+        refuse_jobs([one for job in jobs for one in (job, *others.get(job.id, ()))], documents=True)
         with self.store() as store:
-            kept = (dict(store.jobs), dict(store.batches), set(store.waited_for), store.notes.copy(), store.seq)
+            undo = store.undo()
             if batch is not None:
                 store.batches.setdefault(batch.id, batch)
-            answers = [store.insert(job) for job in jobs]
+            answers = [self._insert(store, job, others.get(job.id, ())) for job in jobs]
             refused = [answer for answer in answers if isinstance(answer, Refused)]
             if refused and (whole or batch is not None):
-                store.jobs, store.batches, store.waited_for, store.notes, store.seq = kept
+                undo()
                 return [refused[0]] * len(jobs)
             return answers
 
+    @staticmethod
+    def _insert(store: Store, job: Job, companions: Sequence[Job]) -> InsertAnswer:
+        """Store a job with its companions, all or none."""
+        undo, is_new = store.undo(), job.id not in store.jobs
+        answer = store.insert(job)
+        if is_new and isinstance(answer, Inserted):
+            for one in companions:
+                if isinstance(refused := store.insert(one), Refused):
+                    undo()
+                    return refused
+        return answer
+
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self.store() as store:
+            if (why := refusal(ask, store.limits)) is not None:
+                raise why
             if not store.alive(worker):
                 return Dead()
             store.promote(now, None)
@@ -282,7 +314,8 @@ class Jobs(Role):
             again = [job for job in store.held_by(worker) if job.claim == request and job.status in unstarted]
             again.sort(key=lambda job: order(job, limits.queue(job.queue).priority))
             if not again:
-                dealt = deal(self._lines(store, ask, limits, now), ask, now, store.rules, limits, store.used())
+                lines, held_of = self._lines(store, ask, limits, now), [job.customer for job in store.held_by(worker)]
+                dealt = deal(lines, ask, now, store.rules, limits, store.used(), held_of)
                 spent = store.usage.spent | dealt.spent
                 store.usage.spent = {bound: one for bound, one in spent.items() if lapses(one) > now}
                 store.usage.last |= dict.fromkeys(dealt.turned, micros(now))
@@ -297,24 +330,25 @@ class Jobs(Role):
 
     @staticmethod
     def _lines(store: Store, ask: Ask, limits: Limits, now: datetime) -> list[tuple[Group, Iterable[InLine]]]:
-        """What is in line of what is asked for: jobs by queue, profile and key, each in order."""
-        lines: dict[tuple[str, int, str | None], list[Job]] = {}
+        """What is in line of what is asked for: jobs by queue, profile, key and customer, each in order."""
+        lines: dict[tuple[str, int, str | None, str | None], list[Job]] = {}
         for job in sorted(
             (one for one in store.jobs.values() if one.status is Status.QUEUED), key=lambda j: order(j, 0)
         ):
             profile = store.profile(job)
             asked = ask.queues is None or job.queue in ask.queues
             if profile is not None and profile.id in ask.profiles and asked and not limits.queue(job.queue).paused:
-                lines.setdefault((job.queue, profile.id, job.concurrency_key), []).append(job)
+                customer = job.customer if limits.queue(job.queue).by_customer else None
+                lines.setdefault((job.queue, profile.id, turn_of(job.spec), customer), []).append(job)
         return [
             (
-                Group(queue, jobs[0].task, key),
+                Group(queue, jobs[0].task, key, customer),
                 [
                     InLine(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
                     for job in jobs
                 ],
             )
-            for (queue, _, key), jobs in lines.items()
+            for (queue, _, key, customer), jobs in lines.items()
         ]
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
@@ -325,6 +359,9 @@ class Jobs(Role):
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self.store() as store:
             return store.promote(now, limit)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        return 0  # lines are made anew for each claim
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
         with self.store() as store:
@@ -350,8 +387,8 @@ class Jobs(Role):
                 for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
                     kept.pop(job.id, None)
             store.pruned.update(job.status for job in gone)
-            in_line = {(job.task, job.concurrency_key) for job in store.jobs.values() if job.status is Status.QUEUED}
-            turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+            in_line = {(job.task, turn_of(job.spec)) for job in store.jobs.values() if job.status is Status.QUEUED}
+            turns = {(job.task, key) for job in gone if (key := turn_of(job.spec)) is not None}
             for turn in turns & store.usage.last.keys():
                 if forgets(store.usage.last[turn], latest, in_line=turn in in_line):
                     del store.usage.last[turn]
@@ -564,10 +601,17 @@ class Families(Role):
                 store.notes.append((Note.STOPPED, batch, 0))
             return store.batches.get(batch)
 
-    async def settle(self, batch: UUID) -> None:
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        refuse_jobs(jobs, documents=True)
         with self.store() as store:
-            if batch in store.batches:
-                store.batches[batch] = replace(store.batches[batch], settled=True)
+            if batch not in store.batches or store.batches[batch].settled:
+                return None
+            undo = store.undo()
+            store.batches[batch] = replace(store.batches[batch], settled=True)
+            refused = [answer for answer in map(store.insert, jobs) if isinstance(answer, Refused)]
+            if refused:
+                undo()
+            return refused[0] if refused else None
 
 
 def _concerned(store: Store, note: Note, id: UUID) -> list[UUID]:

@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any, Literal, Protocol, TypedDict, get_args
 from uuid import UUID
 
-from headrace.core import bounds
+from headrace.core import bounds, customers
 from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
@@ -204,6 +204,8 @@ def _requires(value: Any, name: str) -> dict[str, Any]:
     plain = _json(value, name)
     if REQUIREMENT in plain:
         raise ConfigError(f"{name} must not name {REQUIREMENT!r}: headrace keeps that for jobs whose worker died")
+    if customers.REQUIREMENT in plain:
+        raise ConfigError(f"{name} must not name {customers.REQUIREMENT!r}: say customer= instead")
     return plain
 
 

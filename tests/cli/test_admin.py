@@ -51,6 +51,16 @@ def test_migrating_what_is_no_store_ends_like_every_command_there(shell: Shell) 
     shell("migrate", "--url", "sqlite:///jobs.db?speed=11", code=2)
 
 
+def test_a_queue_is_set_by_customer(shell: Shell) -> None:
+    shell.submit("add", "a=1", "--customer", "acme", "--queue", "gpu")
+    result = shell("queues", "set", "gpu", "--by-customer", "--app", "quick")
+    assert result.stderr.startswith("queue gpu has lines by customer\n")
+    assert shell.json("queues", "--app", "quick")[0]["by_customer"] is True
+    assert "by customer" in shell("queues", "--app", "quick").stdout
+    shell("queues", "set", "gpu", "--not-by-customer", "--app", "quick")
+    assert shell.json("queues", "--app", "quick")[0]["by_customer"] is False
+
+
 def test_queues_are_paused_resumed_and_set(shell: Shell) -> None:
     shell.submit("resize", "image=x")
     shell("queues", "pause", "images", "--url", shell.url)

@@ -523,3 +523,23 @@ async def test_a_slot_that_becomes_free_is_told_to_whoever_waits_for_it(
         gate.set()
         assert await behind.result(timeout=30) == "at last"
         await ahead.result(timeout=30)
+
+
+async def test_a_queue_is_set_by_customer_and_its_workers_take_all(url: str) -> None:
+    app = App(url)
+
+    @app.task(queue="gpu")
+    async def draw(n: int) -> int:
+        return n
+
+    async with app:
+        before = [await draw.options(customer=one).submit(n) for n, one in enumerate(("a", "b", None))]
+        await app.set_queue("gpu", by_customer=True)
+        assert await app.engine.jobs.realign() == 0, "those in line have moved already"
+        after = [await draw.options(customer=one).submit(n) for n, one in enumerate(("a", "c"))]
+        assert [(one.name, one.by_customer) for one in await app.queues() if one.name == "gpu"] == [("gpu", True)]
+        async with app.worker(concurrency=2, queues=["gpu"]):
+            for job in (*before, *after):
+                await job.result(timeout=50)
+        await app.set_queue("gpu", by_customer=False)
+        assert [one.by_customer for one in await app.queues() if one.name == "gpu"] == [False]

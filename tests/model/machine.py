@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from headrace.core.batch import Batch
 from headrace.core.books import BOOKS, Book
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
 from headrace.core.job import Event, History, Job, Spec
 from headrace.core.lifecycle import submit
@@ -22,7 +24,7 @@ from headrace.core.retry import Retry
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.sweep import sweep
 from headrace.engine import Alive, Beat, Inserted, Overdue, WorkerInfo
-from headrace.errors import TransitionRefused
+from headrace.errors import ConfigError, TransitionRefused
 from tests.model.acts import ACTS, Act
 from tests.model.sides import Make, Side, Sides
 
@@ -36,6 +38,9 @@ _DRAFT = st.fixed_dictionaries(
         "queue": st.sampled_from(QUEUES),
         "priority": st.sampled_from([10, 50, 50, 90]),
         "dedup": st.sampled_from([None, None, None, "a", "b"]),
+        "customer": st.sampled_from([None, None, "one", "two"]),
+        "request_key": st.sampled_from([None, None, None, "r"]),
+        "request_hash": st.sampled_from(["1", "1", "2"]),
         "retry": st.sampled_from([Retry(0), Retry(1), Retry(3, backoff=[0, 2])]),
         "timeout": st.sampled_from([None, 4.0]),
         "requires": st.sampled_from([{}, {}, {"gpu": True}]),
@@ -53,6 +58,13 @@ _PLACE = st.fixed_dictionaries(
         "on_parent_failure": st.sampled_from(["cancel", "fail"]),
         "batch": st.sampled_from([None, None, 0, 1]),
     }
+)
+_CUSTOMERS = (
+    *(None,) * 4,
+    Customers(),
+    Customers(strict=True),
+    Customers(allow=frozenset({"one"})),
+    Customers(deny=frozenset({"one"}), strict=True),
 )
 _CHANCE = st.sampled_from([0.0, 0.25, 0.75])
 _AGE = st.sampled_from([0, 0, 0, 0, 1, 3])
@@ -102,6 +114,15 @@ class Machine(RuleBasedStateMachine):
 
     @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=1, max_size=4))
     def insert(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+        made = self._made(drafts)
+        answers = self.sides.agree(lambda side: side.engine.jobs.insert(made, self.now))
+        for job, answer in zip(made, answers, strict=True):
+            if isinstance(answer, Inserted):
+                self.jobs.append(job.id)
+                self.drafts[job.id] = job
+
+    def _made(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]]) -> list[Job]:
+        """New jobs of these drafts."""
         made: list[Job] = []
         for spec, place in drafts:
             kin = self._kin(place, made)
@@ -116,9 +137,21 @@ class Machine(RuleBasedStateMachine):
                 pending=place["pending"],
             )
             made.append(job)
-        answers = self.sides.agree(lambda side: side.engine.jobs.insert(made, self.now))
-        for job, answer in zip(made, answers, strict=True):
-            if isinstance(answer, Inserted):
+        return made
+
+    @rule(drafts=st.lists(st.tuples(_DRAFT, _PLACE), min_size=2, max_size=4), repeated=st.booleans())
+    def insert_together(self, drafts: list[tuple[dict[str, Any], dict[str, Any]]], repeated: bool) -> None:
+        made = self._made(drafts)
+        job, others = made[0], made[1:]
+        for _ in range(1 + repeated):
+            self.sides.agree(lambda side: side.engine.jobs.insert([job], self.now, companions={job.id: others}))
+        self._found(*made)
+
+    def _found(self, *jobs: Job) -> None:
+        """Tell of those of these jobs that are stored by now."""
+        here = self.sides.agree(lambda side: side.engine.jobs.get([job.id for job in jobs]))
+        for job, found in zip(jobs, here, strict=True):
+            if found is not None and job.id not in self.drafts:
                 self.jobs.append(job.id)
                 self.drafts[job.id] = job
 
@@ -150,7 +183,10 @@ class Machine(RuleBasedStateMachine):
         changes, over = self.sides.agree(tell)
         self.touched.update(change.job.id for change in changes)
         if over:
-            self.sides.agree(lambda side: side.engine.families.settle(over[0]))
+            id = self.sides.dice.new_id(self.now)
+            job = submit(id, Spec(task=TASKS[0], created_at=self.now), '{"n":1}', self.now)
+            self.sides.agree(lambda side: side.engine.families.settle(over[0], self.now, [job]))
+            self._found(job)
 
     @rule(which=st.integers(0, 1))
     def seal(self, which: int) -> None:
@@ -188,6 +224,7 @@ class Machine(RuleBasedStateMachine):
         accept=st.booleans(),
         queues=st.sampled_from([None, None, ("slow",), QUEUES]),
         tasks=st.sampled_from([TASKS, TASKS, TASKS[:1]]),
+        customers=st.sampled_from(_CUSTOMERS),
     )
     def claim(self, which: int, tasks: tuple[str, ...], **wish: Any) -> None:
         self._ask(self.workers[which % len(self.workers)], tasks=frozenset(tasks), **wish)
@@ -198,7 +235,7 @@ class Machine(RuleBasedStateMachine):
         if not self.alive:
             self.a_worker_comes()
         worker = sorted(self.alive)[which % len(self.alive)]
-        self._ask(worker, tasks=frozenset(TASKS), n=n, free=n, accept=True, queues=None)
+        self._ask(worker, tasks=frozenset(TASKS), n=n, free=n, accept=True, queues=None, customers=None)
         for step in steps:
             self.both_stores_hold_the_same()
             held = [id for id, job in self.before.items() if job.held]
@@ -219,7 +256,13 @@ class Machine(RuleBasedStateMachine):
 
         async def claim(side: Side) -> Any:
             ask: Ask = await side.ask(**wish)
-            return await side.engine.jobs.claim(worker, ask, request, self.now)
+            if ask.customers is not None:  # whom a store has not put into line yet is for it to say
+                await side.engine.jobs.promote(self.now)
+                await side.engine.jobs.realign()
+            try:
+                return await side.engine.jobs.claim(worker, ask, request, self.now)
+            except ConfigError as error:
+                return error
 
         self.sides.agree(claim)
 
@@ -360,10 +403,15 @@ class Machine(RuleBasedStateMachine):
 
     # -- settings
 
-    @rule(queue=st.sampled_from(QUEUES), priority=st.integers(-1, 1), paused=st.sampled_from([False, False, True]))
-    def rule_a_queue(self, queue: str, priority: int, paused: bool) -> None:
-        text = f'{{"priority":{priority},"paused":{str(paused).lower()}}}'
-        act = Event("pause", self.now, "ann") if paused else None
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        priority=st.integers(-1, 1),
+        paused=st.sampled_from([False, False, True]),
+        by_customer=st.sampled_from([True, True, False]),
+    )
+    def rule_a_queue(self, queue: str, **said: Any) -> None:
+        text = msgspec.json.encode(said).decode()
+        act = Event("pause", self.now, "ann") if said["paused"] else None
         assert self.sides.agree(lambda side: side.put_setting(f"queue:{queue}", text, act))
         self.sides.agree(lambda side: side.engine.documents.audit(3))
 
@@ -410,8 +458,12 @@ class Machine(RuleBasedStateMachine):
                 assert not book.wrong, f"{side.name}: {book}"
 
     def _check_jobs(self, here: dict[UUID, Job]) -> None:
-        keys = [(job.task, job.dedup) for job in here.values() if job.dedup is not None and job.status in LIVE]
-        assert len(keys) == len(set(keys)), "dedup keys are unique among live jobs of a task"
+        keys = [
+            (job.customer, job.task, job.dedup) for job in here.values() if job.dedup is not None and job.status in LIVE
+        ]
+        assert len(keys) == len(set(keys)), "dedup keys are unique among live jobs of a task and a customer"
+        requests = [(job.customer, job.task, job.request_key) for job in here.values() if job.request_key is not None]
+        assert len(requests) == len(set(requests)), "a request has one job"
         for id, job in here.items():
             assert (job.worker is not None) == job.held
             assert job.charged <= job.max_attempts, "no attempt beyond the budget"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, cast
+
 import pytest
 
 from headrace.core.batch import Batch, Tally
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
-from headrace.errors import JobNotFound, TransitionRefused, Unavailable
+from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
+from headrace.errors import ConfigError, JobNotFound, TransitionRefused, Unavailable
+from headrace.runtime.lanes import Lanes
+from tests.support.faults import Instead
 from tests.support.world import World, world
 
 
@@ -65,3 +73,59 @@ async def test_a_batch_is_not_cancelled_while_the_store_is_away() -> None:
         with pytest.raises(TransitionRefused):
             await made.lanes.insert(members[2])
         assert await made.lanes.cancel_batch(members[0].id, "me") is None
+
+
+async def test_companions_are_stored_with_their_job_in_one_write_for_many() -> None:
+    async with world() as made:
+        jobs = [job(made) for _ in range(20)]
+        hooks = {one.id: [job(made, "hook"), job(made, "hook")] for one in jobs}
+        answers = await asyncio.gather(*(made.lanes.insert(one, hooks[one.id]) for one in jobs))
+        assert [answer.job.id for answer in answers] == [one.id for one in jobs]
+        assert all(isinstance(answer, Inserted) for answer in answers)
+        assert None not in await made.engine.jobs.get([hook.id for many in hooks.values() for hook in many])
+        assert (await made.engine.records.ledger()).accepted == 60
+
+
+async def test_of_companions_there_are_never_more_in_a_call_than_it_takes() -> None:
+    async with world() as made:
+        sizes, real = list[int](), made.engine.jobs.insert
+
+        async def insert(jobs: Sequence[Job], now: datetime, **options: Any) -> list[InsertAnswer]:
+            sizes.append(len(jobs) + sum(map(len, options["companions"].values())))
+            return await real(jobs, now, **options)
+
+        made.lanes.submits.engine = cast(Engine, Instead(made.engine, jobs=Instead(None, insert=insert)))
+        jobs = [job(made) for _ in range(5)]
+        await asyncio.gather(*(made.lanes.insert(one, [job(made, "hook") for _ in range(399)]) for one in jobs))
+        assert max(sizes) <= 1000
+        assert sum(sizes) == 2000
+        with pytest.raises(ConfigError, match="at most 999 others"):
+            await made.lanes.insert(job(made), [job(made) for _ in range(1000)])
+
+
+async def test_companions_of_a_duplicate_or_of_a_refused_job_are_not_stored() -> None:
+    async with world() as made:
+        first, hook = job(made, dedup="k"), job(made, "hook")
+        await made.lanes.insert(first)
+        answer = await made.lanes.insert(job(made, dedup="k"), [hook])
+        assert isinstance(answer, Duplicated)
+        assert answer.job.id == first.id
+        with pytest.raises(JobNotFound):
+            await made.lanes.insert(job(made), [hook, job(made, "hook", job(made))])
+        assert await made.engine.jobs.get([hook.id]) == [None]
+
+
+async def test_a_job_whose_companion_is_refused_for_now_is_stored_when_it_can_be() -> None:
+    async with world() as made:
+        real, tries, one = made.engine.jobs.insert, 0, job(made)
+
+        async def insert(jobs: Sequence[Job], now: datetime, **options: Any) -> list[InsertAnswer]:
+            nonlocal tries
+            tries += 1
+            return [Refused(Unavailable("in a transaction"))] if tries < 3 else await real(jobs, now, **options)
+
+        lanes = Lanes(cast(Engine, Instead(made.engine, jobs=Instead(None, insert=insert))), made.host)
+        assert isinstance(await lanes.insert(one, [job(made, "hook")]), Inserted)
+        assert tries == 3
+        await lanes.close()
+        assert (await made.engine.records.ledger()).accepted == 2

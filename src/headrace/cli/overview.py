@@ -84,6 +84,8 @@ def queues_view(queues: Sequence[QueueInfo], now: datetime) -> Fitted:
     for queue in queues:
         by = f" by {queue.paused_by}" if queue.paused_by else ""
         state = Text(f"paused{by}", "yellow") if queue.paused else Text("open", "green")
+        if queue.by_customer:
+            state.append(", by customer", "dim")
         oldest = span((now - queue.oldest).total_seconds()) if queue.oldest else ""
         most, rates = _count(queue.max_concurrency), Text(", ".join(queue.rates) or "–")
         jobs = counts_text(queue.counts) or Text("empty", "dim")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -80,17 +80,31 @@ def resume(state: State, name: str) -> None:
 @click.option("--priority", type=int, help="A queue with a higher number is served first (default 0).")
 @click.option("--max-concurrency", type=int, help="Concurrency limit across all workers.")
 @click.option("--rate", "rates", multiple=True, help="The name of a rate limit; may be given several times.")
+@click.option(
+    "--by-customer/--not-by-customer",
+    default=None,
+    help="Keep the jobs of each customer in lines of their own, so that workers can choose whose they take.",
+)
 @common
-def set_(state: State, name: str, priority: int | None, max_concurrency: int | None, rates: tuple[str, ...]) -> None:
+def set_(
+    state: State,
+    name: str,
+    priority: int | None,
+    max_concurrency: int | None,
+    rates: tuple[str, ...],
+    by_customer: bool | None,
+) -> None:
     """Change the settings of a queue; this overrides the code until reset."""
-    if priority is None and max_concurrency is None and not rates:
-        raise click.UsageError("nothing to set: give --priority, --max-concurrency or --rate")
+    if priority is None and max_concurrency is None and not rates and by_customer is None:
+        raise click.UsageError("nothing to set: give --priority, --max-concurrency, --rate or --by-customer")
 
     async def work(app: App) -> None:
-        await app.set_queue(name, priority=priority, max_concurrency=max_concurrency, rates=rates or None, by=me())
+        limits: dict[str, Any] = {"priority": priority, "max_concurrency": max_concurrency, "rates": rates or None}
+        await app.set_queue(name, **limits, by_customer=by_customer, by=me())
         said = [f"priority {priority}"] if priority is not None else []
         said += [f"at most {max_concurrency} at once"] if max_concurrency is not None else []
         said += [f"the rates {', '.join(rates)}"] if rates else []
+        said += [f"{'lines' if by_customer else 'no lines'} by customer"] if by_customer is not None else []
         await _one(app, name, state, f"has {', '.join(said)}")
         await note_strange(app, "queue", name)
         await note_undefined(app, rates)

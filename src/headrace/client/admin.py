@@ -75,6 +75,8 @@ class QueueInfo(msgspec.Struct, Record, frozen=True):
     rates: tuple[str, ...] = ()
     paused_by: str | None = None
     paused_at: datetime | None = None
+    by_customer: bool = False
+    """Whether jobs of each customer stand in lines of their own."""
     unreadable: str | None = None
     """Why this version cannot read the setting, if so; its workers get no job of the queue then."""
 
@@ -152,6 +154,7 @@ async def queues(session: Session) -> list[QueueInfo]:
                 rule.rates,
                 rule.paused_by,
                 rule.paused_at,
+                rule.by_customer,
                 limits.unreadable.get(f"queue:{name}"),
             )
         )

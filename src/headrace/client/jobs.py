@@ -24,7 +24,7 @@ from headrace.core.explain.explain import explain as tell
 from headrace.core.explain.waiting import relatives
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
-from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
+from headrace.core.limits.rule import Bound, counted_by, group_of, limits_of
 from headrace.core.query import Filter, as_seen, seen_status
 from headrace.core.status import HELD, Status
 from headrace.draft import Draft
@@ -204,7 +204,7 @@ async def explain(session: Session, id: UUID) -> Explanation:
     limits = limits_of((one.key, one.value) for one in await engine.documents.settings())
     usage, holders, queued = Usage(), list[Job](), seen_status(job, now) is Status.QUEUED
     if limits.bounded(job.queue, job.task):
-        group = Group(job.queue, job.task, job.concurrency_key)
+        group = group_of(job)
         usage = await engine.records.usage(list(limits.paced(group)))
         for bound in (one for one, most in limits.concurrency(group).items() if usage.held.get(one, 0) >= most):
             holders += await _holders(engine, bound, usage.held.get(bound, 0), now)
@@ -232,6 +232,6 @@ async def _holders(engine: Engine, bound: Bound, held: int, now: datetime) -> li
     found, cursor, more = list[Job](), None, True
     while more and len(found) < min(held, _HOLDERS):
         page = await engine.records.find(of, now, _HOLDERS, cursor)
-        found += (one for one in page.items if bound in counted_by(Group(one.queue, one.task, one.concurrency_key)))
+        found += (one for one in page.items if bound in counted_by(group_of(one)))
         cursor, more = page.cursor, page.cursor is not None
     return found

@@ -115,6 +115,10 @@ async def _put(engine: Engine, key: str, value: str | None, rev: int, act: Event
     if await engine.documents.put_setting(key, value, rev, act) is None:
         return False
     engine.bus.send(Hint(Topic.SETTINGS, (key,)))
+    if key.startswith(QUEUE):
+        # Customers may have lines of their own now, or none any more. What this does not get to, the sweeper does.
+        while await engine.jobs.realign():
+            pass
     # Workers wait for work, not for settings: a queue that opens, or a limit that is raised, is work.
     queue = key.removeprefix(QUEUE)
     engine.bus.send(Hint(Topic.READY, (queue,) if queue != key else ()))

@@ -63,12 +63,15 @@ class Limited(Lifetime):
         priority: int | None = None,
         max_concurrency: int | None = None,
         rates: Sequence[str] | None = None,
+        by_customer: bool | None = None,
     ) -> None:
         """Set a queue's priority and limits; stored when a worker starts. Changes made while running override it.
 
+        ``by_customer``: jobs of each customer stand in lines of their own, so that workers can choose whose they take.
+
         :raises ConfigError: naming the argument
         """
-        said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates)
+        said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates, by_customer=by_customer)
         self._declared[QUEUE + _named(name, "a queue's name")] = _checked_queue(said)
 
     def rate(self, name: str, rate: Rate) -> None:
@@ -96,13 +99,15 @@ class Limited(Lifetime):
         priority: int | None = None,
         max_concurrency: int | None = None,
         rates: Sequence[str] | None = None,
+        by_customer: bool | None = None,
         by: str | None = None,
     ) -> None:
-        """Change a queue while running: priority (default 0, higher is served first), concurrency limit, rate limits.
+        """Change a queue while running: priority (default 0, higher is served first), concurrency limit, rate limits,
+        and whether jobs of each customer stand in lines of their own.
 
         An argument left out stays as it is.
         """
-        said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates)
+        said = _given(priority=priority, max_concurrency=max_concurrency, rates=rates, by_customer=by_customer)
         await self._edit(QUEUE, name, _checked_queue(said), "set", by)
 
     async def reset_queue(self, name: str, *, by: str | None = None) -> None:
@@ -252,4 +257,8 @@ def _checked_queue(said: Mapping[str, Any]) -> dict[str, Any]:
         checked["max_concurrency"] = _count(said["max_concurrency"], "max_concurrency")
     if "rates" in said:
         checked["rates"] = _rates(said["rates"])
+    if "by_customer" in said:
+        if not isinstance(said["by_customer"], bool):
+            raise ConfigError(f"by_customer must be True or False, not {said['by_customer']!r}")
+        checked["by_customer"] = said["by_customer"]
     return checked

@@ -48,7 +48,9 @@ from headrace.conformance.jobs.acting import Acting  # noqa: E402
 from headrace.conformance.jobs.applying import Applying  # noqa: E402
 from headrace.conformance.jobs.bounds import Bounds  # noqa: E402
 from headrace.conformance.jobs.claiming import Claiming  # noqa: E402
+from headrace.conformance.jobs.companions import Companionship  # noqa: E402
 from headrace.conformance.jobs.contents import Contents  # noqa: E402
+from headrace.conformance.jobs.customers import OfCustomers  # noqa: E402
 from headrace.conformance.jobs.dating import Dating  # noqa: E402
 from headrace.conformance.jobs.effects import Effects  # noqa: E402
 from headrace.conformance.jobs.fencing import Fencing  # noqa: E402
@@ -76,6 +78,8 @@ __all__ = ["Lab", "Suite"]
 class Suite(
     Inserting,
     Requests,
+    OfCustomers,
+    Companionship,
     Contents,
     Bounds,
     Claiming,

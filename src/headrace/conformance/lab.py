@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from headrace.core import acts, lifecycle
 from headrace.core.change import Applied, Change, Verdict
 from headrace.core.claim import Ask
+from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
 from headrace.core.job import Attempt, ErrorInfo, Job, Spec
 from headrace.core.outcome import Completed, Ending, Failed
@@ -127,6 +128,7 @@ class Lab:
         accept: bool = True,
         request: int | None = None,
         lead: float = 0.0,
+        customers: Customers | None = None,
     ) -> Claimed | Dead:
         """Claim as this worker, for every profile of these tasks (None: of all)."""
         if request is None:
@@ -135,7 +137,7 @@ class Lab:
         known = (await self.engine.documents.profiles()).profiles
         profiles = frozenset(profile.id for profile in known if tasks is None or profile.task in tasks)
         free = n if free is None else free
-        wish = Ask(n=n, free=free, profiles=profiles, queues=queues, accept=accept, lead=lead)
+        wish = Ask(n=n, free=free, profiles=profiles, queues=queues, accept=accept, lead=lead, customers=customers)
         return await self.engine.jobs.claim(worker, wish, request, self.now)
 
     async def claim(self, worker: UUID, n: int = 1000, **options: Any) -> list[Job]:

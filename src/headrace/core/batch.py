@@ -14,6 +14,7 @@ from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
 from headrace.core.defaults import Rules
 from headrace.core.job import Job, Spec
+from headrace.core.lifecycle import submit
 from headrace.core.limits.rate import micros
 from headrace.core.query import Page
 from headrace.core.record import Record
@@ -27,6 +28,7 @@ __all__ = [
     "calls_of",
     "cancelled",
     "cursor_at",
+    "follow_ups",
     "is_over",
     "is_silent",
     "may_miss_some",
@@ -141,6 +143,20 @@ def newest_first(found: Sequence[Batch], limit: int) -> Page[Batch]:
     """A page of batches, given those below its cursor in order, and one more than fit if there is one."""
     items, more = found[:limit], len(found) > limit
     return Page(tuple(items), f"{micros(items[-1].created_at)}-{items[-1].id}" if more else None)
+
+
+def follow_ups(batch: Batch, now: datetime) -> list[Job]:
+    """The jobs that are stored at its end. Their ids came with it: however often, they are the same jobs."""
+    return [
+        submit(
+            call.id,
+            replace(call.spec, created_at=now),
+            call.payload_text,
+            now,
+            available_at=now + timedelta(seconds=call.delay),
+        )
+        for call in calls_of(batch)
+    ]
 
 
 def calls_of(batch: Batch) -> list[Call]:

@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.customers import Customers
 from headrace.core.decide import dated, expired
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
@@ -33,6 +34,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     """The queues it serves; None is all."""
     accept: bool = True
     """Take the jobs straight into its hands (accepted) instead of being offered them (assigned)."""
+    customers: Customers | None = None
+    """Whose jobs it takes; None: everybody's. Else it names its queues, and all of them are set ``by_customer``."""
     lead: float = 0.0
     """A job that spends a permit of a rate begins within so many seconds of the claim, or is given back."""
 

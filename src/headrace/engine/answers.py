@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
@@ -20,6 +21,7 @@ __all__ = [
     "MAX_PROFILES",
     "Check",
     "Claimed",
+    "Companions",
     "Duplicated",
     "InsertAnswer",
     "Inserted",
@@ -58,6 +60,9 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 
 
 InsertAnswer = Inserted | Duplicated | Refused
+
+Companions = Mapping[UUID, Sequence[Job]]
+"""Jobs that are stored with another one or not at all, by the id of that one."""
 
 
 class Processed(msgspec.Struct, frozen=True):

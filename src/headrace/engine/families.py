@@ -8,8 +8,9 @@ from typing import Protocol
 from uuid import UUID
 
 from headrace.core.batch import Batch
+from headrace.core.job import Job
 from headrace.core.query import Page
-from headrace.engine.answers import MAX_BATCH, Processed
+from headrace.engine.answers import MAX_BATCH, Processed, Refused
 
 __all__ = ["Families"]
 
@@ -61,6 +62,12 @@ class Families(Protocol):
         commit; the batch as it is then, None if it is not here. No job is added to it after that."""
         ...
 
-    async def settle(self, batch: UUID) -> None:
-        """Record that what follows the end of the batch was submitted: ``process_notes`` answers it no more."""
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        """Store what follows the end of the batch, and record that in the same commit: ``process_notes`` answers it no
+        more.
+
+        The jobs are stored as ``Jobs.insert`` stores them, all or none; a duplicate is no refusal. Where one of them is
+        refused, nothing is written, and the answer says why. A batch that is not here, or was settled before, stays as
+        it is, and nothing is stored.
+        """
         ...

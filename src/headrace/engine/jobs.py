@@ -12,7 +12,7 @@ from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine.answers import MAX_BATCH, Claimed, InsertAnswer, Overdue
+from headrace.engine.answers import MAX_BATCH, Claimed, Companions, InsertAnswer, Overdue
 from headrace.engine.workers import Dead
 
 __all__ = ["Jobs"]
@@ -22,7 +22,13 @@ class Jobs(Protocol):
     """Stores jobs, gives them to workers, applies changes to them."""
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
         """Store jobs, in one commit, in the order given; answers in the same order.
 
@@ -67,6 +73,13 @@ class Jobs(Protocol):
         *All or nothing.* With a ``batch``, or with ``whole``, if one of the jobs is refused all are, for its reason,
         and nothing is stored. A duplicate is no refusal.
 
+        *Companions.* Other jobs that go with one of these, by its id. If that one is stored by this call, they are
+        stored in the same commit, right behind it, each as a job of this call is; one that is here already or is a
+        duplicate is left out. If it is not stored (its id is here already, it is a duplicate, it is refused), none of
+        them is. Where one of them is refused, their job is, too, for the same reason: the group is stored whole or not
+        at all. Answers are for the jobs alone. Companions count for ``MAX_BATCH``, and no id is twice in a call that
+        has some.
+
         *Hints.* The caller sends ``Topic.READY`` with the queues of the jobs as soon as this has returned. An engine
         may let the hint ride in the commit instead, for other sessions to hear it sooner; its bus then recognises the
         ``send`` that follows and passes it to the listeners of its own session only.
@@ -85,6 +98,11 @@ class Jobs(Protocol):
         (``spent``) and of keys that had a turn (``turned``) is stored in the same commit. Nothing is ever
         given beyond a limit, whatever other claims do at the same time. Permits of rates are dealt with ``ask.lead``;
         ``paced`` of the answer, also of that to a repeated request, names the jobs that spent one.
+
+        *Customers.* With ``ask.customers`` only lines of customers are served, in queues that are set ``by_customer``;
+        ``core.limits.limit.refusal`` says what is raised elsewhere, before anything else. ``deal`` is told whose jobs
+        the worker holds: that is read in the commit of the claim, and of two such claims of one worker the later reads
+        what the earlier has written. A claim costs by the lines that it serves, not by what stands in those of others.
 
         *Reading only the front.* An engine need not read all jobs of a group. Where it stops, it ends the group with an
         ``Entry`` that is ``unread`` and stands where the first job stands that was not read, or the last that was.
@@ -138,6 +156,15 @@ class Jobs(Protocol):
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         """Queue deferred jobs that are due, the longest due first, as ``core.claim.promoted`` says; how many."""
+        ...
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        """Put jobs that are in line into the lines of their customers, or back into a common line, as their queues are
+        set by now (``QueueRule.by_customer``); how many, up to ``limit``.
+
+        This is for jobs that came into line before the setting was changed. It changes nothing of a job but where it
+        stands: not its order, nor its rev.
+        """
         ...
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
-from headrace.engine.answers import InsertAnswer
+from headrace.engine.answers import Companions, InsertAnswer
 from headrace.engine.statements import Enlisted, Statements
 
 __all__ = ["Transactions"]
@@ -27,7 +27,9 @@ class Transactions(Protocol):
         """
         ...
 
-    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
+    async def inserting(
+        self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
+    ) -> Statements[list[InsertAnswer]]:
         """``Jobs.insert`` for the user's connection. What must be durable before it (profiles) already is.
 
         A key that is taken fails nothing: the answer is ``Duplicated``. Hints about these jobs go out with the commit,

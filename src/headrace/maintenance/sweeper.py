@@ -80,7 +80,7 @@ class Sweeper(Duty):
         # claims just now, and for writers that died in between.
         due = clock.monotonic() >= self._again_at
         if due:
-            moved += await self.promote()
+            moved += await self.promote() + await self.engine.jobs.realign(self._limit)
             self._again_at = clock.monotonic() + self.rules.lease
         if due or self._told:
             self._told = await self.lanes.notes.process()

@@ -84,7 +84,7 @@ class Lanes:
         """Tells of the jobs that are changed here."""
         self.entry_reader = EntryReader(engine, host)
         """Reads what runs added."""
-        self.notes = NoteProcessor(engine, host, changed=self._tell_of, insert=self.insert)
+        self.notes = NoteProcessor(engine, host, changed=self._tell_of)
         """Does what follows from changes for other jobs."""
         self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask)
         """Stores new jobs."""
@@ -98,9 +98,9 @@ class Lanes:
 
     # -- submits
 
-    async def insert(self, job: Job) -> Inserted | Duplicated:
-        """Store one job."""
-        return await self.submits.insert(job)
+    async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
+        """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
+        return await self.submits.insert(job, companions)
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id."""

@@ -5,15 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Sequence
 
-from msgspec.structs import replace
-
-from headrace.core.batch import Batch, calls_of
+from headrace.core.batch import Batch, follow_ups
 from headrace.core.change import Change
-from headrace.core.job import Job
-from headrace.core.lifecycle import submit
 from headrace.engine import MAX_BATCH, Engine
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import HeadraceError, NotOpen, Unavailable
@@ -36,11 +31,9 @@ class NoteProcessor:
         host: Host,
         *,
         changed: Callable[[Sequence[Change]], None],
-        insert: Callable[[Job], Awaitable[object]],
     ) -> None:
-        """``changed`` is called with the changes that were made to other jobs, ``insert`` stores a job."""
-        self._engine, self._host = engine, host
-        self._changed, self._insert = changed, insert
+        """``changed`` is called with the changes that were made to other jobs."""
+        self._engine, self._host, self._changed = engine, host, changed
         self._task: asyncio.Task[None] | None = None
         self._under_way: set[asyncio.Task[int]] = set()
         self._one_at_a_time = asyncio.Lock()
@@ -113,12 +106,13 @@ class NoteProcessor:
                 return total
 
     async def _settle(self, batch: Batch) -> None:
-        """Submit what follows the end of a batch. Their ids came with it: a repeat stores nothing more."""
+        """Store what follows the end of a batch."""
         now = self._host.clock.now()
-        for call in calls_of(batch):
-            spec, due = replace(call.spec, created_at=now), now + timedelta(seconds=call.delay)
-            await self._insert(submit(call.id, spec, call.payload_text, now, available_at=due))
-        await self._engine.families.settle(batch.id)
+        jobs = follow_ups(batch, now)
+        if (refused := await self._engine.families.settle(batch.id, now, jobs)) is not None:
+            raise refused.error
+        if jobs:
+            self._engine.bus.send(Hint(Topic.READY, tuple({job.spec.queue for job in jobs})))
         self._engine.bus.send(Hint(Topic.ENDED, (str(batch.id),)))
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from headrace.core.batch import Batch
 from headrace.core.job import Job
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint, Topic
-from headrace.errors import StoreLost, Unavailable
+from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.batcher import MAX_ROWS, Batcher
 from headrace.runtime.host import Host
 from headrace.runtime.requirements import Requirements
@@ -40,6 +40,18 @@ def _id(job: Job) -> UUID:
 
 def _number(job: Job) -> int:
     return job.id.int  # hashed by the interpreter itself, which a UUID is not
+
+
+_Group = tuple[Job, Sequence[Job]]
+"""A job and its companions, which are stored with it or not at all."""
+
+
+def _group_weight(group: _Group) -> int:
+    return sum(_weight(job) for job in (group[0], *group[1]))
+
+
+def _group_id(group: _Group) -> UUID:
+    return group[0].id
 
 
 _Lot = tuple[Batch | None, Sequence[Job]]
@@ -88,21 +100,41 @@ class Submits:
             capacity=_WAITING,
             patience=patience,
         )
+        self._groups: Batcher[_Group, InsertAnswer] = Batcher(
+            self._insert_groups,
+            host,
+            name="submits with companions",
+            identify=_group_id,
+            weigh=_group_weight,
+            distinct=_group_id,
+            capacity=_WAITING,
+            patience=patience,
+        )
         self.lanes: tuple[Batcher[Any, Any], ...] = (
             self._plain,
             self._keyed,
             self._related,
             self._blocked,
             self._lots,
+            self._groups,
         )
         """All of them."""
 
-    async def insert(self, job: Job) -> Inserted | Duplicated:
-        """Store one job."""
-        answer = await self._accepted(job, await self._lane([job]).put(job))
+    async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
+        """Store one job, and in the same commit its companions: all of them or none, and none if the job is not new."""
+        if companions:
+            answer = await self._insert_together(job, companions)
+        else:
+            answer = await self._accepted(job, await self._lane([job]).put(job))
         if job.spec.requires:
             await self.requirements.look((job,))
         return answer
+
+    async def _insert_together(self, job: Job, companions: Sequence[Job]) -> Inserted | Duplicated:
+        if len(companions) >= MAX_ROWS:
+            raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
+        group = (job, companions)
+        return await self._answered(lambda: self._groups.put(group), await self._groups.put(group))
 
     def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
         """The lane for these jobs: those that need a look at other jobs have lanes of their own."""
@@ -185,14 +217,37 @@ class Submits:
 
     async def _accepted(self, job: Job, answer: InsertAnswer) -> Inserted | Duplicated:
         """The answer, once there is one: a key in a transaction that is still open is waited for, apart from others."""
+        return await self._answered(lambda: self._blocked.put(job), answer)
+
+    async def _answered(
+        self, again: Callable[[], Awaitable[InsertAnswer]], answer: InsertAnswer
+    ) -> Inserted | Duplicated:
+        """The answer, once it is more than that the job is refused for now; until then it is tried again."""
         pause, until = FIRST_PAUSE, self.host.clock.monotonic() + self._patience
         while isinstance(answer, Refused):
             if not isinstance(answer.error, Unavailable) or self.host.clock.monotonic() > until:
                 raise answer.error
             await self.host.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
-            answer = await self._blocked.put(job)
+            answer = await again()
         return answer
+
+    async def _insert_groups(self, groups: list[_Group]) -> list[InsertAnswer]:
+        answers, call, rows = list[InsertAnswer](), list[_Group](), 0
+        for group in groups:
+            if rows + 1 + len(group[1]) > MAX_ROWS:
+                answers += await self._insert_call(call)
+                call, rows = [], 0
+            call.append(group)
+            rows += 1 + len(group[1])
+        return answers + await self._insert_call(call)
+
+    async def _insert_call(self, groups: Sequence[_Group]) -> list[InsertAnswer]:
+        companions = {job.id: others for job, others in groups}
+        jobs = [job for job, _ in groups]
+        answers = await self.engine.jobs.insert(jobs, self.host.clock.now(), companions=companions)
+        self._tell_ready(one for job, others in groups for one in (job, *others))
+        return answers
 
     async def _insert(self, jobs: list[Job]) -> list[InsertAnswer]:
         answers = await self.engine.jobs.insert(jobs, self.host.clock.now())

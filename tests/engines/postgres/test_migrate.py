@@ -16,13 +16,16 @@ from click.testing import CliRunner, Result
 
 from headrace import App
 from headrace.cli.root import cli
-from headrace.conformance.lab import BEGIN
+from headrace.conformance.lab import BEGIN, Lab
+from headrace.core.customers import turn_of
 from headrace.core.defaults import Rules
 from headrace.engines.postgres import PostgresEngine, migrate
 from headrace.engines.postgres.connection import Connection
+from headrace.engines.postgres.rows import held_key
 from headrace.engines.sql.migrations import Migration
 from headrace.errors import ConfigError, SchemaTooNew, SchemaTooOld
 from headrace.runtime.host import Host
+from tests.support import rekeying
 from tests.support.postgres import apart, shared
 
 pytestmark = pytest.mark.timeout(240)
@@ -297,3 +300,18 @@ async def test_the_command_says_what_is_in_the_way(
     assert "something else" in headrace("migrate", "--url", url_of(connection), code=5).output
     gone = shared().url("no_such_database")
     assert "no_such_database" in headrace("migrate", "--url", gone, code=5).output
+
+
+async def test_keys_of_customers_become_their_own(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab(lambda: engine_of(connection), Host(), Rules())
+    await lab.engine.open()
+    try:
+        jobs = await rekeying.fill(lab, monkeypatch)
+        await connection.execute("DELETE FROM headrace.migrations WHERE name LIKE '%_customers'")
+        assert len(await migrate.apply(connection, '"headrace"', BEGIN)) == 1
+        rows = await connection.fetch("SELECT id, held_key, turn_key FROM headrace.jobs")
+        kept = {id: (held, turn) for id, held, turn in rows}
+        assert kept == {job.id: (held_key(job), turn_of(job.spec)) for job in jobs}
+        await rekeying.check(lab, jobs)
+    finally:
+        await lab.engine.close()

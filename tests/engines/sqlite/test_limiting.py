@@ -26,7 +26,7 @@ WHERE j.place = 1 ORDER BY 1, 2, 3"""
 HEADS = "SELECT task, key, line, rank, arrived_at, seq FROM heads WHERE rank IS NOT NULL ORDER BY 1, 2, 3"
 
 STATEMENTS: dict[str, tuple[Any, ...]] = {
-    "in_line": (1,),
+    "rest_of_line": (1, 2, 3, 4),
     "rest_of_key": (1, "a", 2, 3, 4),
     "heads": (1,),
     "served": (1,),
@@ -39,7 +39,7 @@ STATEMENTS: dict[str, tuple[Any, ...]] = {
 }
 
 INDEXED = {
-    "in_line": "INDEX ready (line=?)",
+    "rest_of_line": "INDEX ready (line=? AND (rank,arrived_at)>(?,?))",
     "rest_of_key": "INDEX turns (line=? AND turn_key=? AND (rank,arrived_at)>(?,?))",
     "heads": "INDEX heads_in_line (line=? AND rank>?)",
     "turn": "PRIMARY KEY (task=? AND key=?)",

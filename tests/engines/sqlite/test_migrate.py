@@ -5,14 +5,19 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import apsw
 import pytest
 
-from headrace.conformance.lab import BEGIN
+from headrace.conformance.lab import BEGIN, Lab
+from headrace.core.customers import turn_of
 from headrace.core.defaults import Rules
+from headrace.engines.sql.record import key_of
 from headrace.engines.sqlite import SqliteEngine, migrate
 from headrace.runtime.host import Host
+from tests.support import rekeying
 
 
 def schema(connection: apsw.Connection) -> set[tuple[str, str, str]]:
@@ -81,3 +86,15 @@ def test_a_file_made_by_another_meanwhile_is_not_made_again(tmp_path: Path) -> N
     assert migrate.is_empty(mine)
     migrate.apply(other, path, BEGIN)
     assert migrate.apply(mine, path, BEGIN) == []
+
+
+async def test_keys_of_customers_become_their_own(lab: Lab, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = await rekeying.fill(lab, monkeypatch)
+    connection = apsw.Connection(str(file))
+    connection.execute("DELETE FROM migrations WHERE name LIKE '%_customers'")
+    assert len(migrate.apply(connection, file, BEGIN)) == 1
+    rows: list[Any] = connection.execute("SELECT id, held_key, turn_key FROM jobs").fetchall()
+    connection.close()
+    kept = {UUID(bytes=id): (held, turn) for id, held, turn in rows}
+    assert kept == {job.id: (key_of(job), turn_of(job.spec)) for job in jobs}
+    await rekeying.check(lab, jobs)

@@ -15,7 +15,7 @@ from headrace.core.batch import Batch, Call, Tally
 from headrace.core.job import Job, Spec
 from headrace.core.outcome import Completed, Failed
 from headrace.core.query import Filter
-from headrace.core.status import ENDED
+from headrace.core.status import ENDED, Status
 from headrace.engine import Duplicated, Inserted, Refused
 from headrace.errors import ConfigError, JobNotFound
 
@@ -173,7 +173,7 @@ class Batches(Batched):
         # It is told until somebody says that what follows was done.
         lab.later(1)
         assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
-        await lab.engine.families.settle(batch.id)
+        await lab.engine.families.settle(batch.id, lab.now)
         assert (await lab.engine.families.process_notes(lab.now)).over == ()
         [found] = await lab.engine.families.batches([batch.id])
         assert found == replace(over, settled=True)
@@ -230,6 +230,47 @@ class Batches(Batched):
         assert await self.tally(lab, batch) == Tally(40, 40)
         assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
 
+    async def test_what_follows_the_end_is_stored_with_the_word_that_it_was(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 0)
+        jobs = [lab.job("report", queue="new"), lab.job("report", dedup="k"), lab.job("alarm", delay=5)]
+        assert await lab.engine.families.settle(batch.id, lab.now, jobs) is None
+        assert (await lab.engine.families.process_notes(lab.now)).over == ()
+        assert [(await lab.get(job)).status for job in jobs] == [Status.QUEUED, Status.QUEUED, Status.SCHEDULED]
+        seqs = [(await lab.get(job)).seq for job in jobs]
+        assert seqs == sorted(set(seqs))
+
+    async def test_it_is_stored_once(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 0)
+        job = lab.job("report")
+        for _ in range(2):
+            assert await lab.engine.families.settle(batch.id, lab.now, [job]) is None
+        await lab.cancel(await lab.get(job))
+        assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
+        other = lab.job("report")
+        for id in (batch.id, lab.new_id()):
+            assert await lab.engine.families.settle(id, lab.now, [job, other]) is None
+        assert [await lab.gone(one) for one in (job, other)] == [True, True], "nor is anything of a batch unknown"
+
+    async def test_of_many_who_settle_it_at_once_one_stores_what_follows(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 0)
+        jobs = [lab.job("report") for _ in range(5)]
+        await asyncio.gather(*(lab.engine.families.settle(batch.id, lab.now, [job]) for job in jobs))
+        assert [await lab.gone(job) for job in jobs].count(False) == 1
+
+    async def test_a_batch_stays_unsettled_while_what_follows_is_refused(self, lab: Lab) -> None:
+        batch, _ = await self.filled(lab, 0)
+        fine, lost = lab.job("report"), lab.job("report", waits=1, after=(lab.new_id(),))
+        refused = await lab.engine.families.settle(batch.id, lab.now, [fine, lost])
+        assert isinstance(refused, Refused)
+        assert isinstance(refused.error, JobNotFound)
+        assert [await lab.gone(one) for one in (fine, lost)] == [True, True]
+        assert [one.id for one in (await lab.engine.families.process_notes(lab.now)).over] == [batch.id]
+        holder = await lab.put("report", dedup="k")
+        double = lab.job("report", dedup="k")
+        assert await lab.engine.families.settle(batch.id, lab.now, [fine, double]) is None, "a duplicate is no refusal"
+        assert [await lab.gone(one) for one in (fine, double)] == [False, True]
+        assert await lab.get(holder) == holder
+
     async def test_batches_are_pruned_with_their_jobs(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 1)
         live, _ = await self.filled(lab, 1, task="other")
@@ -240,7 +281,7 @@ class Batches(Batched):
         # Not settled: what follows its end is still to come.
         await lab.engine.jobs.delete(before)
         assert (await lab.engine.families.batches([batch.id]))[0] is not None
-        await lab.engine.families.settle(batch.id)
+        await lab.engine.families.settle(batch.id, lab.now)
         await lab.engine.jobs.delete(before)
         assert (await lab.engine.families.batches([batch.id]))[0] is None
         assert (await lab.engine.families.batches([live.id]))[0] is not None

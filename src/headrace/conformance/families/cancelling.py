@@ -172,7 +172,7 @@ class Cancelling(Batched):
         await self.cancelled(lab, batch)
         processed = await lab.engine.families.process_notes(lab.now)
         assert [over.id for over in processed.over] == [batch.id]
-        await lab.engine.families.settle(batch.id)
+        await lab.engine.families.settle(batch.id, lab.now)
         retried = await lab.do(acts.retry(await lab.get(answer.job), lab.now))
         assert retried.status is Status.WAITING
         await lab.cancel(parent)

@@ -131,7 +131,7 @@ class Bounds(Part):
         worker, task = await lab.worker(), make(bounds.NAME, 3)
         job = await lab.put(task, payload=payload, schedule=make(bounds.NAME, 4), trace=document, **asked)
         assert await lab.get(job) == job
-        [again] = await lab.insert(lab.job(task, dedup=asked["dedup"]))
+        [again] = await lab.insert(lab.job(task, dedup=asked["dedup"], customer=asked["customer"]))
         assert again == Duplicated(job)
         for filter in (
             Filter(task=frozenset({task})),

@@ -12,7 +12,7 @@ from headrace.core.histogram import Quantiles
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import next_permit, permits
-from headrace.core.limits.rule import Group, Limits, counted_by, told_unreadable
+from headrace.core.limits.rule import Limits, counted_by, group_of, told_unreadable
 from headrace.core.match import mismatch
 from headrace.core.moments import moment
 from headrace.core.suspects import ALONE, level_of
@@ -80,7 +80,7 @@ def _limited(
     job: Job, now: datetime, limits: Limits, usage: Usage, holders: Sequence[Job], zone: tzinfo | None
 ) -> Iterator[Fact]:
     """What keeps it waiting although a worker might take it."""
-    group = Group(job.queue, job.task, job.concurrency_key)
+    group = group_of(job)
     unreadable = limits.in_the_way(group)
     for key in unreadable:
         text = ": ".join(told_unreadable(key, limits.unreadable[key]))
@@ -89,18 +89,20 @@ def _limited(
         held = usage.held.get(bound, 0)
         if held < most or (most == 0 and unreadable):
             continue
-        by = {one.id: one for one in holders if bound in counted_by(Group(one.queue, one.task, one.concurrency_key))}
+        by = {one.id: one for one in holders if bound in counted_by(group_of(one))}
         mine = list(by.values())
         who = ", ".join(str(one.id) for one in mine[:_NAMED]) + (" and others" if len(mine) > _NAMED else "")
         what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
-        text = f"The {what} {bound[-1]!r} may have {many(most, 'job')} at once, and has {held}"
-        data = {"kind": bound[0], "name": bound[-1], "most": most, "held": held, "by": [one.id for one in mine]}
+        name = job.concurrency_key if bound[0] == "key" else bound[-1]
+        of = f" of {job.customer!r}" if bound[0] == "key" and job.customer is not None else ""
+        text = f"The {what} {name!r}{of} may have {many(most, 'job')} at once, and has {held}"
+        data = {"kind": bound[0], "name": name, "most": most, "held": held, "by": [one.id for one in mine]}
         yield Fact("limit_full", f"{text}: {who}." if who else f"{text}.", data)
     for bound, rate in limits.paced(group).items():
         spent = usage.spent.get(bound, ())
         if permits(rate, spent, now) < 1:
             soon = next_permit(rate, spent, now)
-            of = f" of the key {bound[-1]!r}" if len(bound) > 2 else ""
+            of = f" of the key {job.concurrency_key!r}" if len(bound) > 2 else ""
             text = f"The rate {bound[1]!r}{of} lets {rate.limit} begin in {rate.per:g} s"
             when = f"the next at {moment(soon, zone)} ({span(soon, now)})"
             yield Fact("rate_spent", f"{text}: {when}.", {"name": bound[1], "next_permit": soon})

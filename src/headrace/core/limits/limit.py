@@ -16,8 +16,9 @@ from headrace.core.claim import Ask, stops
 from headrace.core.defaults import Rules
 from headrace.core.limits.rate import Rate, Spent, micros, next_permit, permits, spend, trimmed
 from headrace.core.limits.rule import Bound, Group, Limits
+from headrace.errors import ConfigError
 
-__all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "wanted"]
+__all__ = ["Dealt", "Entry", "Turn", "Usage", "deal", "forgets", "lapses", "refusal", "wanted"]
 
 Turn = tuple[str, str]
 """A task and a key, whose turn is remembered."""
@@ -76,6 +77,21 @@ def forgets(last: int, before: datetime, *, in_line: bool) -> bool:
     with a job in line keeps its place; so does one that had a turn since.
     """
     return not in_line and last <= micros(before)
+
+
+def refusal(ask: Ask, limits: Limits) -> ConfigError | None:
+    """Why an ask cannot be answered: it chooses customers where jobs of all stand in one line; None if it can."""
+    if ask.customers is None:
+        return None
+    if ask.queues is None:
+        return ConfigError("a worker that takes jobs of some customers only must name the queues that it serves")
+    mixed = [queue for queue in ask.queues if not limits.queue(queue).by_customer]
+    if not mixed:
+        return None
+    return ConfigError(
+        f"in queue {mixed[0]!r} the jobs of all customers stand in one line, so a worker cannot choose among them:"
+        f" headrace queues set {mixed[0]} --by-customer"
+    )
 
 
 def wanted(group: Group, ask: Ask, limits: Limits) -> int:
@@ -156,17 +172,22 @@ def deal(
     rules: Rules,
     limits: Limits,
     usage: Usage,
+    held_of: Iterable[str | None] = (),
 ) -> Dealt:
     """Of jobs in line, group by group in their order, those the ask is given, as ``core.claim.pick`` would, but never
     beyond a limit. A limited job is given only into a free slot: none waits in a buffer for what it occupies. One that
     a rate counts may begin until ``ask.lead`` seconds from now, and its permit is spent as of then. An entry that is
-    ``unread`` may end a group: whoever cannot read all of it learns whether that mattered."""
+    ``unread`` may end a group: whoever cannot read all of it learns whether that mattered. ``held_of``: the customers
+    of the jobs that the worker holds, for ``ask.customers``."""
     dealt, at = Dealt([], {}, {}, None, {}), micros(now)
+    whose, mine = ask.customers, set(held_of)
     taken, turned = dealt.taken, dealt.turned
     table = _laid_out(lines, limits, usage)
     while table and len(taken) < ask.n:
         hand = heapq.heappop(table)[-1]
         entry, limited = hand.head, hand.kind.limited
+        if whose is not None and not whose.admits(hand.group.customer, mine):
+            continue  # nor any behind it: they are of the same customer
         if limited and (len(taken) >= ask.free or not hand.room(limits, usage, now, dealt)):
             continue  # none behind it can be given either: they share its limits
         if entry.unread:
@@ -176,6 +197,8 @@ def deal(
             break
         if not entry.expired:
             taken.append(entry)
+            if whose is not None:
+                mine.add(hand.group.customer)
             if hand.turn is not None:
                 usage.last[hand.turn] = at
                 turned[hand.turn] = turned.get(hand.turn, 0) + 1

@@ -10,6 +10,7 @@ from uuid import UUID
 import msgspec
 from msgspec.structs import replace
 
+from headrace.core.customers import turn_of
 from headrace.core.job import Job
 from headrace.core.limits.rate import Rate
 
@@ -20,6 +21,7 @@ __all__ = [
     "QueueRule",
     "TaskRule",
     "counted_by",
+    "group_of",
     "layered",
     "limits_of",
     "queue_rule",
@@ -28,7 +30,7 @@ __all__ = [
 
 Bound = tuple[str, ...]
 """What a limit is counted by: ``("queue", name)``, ``("task", name)``, ``("key", task, key)``, ``("rate", name)`` or
-``("rate", name, task, key)``."""
+``("rate", name, task, key)``; a key as in ``Group``."""
 
 
 class QueueRule(msgspec.Struct, frozen=True):
@@ -41,6 +43,8 @@ class QueueRule(msgspec.Struct, frozen=True):
     paused_by: str | None = None
     """Who paused it last, as far as was said."""
     paused_at: datetime | None = None
+    by_customer: bool = False
+    """Jobs of each customer stand in lines of their own, so that workers can choose whose jobs they take."""
 
     @property
     def limited(self) -> bool:
@@ -67,6 +71,14 @@ class Group(msgspec.Struct, frozen=True):
     queue: str
     task: str
     key: str | None = None
+    """As ``core.customers.turn_of`` says it: those of a customer are its own."""
+    customer: str | None = None
+    """Whose jobs are in this line of a queue that is set ``by_customer``; it limits nothing by itself."""
+
+
+def group_of(job: Job) -> Group:
+    """The group of a job."""
+    return Group(job.queue, job.task, turn_of(job.spec))
 
 
 def counted_by(group: Group) -> list[Bound]:
@@ -93,6 +105,11 @@ class Limits(msgspec.Struct, frozen=True):
     def task(self, name: str) -> TaskRule:
         """The rule of a task."""
         return self.tasks.get(name, _TASK)
+
+    @property
+    def by_customer(self) -> frozenset[str]:
+        """The queues in which jobs of each customer stand in lines of their own."""
+        return frozenset(name for name, rule in self.queues.items() if rule.by_customer)
 
     def concurrency(self, group: Group) -> dict[Bound, int]:
         """How many jobs may be held at once by each bound of the group."""

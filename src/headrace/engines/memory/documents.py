@@ -40,8 +40,10 @@ class Documents:
             if act is not None:
                 state.audit.appendleft(Audited.of(key, act))
             if value is None:
-                return state.settings.pop(key, Setting(key, "null", 0))
-            setting = state.settings[key] = Setting(key, value, state.settings_rev)
+                setting = state.settings.pop(key, Setting(key, "null", 0))
+            else:
+                setting = state.settings[key] = Setting(key, value, state.settings_rev)
+            state.table.by_customer = state.limits.by_customer
             return setting
 
     async def audit(self, limit: int) -> list[Audited]:

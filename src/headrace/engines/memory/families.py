@@ -7,9 +7,11 @@ from datetime import datetime
 from uuid import UUID
 
 from headrace.core.batch import Batch
+from headrace.core.job import Job
 from headrace.core.query import Page
-from headrace.engine import MAX_BATCH, Processed
+from headrace.engine import MAX_BATCH, Processed, Refused
 from headrace.engines.memory.state import Session
+from headrace.engines.refusing import refuse_jobs
 
 __all__ = ["Families"]
 
@@ -40,6 +42,15 @@ class Families:
         with self._state() as state:
             return state.relations.cancel(batch, now, by)
 
-    async def settle(self, batch: UUID) -> None:
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        refuse_jobs(jobs, documents=True)
         with self._state() as state:
+            found = state.relations.batches.get(batch)
+            if found is None or found.settled:
+                return None
+            if (why := state.refusal(jobs)) is not None:
+                return Refused(why)
+            for job in jobs:
+                state.insert(job)
             state.relations.settle(batch)
+            return None

@@ -10,17 +10,16 @@ from uuid import UUID
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
 from headrace.core.claim import Ask, grant, order, promoted
+from headrace.core.customers import turn_of
 from headrace.core.decide import expired
 from headrace.core.job import Job
-from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses
+from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses, refusal
 from headrace.core.limits.rate import micros
-from headrace.core.requests import is_repeat, request_of
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue, Refused
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index
 from headrace.engines.memory.state import Session, State
-from headrace.engines.refusing import refuse_changes, refuse_jobs, too_many
-from headrace.errors import HeadraceError, KeyReused
+from headrace.engines.refusing import refuse_changes, refuse_jobs
 
 __all__ = ["Jobs"]
 
@@ -35,19 +34,29 @@ class Jobs:
         self._state = session.state
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        refuse_jobs(jobs, documents=True)
+        others = companions or {}
+        joined = [one for job in jobs for one in (job, *others.get(job.id, ()))]
+        refuse_jobs(joined, documents=True)
         with self._state() as state:
-            if (whole or batch is not None) and (why := _refusal(state, jobs)) is not None:
+            if (whole or batch is not None) and (why := state.refusal(joined)) is not None:
                 return [Refused(why)] * len(jobs)
             if batch is not None:
                 state.relations.make(batch)
-            return [state.insert(job) for job in jobs]
+            return [_insert(state, job, others.get(job.id, ())) for job in jobs]
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         with self._state() as state:
             table = state.table
+            if (why := refusal(ask, state.limits)) is not None:
+                raise why
             if not state.is_alive(worker):
                 return Dead()
             _promote(state, now, None)
@@ -60,7 +69,7 @@ class Jobs:
                 taken.sort(key=lambda job: order(job, state.limits.queue(job.queue).priority))
             else:
                 given = grant(worker, ask, request, now, state.rules)
-                dealt, found = _deal(state, ask, now)
+                dealt, found = _deal(state, worker, ask, now)
                 full, permit = bool(dealt.full), dealt.next_permit
                 taken = [given.on(job) for job in found]
                 for job in taken:
@@ -77,6 +86,10 @@ class Jobs:
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:
         with self._state() as state:
             return _promote(state, now, limit)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        with self._state() as state:
+            return state.table.realign(limit)
 
     async def overdue(self, now: datetime, limit: int = MAX_BATCH) -> list[Overdue]:
         with self._state() as state:
@@ -102,27 +115,17 @@ class Jobs:
             return [state.table.records.get(id) for id in ids]
 
 
-def _refusal(state: State, jobs: Sequence[Job]) -> HeadraceError | None:
-    """Why one of these jobs is refused; None if none is."""
-    coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
-    requests = dict[tuple[str, str] | None, Job]()
-    for job in jobs:
-        request = request_of(job)
-        if job.id not in state.table.records and (first := state.table.first(job) or requests.get(request)) is not None:
-            if not is_repeat(job, first):
-                return KeyReused(first)
-            continue
-        key = None if job.spec.dedup is None else (job.spec.task, job.spec.dedup)
-        if job.id in state.table.records or state.table.holder(job) is not None or key in keys:
-            continue
-        if (why := state.relations.refusal(job, coming)) is not None:
-            return why
-        coming[job.id] = job
-        if request is not None:
-            requests[request] = job
-        if key is not None and not job.ended:
-            keys.add(key)
-    return None if state.table.has_room_for(coming.values()) else too_many()
+def _insert(state: State, job: Job, companions: Sequence[Job]) -> InsertAnswer:
+    """Store a job with its companions, all or none."""
+    is_new = job.id not in state.table.records and state.table.first(job) is state.table.holder(job) is None
+    if not companions or not is_new:
+        return state.insert(job)
+    if (why := state.refusal([job, *companions])) is not None:
+        return Refused(why)
+    answer = state.insert(job)
+    for one in companions:
+        state.insert(one)
+    return answer
 
 
 def _promote(state: State, now: datetime, limit: int | None) -> int:
@@ -132,7 +135,7 @@ def _promote(state: State, now: datetime, limit: int | None) -> int:
     return len(due)
 
 
-def _deal(state: State, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
+def _deal(state: State, worker: UUID, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
     """Deal jobs within the limits; what was spent and which keys had their turn is remembered."""
     table, limits = state.table, state.limits
     found: dict[int, Job] = {}
@@ -144,14 +147,14 @@ def _deal(state: State, ask: Ask, now: datetime) -> tuple[Dealt, list[Job]]:
             yield Entry(job.seq, -job.priority, micros(job.arrived_at), job.unstarted_losses, expired(job, now))
 
     lines = [(group, entries(line)) for group, line in table.served(ask, limits)]
-    dealt = deal(lines, ask, now, state.rules, limits, state.usage)
+    dealt = deal(lines, ask, now, state.rules, limits, state.usage, table.held_of(worker))
     state.spent = {bound: one for bound, one in (state.spent | dealt.spent).items() if lapses(one) > now}
     state.turns |= dict.fromkeys(dealt.turned, micros(now))
     return dealt, [found[entry.seq] for entry in dealt.taken]
 
 
 def _forget_turns(state: State, gone: Sequence[Job], before: datetime) -> None:
-    turns = {(job.task, job.concurrency_key) for job in gone if job.concurrency_key is not None}
+    turns = {(job.task, key) for job in gone if (key := turn_of(job.spec)) is not None}
     if not turns:
         return
     in_line = state.table.turns_in_line()

@@ -121,7 +121,7 @@ def _position(table: Table, job: Job, now: datetime, window: float, most: int) -
 
 def _before(table: Table, job: Job, due: list[Job], now: datetime) -> Iterator[Job]:
     place = order(job, 0)
-    for (queue, _, _), line in table.lines.items():
+    for (queue, *_), line in table.lines.items():
         if queue == job.queue:
             for id in line.before(place):
                 yield table.records[id]

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from uuid import UUID
 
 from headrace.core.audit import KEPT, Audited
 from headrace.core.change import Applied, Change, Key, Verdict, judge
+from headrace.core.customers import dedup_of
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.lease import Lease, given_back
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Limits
-from headrace.core.requests import is_repeat
+from headrace.core.requests import is_repeat, request_of
 from headrace.core.rollup import Rollup
 from headrace.engine import Beat, Duplicated, InsertAnswer, Inserted, Refused, Setting, Watched, WorkerInfo
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.memory.relations import Relations
 from headrace.engines.memory.table import Table
 from headrace.engines.refusing import too_many
-from headrace.errors import KeyReused, NotOpen
+from headrace.errors import HeadraceError, KeyReused, NotOpen
 
 __all__ = ["Session", "State", "Worker"]
 
@@ -103,6 +104,31 @@ class State:
             return Refused(too_many())
         self.relations.add(stored)
         return Inserted(stored)
+
+    def refusal(self, jobs: Sequence[Job]) -> HeadraceError | None:
+        """Why one of these jobs is refused; None if none is."""
+        coming, keys = dict[UUID, Job](), set[tuple[str, str]]()
+        requests = dict[tuple[str, str] | None, Job]()
+        for job in jobs:
+            request = request_of(job)
+            if (
+                job.id not in self.table.records
+                and (first := self.table.first(job) or requests.get(request)) is not None
+            ):
+                if not is_repeat(job, first):
+                    return KeyReused(first)
+                continue
+            key = None if (dedup := dedup_of(job.spec)) is None else (job.spec.task, dedup)
+            if job.id in self.table.records or self.table.holder(job) is not None or key in keys:
+                continue
+            if (why := self.relations.refusal(job, coming)) is not None:
+                return why
+            coming[job.id] = job
+            if request is not None:
+                requests[request] = job
+            if key is not None and not job.ended:
+                keys.add(key)
+        return None if self.table.has_room_for(coming.values()) else too_many()
 
     def apply(self, change: Change) -> Verdict:
         """Apply one change as a whole, if possible; the verdict."""

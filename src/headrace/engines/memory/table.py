@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from headrace.core.change import Change, Key
 from headrace.core.claim import Ask, order
+from headrace.core.customers import dedup_of, turn_of
 from headrace.core.explain.position import BY_WORK
 from headrace.core.job import Attempt, Event, Job
 from headrace.core.limits.limit import Turn, Usage
 from headrace.core.limits.rate import Spent
-from headrace.core.limits.rule import Bound, Group, Limits, counted_by
+from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
 from headrace.core.requests import request_of
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
@@ -29,8 +30,9 @@ from headrace.engines.memory.kept_entries import KeptEntries
 
 __all__ = ["Table"]
 
-Line = tuple[str, int, str | None]
-"""A queue, a profile and a concurrency key: jobs that only differ in their place in line."""
+Line = tuple[str, int, str | None, tuple[str | None, ...]]
+"""A queue, a profile, a concurrency key and, where the queue is ``by_customer``, the customer: jobs that only differ in
+their place in line."""
 
 
 class Table:
@@ -46,6 +48,10 @@ class Table:
         self.held: dict[UUID, dict[UUID, int]] = {}
         """What each worker holds, and how many beats in a row did not name it."""
         self.lines: dict[Line, Index] = {}
+        self._line_of: dict[UUID, Line] = {}
+        """Where each job stands that is in line."""
+        self.by_customer: frozenset[str] = frozenset()
+        """The queues in which customers have lines of their own, from the next job on that comes into line."""
         self.deferred = Index()
         self.watched = Index()
         """Those with an ``act_by``."""
@@ -69,8 +75,8 @@ class Table:
             return None
         self.accepted += 1
         job = replace(job, seq=self.accepted)
-        if job.spec.dedup is not None and not job.ended:
-            self.keys[job.spec.task, job.spec.dedup] = job.id
+        if (dedup := dedup_of(job.spec)) is not None and not job.ended:
+            self.keys[job.spec.task, dedup] = job.id
         if (request := request_of(job)) is not None:
             self.requests[request] = job.id
         self.put(job)
@@ -91,9 +97,8 @@ class Table:
 
     def holder(self, job: Job) -> Job | None:
         """The other live job that has the dedup key of this one."""
-        if job.spec.dedup is None:
-            return None
-        id = self.keys.get((job.spec.task, job.spec.dedup))
+        dedup = dedup_of(job.spec)
+        id = None if dedup is None else self.keys.get((job.spec.task, dedup))
         return None if id is None or id == job.id else self.records[id]
 
     def attempt(self, id: UUID, number: int) -> Attempt | None:
@@ -112,8 +117,8 @@ class Table:
         self.put(job)
         if change.verb is not Verb.PROGRESS:  # which may be repeated without being known
             self.last_change[job.id] = change.id
-        if job.spec.dedup is not None and change.key is not Key.KEEP:
-            key = (job.spec.task, job.spec.dedup)
+        if (dedup := dedup_of(job.spec)) is not None and change.key is not Key.KEEP:
+            key = (job.spec.task, dedup)
             if change.key is Key.TAKE:
                 self.keys[key] = job.id
             elif self.keys.get(key) == job.id:
@@ -145,15 +150,17 @@ class Table:
     def served(self, ask: Ask, limits: Limits) -> Iterator[tuple[Group, Index]]:
         """The lines of this ask, and what limits them; those of paused queues are left out."""
         tasks = {profile.id: profile.task for profile in self.profiles.values()}
-        for (queue, profile, key), line in self.lines.items():
+        for (queue, profile, key, whose), line in self.lines.items():
             asked = profile in ask.profiles and (ask.queues is None or queue in ask.queues)
+            if ask.customers is not None and not (whose and ask.customers.admits(whose[0])):
+                continue
             if asked and not limits.queue(queue).paused:
-                yield Group(queue, tasks[profile], key), line
+                yield Group(queue, tasks[profile], key, whose[0] if whose else None), line
 
     def turns_in_line(self) -> set[Turn]:
         """The keys of which a job is in line."""
         tasks = {profile.id: profile.task for profile in self.profiles.values()}
-        return {(tasks[profile], key) for _, profile, key in self.lines if key is not None}
+        return {(tasks[profile], key) for _, profile, key, _ in self.lines if key is not None}
 
     def usage(self, spent: Mapping[Bound, Spent], last: Mapping[Turn, int]) -> Usage:
         """What is in use now."""
@@ -161,7 +168,7 @@ class Table:
         for worker in self.held.values():
             for id in worker:
                 job = self.records[id]
-                for bound in counted_by(Group(job.queue, job.task, job.concurrency_key)):
+                for bound in counted_by(group_of(job)):
                     usage.held[bound] = usage.held.get(bound, 0) + 1
         return usage
 
@@ -175,13 +182,29 @@ class Table:
 
     def _places(self, job: Job) -> Iterator[tuple[Index, Sort]]:
         if job.status is Status.QUEUED:
-            yield self.lines.setdefault((job.queue, self._profile(job), job.concurrency_key), Index()), order(job, 0)
+            yield self.lines.setdefault(self._line_of.setdefault(job.id, self._line(job)), Index()), order(job, 0)
         elif job.status in DEFERRED:
             yield self.deferred, (job.available_at, job.seq)
         elif job.status in ENDED:
             yield self.ended[job.status], (job.finished_at, job.seq)
         if job.act_by is not None:
             yield self.watched, (job.act_by, job.seq)
+
+    def _line(self, job: Job) -> Line:
+        whose = (job.customer,) if job.queue in self.by_customer else ()
+        return job.queue, self._profile(job), turn_of(job.spec), whose
+
+    def realign(self, limit: int) -> int:
+        """Put jobs that are in line where they would stand if they came now; how many."""
+        wrong = [line for line in self.lines if bool(line[3]) is not (line[0] in self.by_customer)]
+        found = list(islice((id for line in wrong for _, id in self.lines[line]), limit))
+        for id in found:
+            self.put(self.records[id])
+        return len(found)
+
+    def held_of(self, worker: UUID) -> set[str | None]:
+        """The customers of the jobs that a worker holds."""
+        return {self.records[id].customer for id in self.held.get(worker, ())}
 
     def _displace(self, job: Job) -> int:
         """Take the job from every place it is found in; how many beats did not name it."""
@@ -190,7 +213,7 @@ class Table:
         if job.status in LIVE:
             self._users[self._profile(job)] -= 1
         if job.status is Status.QUEUED:
-            line = (job.queue, self._profile(job), job.concurrency_key)
+            line = self._line_of.pop(job.id)
             if not self.lines[line]:
                 del self.lines[line]
         if job.worker is None:

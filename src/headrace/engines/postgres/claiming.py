@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from headrace.core.claim import Ask, Grant, grant, order
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
+from headrace.core.limits.limit import refusal
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.limiting import Limiting
@@ -79,13 +80,13 @@ class Claiming:
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         """The verb ``Jobs.claim``."""
         given = grant(worker, ask, request, now, self._rules)
-        serving, promoted, reach = await self._served.of(ask), False, ask.n + self._spare
+        serving, promoted, reach = await self._serving(ask), False, ask.n + self._spare
         while True:
             if serving.bounded:
                 answer = await self._limiting.claim(given, ask, serving, now)
                 if answer is not None:
                     return answer
-                serving = await self._served.of(ask, anew=True)
+                serving = await self._serving(ask, anew=True)
                 continue
             rows = await self._ask(given, ask, serving, promoted, reach)
             head = rows[0]
@@ -98,7 +99,7 @@ class Claiming:
                     pass
                 promoted = True
             elif (head[_LINES_REV], head[_SETTINGS_REV]) != (serving.lines_rev, serving.settings_rev):
-                serving = await self._served.of(ask, anew=True)
+                serving = await self._serving(ask, anew=True)
             elif head[_AGAIN]:
                 rows = await self._hot.fetch(sql("claimed", self._schema), worker, request)
                 return self._claimed(head, Reader().jobs(rows), serving)
@@ -106,7 +107,7 @@ class Claiming:
                 answer = await self._limiting.claim(given, ask, serving, now)
                 if answer is not None:
                     return answer
-                serving = await self._served.of(ask, anew=True)
+                serving = await self._serving(ask, anew=True)
             elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
                 reach *= 8  # other claims are taking all the jobs that this one looked at
             else:
@@ -117,6 +118,15 @@ class Claiming:
                 claimed = self._claimed(head, jobs, serving)
                 # Other claims took some of the jobs, and there are more behind them: have the worker ask again at once.
                 return replace(claimed, next_due=now) if more else claimed
+
+    async def _serving(self, ask: Ask, *, anew: bool = False) -> Serving:
+        """The lines of the ask; :raises ConfigError: it chooses customers in queues that are not set so"""
+        serving = await self._served.of(ask, anew=anew)
+        if refusal(ask, serving.limits) is not None and not anew:
+            serving = await self._served.of(ask, anew=True)
+        if (why := refusal(ask, serving.limits)) is not None:
+            raise why
+        return serving
 
     async def _ask(self, given: Grant, ask: Ask, serving: Serving, promoted: bool, reach: int) -> Sequence[Any]:
         terms = (

@@ -89,7 +89,7 @@ class PostgresEngine:
         self.jobs = Jobs(hot, cold, name, inserting, claiming, applying)
         self.records = Records(hot, search, name)
         self.entries = Entries(hot, name)
-        self.families = Families(hot, name, rules, notes)
+        self.families = Families(hot, cold, name, rules, notes, inserting.statements)
         self._presence = Presence(connect, host, rules.lease)
         self.workers = Workers(hot, cold, name, rules, self._presence)
         self.documents = Documents(hot, cold, name)

@@ -5,14 +5,20 @@ Counts of a batch are stored as rows of differences, so that no writer waits, an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
+
+from asyncpg.exceptions import UniqueViolationError
 
 from headrace.core.batch import Batch, cancelled
 from headrace.core.change import Change
 from headrace.core.defaults import Rules
-from headrace.engine import MAX_BATCH, Processed
+from headrace.core.job import Job
+from headrace.engine import MAX_BATCH, Processed, Refused
+from headrace.engines.postgres.applying import Storing
 from headrace.engines.postgres.connection import sql
+from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.notes import Notes, batches_by_id
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.sql.batches import batch_of
@@ -26,12 +32,24 @@ _DELTAS = 10_000
 """How many deltas one statement adds up."""
 
 
+_PATIENCE = 250
+"""Milliseconds to wait for what another transaction has locked; the batch is settled later then."""
+
+
+class _Refusal(Exception):
+    """A job that follows the end of a batch is refused, so that nothing is to be written."""
+
+    def __init__(self, answer: Refused) -> None:
+        self.answer = answer
+
+
 class Families(SqlFamilies):
     """The role ``families`` of one session."""
 
-    def __init__(self, hot: Pool, schema: str, rules: Rules, notes: Notes) -> None:
+    def __init__(self, hot: Pool, cold: Pool, schema: str, rules: Rules, notes: Notes, storing: Storing) -> None:
         super().__init__(fetching(hot, schema), fetching(hot, schema))
-        self._hot, self._schema, self._rules, self._notes = hot, schema, rules, notes
+        self._hot, self._cold, self._schema, self._rules = hot, cold, schema, rules
+        self._notes, self._storing = notes, storing
 
     async def process_notes(self, now: datetime, limit: int = MAX_BATCH) -> Processed:
         [(notes, batches)] = await self._hot.fetch(sql("glance", self._schema), _silent_since(now, self._rules))
@@ -46,6 +64,22 @@ class Families(SqlFamilies):
                 raise
             more = True  # earlier rounds are committed, and the caller must know of them
         return Processed(tuple(changes), tuple(ended), more)
+
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        inserts = await self._storing(jobs)
+        try:
+            async with self._cold.transaction() as connection:
+                await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
+                if await connection.fetchval(sql("settle", self._schema), batch) is None:
+                    return None
+                answers = await run_statements(connection, inserts)
+                if refused := [answer for answer in answers if isinstance(answer, Refused)]:
+                    raise _Refusal(refused[0])
+        except _Refusal as refusal:
+            return refusal.answer
+        except UniqueViolationError as error:
+            raise Unavailable("another job of the same id or key came between: nothing was stored") from error
+        return None
 
     async def cancel_batch(self, batch: UUID, now: datetime, by: str | None = None) -> Batch | None:
         async with self._hot.transaction() as connection:

@@ -18,7 +18,7 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import InsertAnswer, Inserted, Refused
+from headrace.engine import MAX_BATCH, Companions, InsertAnswer, Inserted, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.applying import changing
@@ -43,9 +43,10 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
+from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected, Learned
 from headrace.engines.sql.reader import Stored
-from headrace.engines.sql.record import Micros, encode, place_of, sort_out
+from headrace.engines.sql.record import Micros, encode, queues_by_customer, sort_out
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
@@ -100,29 +101,59 @@ class Inserting:
         self._hurry_until = -math.inf
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
-        return await self.lines.insert(jobs, batch, whole, self._insert)
+        return await self.lines.insert(jobs, batch, whole, companions, self._insert)
 
-    async def statements(self, jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        """The verb ``Jobs.realign``."""
+        rows = await self._hot.fetch(sql("settings", self._schema), "queue:")
+        queues = sorted(queues_by_customer((key, value) for key, value, _ in rows))
+        while True:
+            found = Reader().jobs(await self._hot.fetch(sql("astray", self._schema), queues, limit))
+            if not found:
+                return 0
+            learned = await self.lines.learn(found, limited=False)
+            moves = [(job.seq, job.rev, learned.line_of(job)) for job in found]
+            document = {"collected": learned.collected, "lock": self.lines.lock, "rows": moves}
+            moved = (await self._hot.fetch(sql("realign", self._schema), encode(document)))[0][0]
+            if moved is not None:
+                return int(moved)
+            self.lines.forget(learned.collected)
+
+    async def statements(
+        self, jobs: Sequence[Job], companions: Companions | None = None
+    ) -> Statements[list[InsertAnswer]]:
         """The insert of these jobs as statements for a user's connection; their lines are interned now."""
-        refuse_jobs(jobs)
-        learned = await self.lines.learn(jobs)
-        taken = learned.taken(jobs)
+        groups = Groups(companions)
+        joined = groups.joined(jobs)
+        refuse_jobs(joined)
+        learned = await self.lines.learn(joined)
+        refused = groups.refusals(learned.refusals(joined))
+        taken = groups.joined([job for job in jobs if job.id not in refused])
 
         def run() -> Statements[list[InsertAnswer]]:
             try:
-                stored = (yield from self._statements(taken, learned, wait=True, tell=True)) if taken else []
+                stored = yield from self._statements(taken, learned, wait=True, tell=True, groups=groups)
             except Collected:
                 # New lines must be committed before a transaction that may be rolled back refers to them.
                 self.lines.forget(learned.collected)
                 raise Unavailable("the places of these jobs were just given up as unused: submit them again") from None
-            return learned.answers(stored)
+            rest = iter(groups.leaders(zip(taken, stored, strict=True)))
+            return [Refused(refused[job.id]) if job.id in refused else next(rest) for job in jobs]
 
         return run()
 
-    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool) -> list[InsertAnswer]:
+    async def _insert(
+        self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool, groups: Groups
+    ) -> list[InsertAnswer]:
         if jobs and all(is_new(job) and not _has_keys(job) for job in jobs):
             related = batch is not None or any(is_related(job) for job in jobs)
             try:
@@ -133,27 +164,30 @@ class Inserting:
                 pass  # an id is stored already, or a relative does not allow its job: find out which
         if whole:
             try:
-                return await self._write(self._statements(jobs, learned, wait=False, batch=batch), whole=True)
+                statements = self._statements(jobs, learned, wait=False, batch=batch, groups=groups)
+                return await self._write(statements, whole=True)
             except _Partly as partly:
                 return [Refused(partly.why)] * len(jobs)
-        answers = await self._write(self._statements(jobs, learned, wait=False))
+        answers = await self._write(self._statements(jobs, learned, wait=False, groups=groups))
         busy = [at for at, answer in enumerate(answers) if _for_now(answer)]
         if not busy:
             return answers
         if self._host.clock.monotonic() >= self._hurry_until:
-            for at, answer in zip(busy, await self._insert_patiently([jobs[at] for at in busy], learned), strict=True):
+            again = await self._insert_patiently([jobs[at] for at in busy], learned, groups)
+            for at, answer in zip(busy, again, strict=True):
                 answers[at] = answer
         if any(_for_now(answers[at]) for at in busy):
             self._hurry_until = self._host.clock.monotonic() + _HURRY
         return answers
 
-    async def _insert_patiently(self, jobs: list[Job], learned: Learned) -> list[InsertAnswer]:
+    async def _insert_patiently(self, jobs: list[Job], learned: Learned, groups: Groups) -> list[InsertAnswer]:
         """Store jobs whose keys or relatives others have locked; refuse them for now if that takes too long.
 
         Most such locks last only a moment, until a commit.
         """
         try:
-            return await self._write(self._statements(jobs, learned, wait=True), patience=_KEY_PATIENCE)
+            statements = self._statements(jobs, learned, wait=True, groups=groups)
+            return await self._write(statements, patience=_KEY_PATIENCE)
         except Unavailable as error:
             if not isinstance(error.__cause__, LockNotAvailableError):
                 raise
@@ -182,7 +216,7 @@ class Inserting:
     async def _insert_new(self, jobs: list[Job], learned: Learned, write: _Write | None) -> list[InsertAnswer]:
         """Store jobs as if none were stored yet; ``write`` runs the statement, and whatever it needs around it."""
         write = write or self._hot.fetch
-        ids, payloads, runs = runs_of(jobs, lambda job: learned.lines[place_of(job)])
+        ids, payloads, runs = runs_of(jobs, learned.line_of)
         # The first hint is part of the insert itself: workers hear it with the commit, without another round trip.
         hints = self._bus.ready_now({jobs[run[0] - 1].spec.queue for run in runs})
         args = (
@@ -228,18 +262,23 @@ class Inserting:
         wait: bool,
         tell: bool = False,
         batch: Batch | None = None,
+        groups: Groups = NO_GROUPS,
     ) -> Statements[list[InsertAnswer]]:
         """Lock the keys and the relatives of the jobs, look which jobs are stored already, and store the others.
 
         ``wait`` for what another transaction has locked; otherwise the jobs that need it are refused for now.
         """
+        if not jobs and batch is None:
+            return []
         if batch is not None:
             yield from relate(self._schema, (), batch)
         keyed = yield from _lock_keys(self._schema, jobs, wait=wait)
-        blind = not any(map(_has_keys, jobs))
+        blind = not groups and not any(map(_has_keys, jobs))
         for _ in range(_TRIES):
             relatives = yield from hold_relatives(self._schema, jobs, wait=wait)
             busy = relatives.busy(jobs, keyed)
+            while groups and busy < (more := relatives.busy(jobs, groups.of(busy))):
+                busy = more
             free = [job for job in jobs if job.id not in busy]
             if blind and not busy and not relatives.refuse(jobs):
                 # Without keys, most likely none of them is stored yet, and looking would be in vain.
@@ -247,25 +286,29 @@ class Inserting:
                 if stored is not None:
                     return [Inserted(job) for job in stored]
             blind = False
-            answers = yield from self._sort_out(free, relatives, learned, tell=tell)
+            answers = yield from self._sort_out(free, relatives, learned, groups, tell=tell)
             if answers is not None:
                 return [answers.get(job.id) or Refused(not_now(job)) for job in jobs]
         raise Unavailable(f"{len(jobs)} jobs met others of the same id {_TRIES} times")
 
     def _sort_out(
-        self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, *, tell: bool
+        self, jobs: Sequence[Job], relatives: Relatives, learned: Learned, groups: Groups, *, tell: bool
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
         known, here, holders, firsts = yield from _look(self._schema, jobs)
-        admission = relatives.admit()
-        # In order: a refused job does not take its key, so a later job with that key may be new, and others may wait
-        # for that one.
-        fresh, told = sort_out(jobs, here, holders, firsts, admission.refuses, key_of=held_key, request_of=request_key)
+
+        def sort(jobs: Sequence[Job]) -> Sorted:
+            # In order: a refused job does not take its key, so a later job with that key may be new, and others may
+            # wait for that one.
+            admission, keys = relatives.admit(), {"key_of": held_key, "request_of": request_key}
+            return *sort_out(jobs, here, holders, firsts, admission.refuses, **keys), admission
+
+        fresh, answers, _ = groups.sort_out(jobs, sort)
         stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
             return None
         known |= {job.id: job for job in stored}
-        return dict(zip((job.id for job in jobs), admission.answers(told, known), strict=True))
+        return dict(zip((job.id for job in jobs), answers(known), strict=True))
 
     def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job] | None]:
         """Write new jobs; None if not all of them were new (those that were are written).
@@ -275,7 +318,7 @@ class Inserting:
         if not jobs:
             return []
         at = Micros()
-        rows = [row_of_new(job, learned.lines[place_of(job)], at) for job in jobs]
+        rows = [row_of_new(job, learned.line_of(job), at) for job in jobs]
         document = {
             "collected": learned.collected,
             "lock": self.lines.lock,

@@ -42,7 +42,7 @@ class Jobs:
     ) -> None:
         self._hot, self._cold, self._schema = hot, cold, schema
         # The methods themselves, without a call in between: they are called for every batch of jobs.
-        self.insert = inserting.insert
+        self.insert, self.realign = inserting.insert, inserting.realign
         self.claim, self.promote = claiming.claim, claiming.promote
         self.apply = applying.apply
 

@@ -163,7 +163,7 @@ async def read(
         left = _without(one.entries, passed)
         cut = cut or (not one.whole and len(left) < len(one.entries))
         entries = [*left, _unread(one.entries[-1])] if cut else left
-        table.groups.append((Group(group.queue, group.task, one.key), entries))
+        table.groups.append((Group(group.queue, group.task, one.key, group.customer), entries))
     return table
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import Any
+from uuid import UUID
 
 from headrace.core.claim import Ask, Grant, order
 from headrace.core.defaults import Rules
@@ -17,7 +19,7 @@ from headrace.core.limits.limit import Dealt, deal
 from headrace.core.limits.rule import Limits
 from headrace.engine import MAX_BATCH, Claimed, Dead
 from headrace.engines.postgres.arrays import literal
-from headrace.engines.postgres.connection import Connection, sql
+from headrace.engines.postgres.connection import Connection, lock_number, sql
 from headrace.engines.postgres.key_rotation import NOWHERE, Table, Window, arrive, read, stand, stands, stays
 from headrace.engines.postgres.lines import Serving
 from headrace.engines.postgres.pool import Pool
@@ -70,6 +72,9 @@ class Limiting:
             missing = list[str]()
             try:
                 async with self._hot.transaction() as connection:
+                    if ask.customers is not None and ask.customers.strict:
+                        # What the worker holds must not change between the look and the gift.
+                        await connection.execute("SELECT pg_advisory_xact_lock($1)", self._lock_of(given.worker))
                     gates = await connection.fetch(sql("gates", self._schema), names, *where)
                     missing = [name for name, there in gates if not there]
                     if not missing:
@@ -82,6 +87,9 @@ class Limiting:
                 passed, rounds = passed | taken.seqs, rounds - 1
             if missing:
                 await self._hot.fetch(sql("add_gates", self._schema), sorted(missing))
+
+    def _lock_of(self, worker: UUID) -> int:
+        return lock_number(self._schema, "claims", str(worker))
 
     async def _claim(
         self,
@@ -117,7 +125,11 @@ class Limiting:
         if head["came"] and not await arrive(connection, self._schema, serving, tasks):
             return _More.CAME
         held = list(zip(head["queues"] or (), head["tasks"] or (), head["keys"] or (), head["jobs"] or (), strict=True))
-        dealt, table = await self._deal(connection, ask, serving, tasks, held, now, passed)
+        held_of: list[str | None] = []
+        if ask.customers is not None and ask.customers.strict:
+            held_of = [of for (of,) in await connection.fetch(sql("held_of", self._schema), given.worker)]
+            serving = serving.among(partial(ask.customers.admits, held=held_of)) if held_of else serving
+        dealt, table = await self._deal(connection, ask, serving, tasks, held, now, passed, held_of)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
         reader = Reader()
         jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, table)]
@@ -144,6 +156,7 @@ class Limiting:
         held: Sequence[Any],
         now: datetime,
         passed: set[int],
+        held_of: Sequence[str | None],
     ) -> tuple[Dealt, Table]:
         limits, window = serving.limits, Window.of(ask, serving, tasks)
         while True:
@@ -155,7 +168,7 @@ class Limiting:
             usage.last = table.last
             # Jobs beyond the widest window are never read. They must not keep the jobs of other groups waiting.
             groups = table.groups if wider is not None else table.all_read
-            dealt = deal(groups, ask, now, self._rules, limits, usage)
+            dealt = deal(groups, ask, now, self._rules, limits, usage, held_of)
             if wider is None or not dealt.cut:
                 return dealt, table
             window = wider

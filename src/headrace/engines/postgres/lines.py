@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 from asyncpg.exceptions import LockNotAvailableError
@@ -17,7 +19,7 @@ from headrace.engines.postgres.pool import LONG_PATIENCE, Pool
 from headrace.engines.postgres.rows import lines_lock
 from headrace.engines.refusing import too_many
 from headrace.engines.sql.lines import Interned, KnownLines
-from headrace.engines.sql.record import Place, encode
+from headrace.engines.sql.record import Place, encode, queues_by_customer, requires_of
 from headrace.errors import HeadraceError, Unavailable
 from headrace.runtime.host import Host
 
@@ -43,20 +45,30 @@ class Lines(KnownLines):
         """The advisory lock that an insert takes shared, and a collection exclusively."""
 
     async def _intern(self, places: list[Place], *, limited: bool) -> Interned:
-        digests = {place: digest(place[1], place[2]) for place in places}
+        digests = {place: digest(place[1], requires_of(place)) for place in places}
+        bases = {place: digest(place[1], place[2]) for place in places if place[3]}
         async with self._pool.transaction() as connection:
             await connection.fetch(sql("lock_books", self._schema))
-            refused = await self._without_room(connection, digests) if limited else {}
-            kept = [(*place, digests[place]) for place in places if place not in refused]
-            await connection.execute(sql("intern", self._schema), encode(kept))
+            refused = await self._without_room(connection, digests, bases) if limited else {}
+            kept = [place for place in places if place not in refused]
+            asked = [_row(place, digests[place], bases.get(place)) for place in kept]
+            await connection.execute(sql("intern", self._schema), encode(asked))
             rows = await connection.fetch(sql("lines", self._schema), sorted(set(digests.values())))
             lines = {(queue, code): line for queue, code, line in rows}
             collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
-            return {(queue, task, needs): lines[queue, code] for queue, task, needs, code in kept}, refused, collected
+            return {place: lines[place[0], digests[place]] for place in kept}, refused, collected
 
-    async def _without_room(self, connection: Connection, digests: dict[Place, str]) -> dict[Place, HeadraceError]:
+    async def _queues(self) -> tuple[int, frozenset[str]]:
+        # The count first: if a queue is set in between, the count has grown by the time that lines are used.
+        collected: int = (await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0]
+        rows = await self._pool.fetch(sql("settings", self._schema), "queue:")
+        return collected, queues_by_customer((key, value) for key, value, _ in rows)
+
+    async def _without_room(
+        self, connection: Connection, digests: dict[Place, str], bases: dict[Place, str]
+    ) -> dict[Place, HeadraceError]:
         """The places that are refused because they would need one profile too many, and why."""
-        codes = sorted(set(digests.values()))
+        codes = sorted({*digests.values(), *bases.values()})
         fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))
         count = f"SELECT {MAX_PROFILES} - count(*) FROM {self._schema}.profiles WHERE live"
         room: int = await connection.fetchval(count)
@@ -68,11 +80,14 @@ class Lines(KnownLines):
                     self._fruitless.append(self._host.clock.monotonic())
             else:
                 why = Unavailable("no room for another pair of task and requirements while an insert is uncommitted")
-        allowed = set[str]()
-        for code in digests.values():
-            if code in fresh and len(allowed) < room:
-                allowed.add(code)
-        return {place: why for place, code in digests.items() if code in fresh and code not in allowed}
+        allowed, refused = set[str](), dict[Place, HeadraceError]()
+        for place, code in digests.items():
+            needed = {code, bases.get(place, code)} & fresh - allowed
+            if len(allowed) + len(needed) > room:
+                refused[place] = why
+            else:
+                allowed |= needed
+        return refused
 
     async def _collect(self, connection: Connection) -> bool:
         """Forget what no live job needs; whether that was possible, which it is not while an insert is under way.
@@ -96,6 +111,13 @@ class Lines(KnownLines):
         return True
 
 
+def _row(place: Place, code: str, base: str | None) -> tuple[Any, ...]:
+    """A place as ``intern.sql`` takes it."""
+    queue, task, needs, whose = place
+    row = (queue, task, requires_of(place), code)
+    return row if base is None else (*row, msgspec.json.decode(whose), needs, base)
+
+
 class Serving(msgspec.Struct, frozen=True):
     """The lines that an ask serves, the places of their queues, and the revs for which both are valid."""
 
@@ -108,11 +130,19 @@ class Serving(msgspec.Struct, frozen=True):
     groups: list[Group]
     """What each line is limited by."""
     limits: Limits
+    chosen: bool = False
+    """Whether these are the lines of some customers only."""
+
+    def among(self, admits: Callable[[str | None], bool]) -> Serving:
+        """Only those of the lines whose customers are admitted."""
+        mine = [at for at, group in enumerate(self.groups) if admits(group.customer)]
+        lines, places, groups = ([each[at] for at in mine] for each in (self.lines, self.places, self.groups))
+        return msgspec.structs.replace(self, lines=lines, places=places, groups=groups)
 
     @property
     def bounded(self) -> bool:
-        """Whether any of the lines is limited."""
-        return any(self.limits.bounded(group.queue, group.task) for group in self.groups)
+        """Whether the core must deal: some of the lines are limited, or a choice is made among customers."""
+        return self.chosen or any(self.limits.bounded(group.queue, group.task) for group in self.groups)
 
 
 class Served:
@@ -122,23 +152,29 @@ class Served:
 
     def __init__(self, pool: Pool, schema: str) -> None:
         self._pool, self._schema = pool, schema
-        self._asks: dict[tuple[frozenset[int], tuple[str, ...] | None], Serving] = {}
+        self._asks: dict[Any, Serving] = {}
         self._limits_cache = LimitsCache()
 
     async def of(self, ask: Ask, *, anew: bool = False) -> Serving:
         """The lines of the ask, as remembered; ``anew``: as they are now."""
-        key = (ask.profiles, ask.queues)
+        key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
         if known is None or anew:
             if len(self._asks) >= self._KEPT:
                 self._asks.clear()
             queues = None if ask.queues is None else list(ask.queues)
             rows = await self._pool.fetch(sql("served", self._schema), sorted(ask.profiles), queues)
-            lines_rev, settings_rev, lines, places, queues_of, tasks, names, priorities = rows[0]
+            lines_rev, settings_rev, lines, places, queues_of, tasks, names, priorities, apart, customers = rows[0]
             ranked = dict(zip(names, priorities, strict=True))
-            groups = [Group(queue, task) for queue, task in zip(queues_of, tasks, strict=True)]
+            of = zip(queues_of, tasks, customers, strict=True)
+            groups = [Group(queue, task, None, customer) for queue, task, customer in of]
+            if ask.customers is not None:
+                mine = [at for at, one in enumerate(groups) if apart[at] and ask.customers.admits(one.customer)]
+                lines, places, groups = ([each[at] for at in mine] for each in (lines, places, groups))
             limits = await self._limits_at(settings_rev)
-            known = self._asks[key] = Serving(lines_rev, settings_rev, lines, places, ranked, groups, limits)
+            chosen = ask.customers is not None
+            known = Serving(lines_rev, settings_rev, lines, places, ranked, groups, limits, chosen)
+            self._asks[key] = known
         return known
 
     async def _limits_at(self, settings_rev: int) -> Limits:

@@ -140,5 +140,6 @@ def not_now(job: Job) -> Unavailable:
     key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
     request = None if job.spec.request_key is None else f"the request key {job.spec.request_key!r} of {job.spec.task}"
     relatives = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
-    held = " or ".join(one for one in (key, request, relatives) if one is not None)
+    others = "what a job that goes with it needs"  # where nothing speaks against it itself
+    held = " or ".join(one for one in (key, request, relatives) if one is not None) or others
     return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.core.change import Change, Key, Verdict
 from headrace.core.job import Job
-from headrace.engine import Enlisted, InsertAnswer, Statements
+from headrace.engine import Companions, Enlisted, InsertAnswer, Statements
 from headrace.engines.postgres.applying import Applying
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting, enlist
@@ -30,8 +30,10 @@ class Transactions:
     def enlist(self, connection: Any) -> Enlisted:
         return enlist(connection)
 
-    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
-        return await self._inserting.statements(jobs)
+    async def inserting(
+        self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
+    ) -> Statements[list[InsertAnswer]]:
+        return await self._inserting.statements(jobs, companions)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         return self._apply(change, await self._inserting.statements(change.inserts) if change.inserts else None)

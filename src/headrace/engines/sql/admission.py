@@ -31,9 +31,13 @@ class Admission:
 
     def __init__(self, here: Mapping[UUID, Stand], cancelled: Container[UUID]) -> None:
         """``here``: the jobs that new ones name, as far as they are stored; ``cancelled``: their cancelled batches."""
-        self._here, self._cancelled = dict(here), cancelled
+        self._given, self._here, self._cancelled = here, dict(here), cancelled
         self.refused: dict[int, HeadraceError] = {}
         """The places of the jobs that were refused, and why."""
+
+    def anew(self) -> Admission:
+        """One that has admitted nobody yet."""
+        return Admission(self._given, self._cancelled)
 
     def refuses(self, place: int, job: Job, why: HeadraceError | None = None) -> bool:
         """Whether the job at this place is refused, ``why`` or for its relatives; otherwise it counts as stored."""

@@ -17,6 +17,7 @@ from uuid import UUID
 
 import msgspec
 
+from headrace.core.customers import turn_of
 from headrace.core.job import ErrorInfo, Job, Progress, Spec, spec_of
 from headrace.core.status import Status
 from headrace.engines.sql.record import Micros, State, encode, rank_of
@@ -109,6 +110,7 @@ NAMES: dict[str, Any] = {
     "Job": Job,
     "NEW": State(),
     "State": State,
+    "turn_of": turn_of,
     "STATUS": {status.value: status for status in Status},
     "encode": encode,
     "rank_of": rank_of,
@@ -231,7 +233,7 @@ _JOB = (
         "None if change.key is KEEP or job.spec.dedup is None else '' if change.key is RELEASE else held_key(job)",
         set="CASE WHEN {} IS NULL THEN j.held_key ELSE nullif({}, '') END",
     ),
-    Column("turn_key", "text", "job.spec.concurrency_key"),
+    Column("turn_key", "text", "None if job.spec.concurrency_key is None else turn_of(job.spec)"),
     Column("created_at", "bigint", "at[job.spec.created_at]"),
     Column("change", "bigint", changed="change.id"),
     Column("payload", "text", "job.payload_text", read="payload_text=payload", table="bodies"),

@@ -16,7 +16,7 @@ __all__ = ["SqlFamilies"]
 
 
 class SqlFamilies:
-    """Of the role ``families``: batches, find_batches, seal and settle."""
+    """Of the role ``families``: batches, find_batches and seal."""
 
     def __init__(self, read: Fetch, write: Fetch) -> None:
         self._read, self._write = read, write
@@ -32,6 +32,3 @@ class SqlFamilies:
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
         return bool(await self._write("seal", batch, micros(now)))
-
-    async def settle(self, batch: UUID) -> None:
-        await self._write("settle", batch)

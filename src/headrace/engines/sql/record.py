@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -10,10 +10,11 @@ from uuid import UUID
 import msgspec
 
 from headrace.core import requests
+from headrace.core.customers import REQUIREMENT, dedup_of
 from headrace.core.job import Job, Streak
 from headrace.core.limits.limit import Usage, lapses
 from headrace.core.limits.rate import Spent
-from headrace.core.limits.rule import Bound, Group, counted_by
+from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
 from headrace.core.query import Filter
 from headrace.core.requests import is_repeat
 from headrace.core.status import DEFERRED, HELD, Reason, Status
@@ -34,8 +35,10 @@ __all__ = [
     "micros",
     "moment",
     "place_of",
+    "queues_by_customer",
     "rank_of",
     "request_of",
+    "requires_of",
     "rows_of_spent",
     "sort_out",
     "stage_of",
@@ -140,8 +143,8 @@ class State(msgspec.Struct, array_like=True):
 
 
 def key_of(job: Job) -> str | None:
-    """The dedup key of a job as it is stored: unique over all tasks."""
-    return None if job.spec.dedup is None else encode((job.spec.task, job.spec.dedup))
+    """The dedup key of a job as it is stored: unique over all tasks and customers."""
+    return None if job.spec.dedup is None else encode((job.spec.task, dedup_of(job.spec)))
 
 
 def request_of(job: Job) -> str | None:
@@ -178,17 +181,33 @@ def labels_asked(filter: Filter) -> list[list[str]]:
     return [*found, [f"c{name}" for name in sorted(filter.customer)]] if filter.customer else found
 
 
-Place = tuple[str, str, str]
-"""Queue, task and requirements: what a line is made of."""
+Place = tuple[str, str, str, str]
+"""Queue, task, requirements and, in queues set ``by_customer``, the customer as JSON (else ""): what makes a line."""
 
 _sorted = msgspec.json.Encoder(order="sorted").encode
 
 
-def place_of(job: Job) -> Place:
-    """Where the job stands."""
+def place_of(job: Job, by_customer: Container[str] = frozenset()) -> Place:
+    """Where the job stands; ``by_customer``: the queues in which customers have lines of their own."""
     spec, needs = job.spec, job.spec.requires if not job.suspect else requirements_of(job)
     queue = spec.queue if job.moved_to is None else job.moved_to
-    return (queue, spec.task, encode(needs, _sorted) if needs else "{}")
+    whose = encode(spec.customer) if queue in by_customer else ""
+    return (queue, spec.task, encode(needs, _sorted) if needs else "{}", whose)
+
+
+def requires_of(place: Place) -> str:
+    """What the profile of a line requires, as it is kept: lines of customers have profiles of their own, each of which
+    stands for that of the task and its requirements alone."""
+    _, _, needs, whose = place
+    if not whose:
+        return needs
+    mark = f'{{"{REQUIREMENT}":{{"is":{whose}}}'
+    return f"{mark}}}" if needs == "{}" else f"{mark},{needs[1:]}"
+
+
+def queues_by_customer(settings: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The queues in which customers have lines of their own, from settings by key and document."""
+    return limits_of(settings).by_customer
 
 
 def rank_of(job: Job) -> int:

@@ -56,7 +56,7 @@ class Claiming:
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
         number, rev = self._served.of(connection, ask)
         while True:
-            limits = self._limiting.of(connection, number, rev, times[0])
+            limits = self._limiting.of(connection, ask, number, rev, times[0])
             if limits is None:
                 args = (given.worker.bytes, given.claim, number, rev, *terms, *times)
                 top, jobs = connection.execute(statement("claim"), args).get

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -10,12 +11,14 @@ import apsw
 from headrace.core.batch import Batch, cancelled
 from headrace.core.change import Note
 from headrace.core.defaults import Rules
-from headrace.engine import MAX_BATCH, Processed
+from headrace.core.job import Job
+from headrace.engine import MAX_BATCH, Processed, Refused
 from headrace.engines.sql.batches import batch_of
 from headrace.engines.sql.families import SqlFamilies
 from headrace.engines.sql.record import encode, micros
-from headrace.engines.sqlite.connection import ask
+from headrace.engines.sqlite.connection import ask, drive
 from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.inserting import inserting
 from headrace.engines.sqlite.notes import NoteProcessor, batches_by_id
 
 __all__ = ["Families"]
@@ -42,6 +45,18 @@ class Families(SqlFamilies):
             more = bool(connection.execute("SELECT EXISTS (SELECT 1 FROM notes)").get)
             connection.execute("COMMIT")
             return Processed(tuple(notes.changes), tuple(over), more)
+
+        return await self._writer.run(write)
+
+    async def settle(self, batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+        def write(connection: apsw.Connection) -> Refused | None:
+            connection.execute("BEGIN IMMEDIATE")
+            refused = None
+            if connection.execute(ask("settle"), (batch.bytes,)).get is not None and jobs:
+                answers = drive(connection, inserting(jobs))
+                refused = next((answer for answer in answers if isinstance(answer, Refused)), None)
+            connection.execute("COMMIT" if refused is None else "ROLLBACK")
+            return refused
 
         return await self._writer.run(write)
 

@@ -15,15 +15,16 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.engine import InsertAnswer, Inserted, Refused
+from headrace.engine import Companions, InsertAnswer, Inserted, Refused
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_jobs, too_many
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.finding import BUCKET
+from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micros, place_of, request_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
-from headrace.engines.sqlite.lines import interning
+from headrace.engines.sqlite.lines import by_customer, interning
 from headrace.engines.sqlite.relations import Relations
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new
 
@@ -35,8 +36,11 @@ _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 class Insertion:
     """Jobs that are to be stored, encoded before they are passed to the thread."""
 
-    def __init__(self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool) -> None:
-        self._jobs, self._lines, self._collected, self._of, self._whole = jobs, lines, collected, of, whole
+    def __init__(
+        self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool, groups: Groups
+    ) -> None:
+        self._jobs, self._lines, self._collected = jobs, lines, collected
+        self._of, self._whole, self._groups = of, whole, groups
         self._new = all(is_new(job) for job in jobs)
         self._alone = of is None and not any(map(is_related, jobs))
         self._args = self._encode(range(len(jobs)))
@@ -95,7 +99,7 @@ class Insertion:
             yield from ()
             return self._insert(connection, self._args if len(chosen) == len(self._jobs) else self._encode(chosen))
 
-        return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole))
+        return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole, groups=self._groups))
 
 
 def _lists(taken: Iterable[tuple[Job, int]]) -> tuple[list[int], list[int]]:
@@ -109,13 +113,17 @@ def _requests(jobs: Iterable[Job]) -> str:
     return encode([(place, request_of(job)) for place, job in enumerate(jobs) if job.spec.request_key is not None])
 
 
-def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
-    """Store new jobs, in the order given."""
-    refuse_jobs(jobs)
-    places = [place_of(job) for job in jobs]
+def inserting(jobs: Sequence[Job], companions: Companions | None = None) -> Statements[list[InsertAnswer]]:
+    """Store new jobs, in the order given, each with its companions."""
+    groups = Groups(companions)
+    joined = groups.joined(jobs)
+    refuse_jobs(joined)
+    queues = yield from by_customer()
+    places = {job.id: place_of(job, queues) for job in joined}
     # Within this transaction, not before it: it may have the lock of the file, and then no other connection can write.
-    lines = yield from interning(dict.fromkeys(places))
-    taken = [(job, line) for job, place in zip(jobs, places, strict=True) if (line := lines[place]) is not None]
+    lines = yield from interning(dict.fromkeys(places.values()))
+    refused = groups.of(job.id for job in joined if lines[places[job.id]] is None)
+    taken = [(job, line) for job in joined if (line := lines[places[job.id]]) is not None and job.id not in refused]
 
     def insert(chosen: Sequence[int]) -> Statements[int]:
         at = Micros()
@@ -126,8 +134,10 @@ def inserting(jobs: Sequence[Job]) -> Statements[list[InsertAnswer]]:
         yield Statement(unfolded("insert_rows"), encode((rows, labels, requests, len(rows), lists)))
         return before
 
-    stored = iter((yield from storing([job for job, _ in taken], insert)))
-    return [Refused(too_many()) if lines[place] is None else next(stored) for place in places]
+    new = [job for job, _ in taken]
+    stored = yield from storing(new, insert, groups=groups)
+    rest = iter(groups.leaders(zip(new, stored, strict=True)))
+    return [Refused(too_many()) if job.id in refused else next(rest) for job in jobs]
 
 
 def storing(
@@ -136,6 +146,7 @@ def storing(
     batch: Batch | None = None,
     *,
     whole: bool = False,
+    groups: Groups = NO_GROUPS,
 ) -> Statements[list[InsertAnswer]]:
     """Store those jobs that are not stored yet, with their relations.
 
@@ -145,17 +156,22 @@ def storing(
     names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
     known, here, keys, requests = reader().stored(_known((yield Statement(reading("known"), names))))
     relations = Relations(jobs)
-    admission = yield from relations.looking()
-    fresh, told = sort_out(jobs, here, keys, requests, admission.refuses)
-    if whole and admission.refused:
-        return [Refused(next(iter(admission.refused.values())))] * len(jobs)
+    looked = yield from relations.looking()
+
+    def sort(jobs: Sequence[Job]) -> Sorted:
+        admission = looked.anew()
+        return *sort_out(jobs, here, keys, requests, admission.refuses), admission
+
+    fresh, answers, refused = groups.sort_out(jobs, sort)
+    if whole and refused:
+        return [Refused(refused[0])] * len(jobs)
     before = (yield from insert(fresh)) if fresh else 0
     stored = [replace(jobs[index], seq=seq) for seq, index in enumerate(fresh, before + 1)]
     for job in stored:
         if not is_new(job):  # the insert has written only the fields of a new job
             yield from writing(Change(verb=Verb.SUBMIT, rev=1, job=job))
     yield from relations.storing(stored, batch)
-    return admission.answers(told, known | {job.id: job for job in stored})
+    return answers(known | {job.id: job for job in stored})
 
 
 def writing(change: Change) -> Statements[None]:

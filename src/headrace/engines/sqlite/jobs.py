@@ -15,15 +15,17 @@ from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Dead, InsertAnswer, Overdue
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue
+from headrace.engines.sql.groups import Groups
 from headrace.engines.sql.lines import Learned
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.sql.record import encode, micros, moment
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
+from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.inserting import Insertion
-from headrace.engines.sqlite.lines import Lines
+from headrace.engines.sqlite.lines import Lines, by_customer, realigning
 from headrace.engines.sqlite.rows import RECORD_TYPE, jobs_of, reader
 
 __all__ = ["Jobs"]
@@ -44,12 +46,21 @@ class Jobs:
         self._claiming = Claiming(self._rules)
 
     async def insert(
-        self, jobs: Sequence[Job], now: datetime, batch: Batch | None = None, *, whole: bool = False
+        self,
+        jobs: Sequence[Job],
+        now: datetime,
+        batch: Batch | None = None,
+        *,
+        whole: bool = False,
+        companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        return await self._lines.insert(jobs, batch, whole, self._insert)
+        return await self._lines.insert(jobs, batch, whole, companions, self._insert)
 
-    async def _insert(self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool) -> list[InsertAnswer]:
-        insertion = Insertion(jobs, learned.lines_of_taken(), learned.collected, batch, whole)
+    async def _insert(
+        self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool, groups: Groups
+    ) -> list[InsertAnswer]:
+        lines = [learned.line_of(job) for job in jobs] if groups else learned.lines_of_taken()
+        insertion = Insertion(jobs, lines, learned.collected, batch, whole, groups)
         stored = await self._writer.run(insertion.write)
         return stored if isinstance(stored, list) else insertion.inserted(stored)
 
@@ -80,6 +91,20 @@ class Jobs:
         def write(connection: apsw.Connection) -> int:
             connection.execute(statement("promote"), (micros(now), limit))
             return connection.changes()
+
+        return await self._writer.run(write)
+
+    async def realign(self, limit: int = MAX_BATCH) -> int:
+        def write(connection: apsw.Connection) -> int:
+            queues = encode(sorted(drive(connection, by_customer())))
+            if connection.execute(statement("astray"), (queues, 1)).get is None:
+                return 0  # without the lock of a writer, as it nearly always is
+            connection.execute("BEGIN IMMEDIATE")
+            queues = encode(sorted(drive(connection, by_customer())))
+            found = [seq for (seq,) in connection.execute(statement("astray"), (queues, limit)).fetchall()]
+            drive(connection, realigning(jobs_of(connection.execute(statement("records"), (encode(found),)).get)))
+            connection.execute("COMMIT")
+            return len(found)
 
         return await self._writer.run(write)
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import apsw
 
 from headrace.core.claim import Ask, Grant
 from headrace.core.defaults import Rules
-from headrace.core.limits.limit import Dealt, Entry, Usage, deal, wanted
+from headrace.core.limits.limit import Dealt, Entry, Usage, deal, refusal, wanted
 from headrace.core.limits.rule import Bound, Group, Limits
 from headrace.engines.limits_cache import LimitsCache
 from headrace.engines.sql.record import encode, micros, rows_of_spent, usage_of
@@ -42,14 +43,21 @@ class Limiting:
         """The rev of the settings that the limits were read from."""
         return self._limits_cache.rev
 
-    def of(self, connection: apsw.Connection, number: int, lines_rev: int, now: int) -> Limits | None:
-        """The limits, if one may matter to this ask, or if jobs with keys are queued or due; otherwise None."""
+    def of(self, connection: apsw.Connection, ask: Ask, number: int, lines_rev: int, now: int) -> Limits | None:
+        """The limits, if one may matter to this ask, or if jobs with keys are queued or due; otherwise None.
+
+        :raises ConfigError: the ask chooses customers in queues that are not set so
+        """
         rev: int = connection.execute("SELECT settings_rev FROM books").get
         if rev != self._limits_cache.rev:
             rows: list[Any] = connection.execute("SELECT key, value FROM settings").fetchall()
             self._limits_cache.read(rev, rows)
             self._bounded = {}
         limits = self._limits_cache.limits
+        if ask.customers is not None:
+            if (why := refusal(ask, limits)) is not None:
+                raise why
+            return limits
         bounded = self._bounded.get((number, lines_rev))
         if bounded is None:
             lines: list[Any] = connection.execute(statement("served"), (number,)).fetchall()
@@ -69,7 +77,7 @@ class Limiting:
         again: list[Any] = connection.execute(statement("again"), (given.worker.bytes, given.claim)).fetchall()
         if again:
             return connection.execute(statement("given"), (encode([seq for (seq,) in again]),)).get, None
-        dealt = self._deal(connection, number, ask, now, limits)
+        dealt = self._deal(connection, number, ask, given.worker, now, limits)
         seqs = encode([entry.seq for entry in dealt.taken])
         accepted = None if given.accepted_at is None else micros(given.accepted_at)
         times = (micros(given.assigned_at), accepted, micros(given.act_by))
@@ -77,10 +85,16 @@ class Limiting:
         _remember(connection, dealt, micros(now))
         return connection.execute(statement("given"), (seqs,)).get, dealt
 
-    def _deal(self, connection: apsw.Connection, number: int, ask: Ask, now: datetime, limits: Limits) -> Dealt:
+    def _deal(
+        self, connection: apsw.Connection, number: int, ask: Ask, worker: UUID, now: datetime, limits: Limits
+    ) -> Dealt:
         lines: list[Any] = connection.execute(statement("occupied"), (number,)).fetchall()
         lines = [line for line in lines if not limits.queue(line[1]).paused]
         held, times = _held(connection), 1
+        held_of = list[str | None]()
+        if ask.customers is not None:
+            held_of = _held_of(connection, worker)
+            lines = [line for line in lines if ask.customers.admits(line[3], held_of)]
         while True:
             used = usage_of(held)
             table = _Table(connection, micros(now), limits, used)
@@ -89,7 +103,7 @@ class Limiting:
                 if limits.rates:
                     paced = limits.paces(group for group, _ in groups)
                     used.spent = usage_of((), _spent(connection, paced)).spent
-                dealt = deal(groups, ask, now, self._rules, limits, used)
+                dealt = deal(groups, ask, now, self._rules, limits, used, held_of)
             finally:
                 table.close()
             if not dealt.cut:
@@ -108,34 +122,40 @@ class _Table:
     def groups(self, lines: list[Any], ask: Ask, times: int) -> list[tuple[Group, Iterator[Entry]]]:
         """The groups in these lines; of keys only the first that may have a slot, ``times`` as many as are wanted."""
         found = list[tuple[Group, Iterator[Entry]]]()
-        for line, queue, task, plain, keyed in lines:
-            group = Group(queue, task)
+        for line, queue, task, customer, keyed, *first in lines:
+            group = Group(queue, task, None, customer)
             most = wanted(group, ask, self._limits)
-            if plain and most:
-                found.append((group, self._entries(statement("in_line"), line)))
+            if first[0] is not None and most:
+                found.append((group, self._of_line(line, self._entry(*first))))
             if keyed and most:
-                found += self._of_keys(line, queue, task, most * times)
+                found += self._of_keys(line, group, most * times)
         return found
 
-    def _of_keys(self, line: int, queue: str, task: str, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
+    def _of_keys(self, line: int, of: Group, most: int) -> Iterator[tuple[Group, Iterator[Entry]]]:
+        queue, task, whose = of.queue, of.task, of.customer
         slots, used, told = self._limits.task(task).max_per_key, self._used, False
         for key, last, at, *row in self._rows(statement("heads"), line):
             free = None if slots is None else slots - used.held.get(("key", task, key), 0)
             entry = self._entry(*row)
             if free is not None and free < 1:
                 if not told:  # one such key is enough for the deal to see that a limit keeps jobs waiting
-                    yield Group(queue, task, key), iter((entry,))
+                    yield Group(queue, task, key, whose), iter((entry,))
                 told = True
                 continue
             if most == 0:
-                yield Group(queue, task), iter((Entry(entry.seq, entry.rank, at, unread=True),))
+                yield of, iter((Entry(entry.seq, entry.rank, at, unread=True),))
                 break
             most -= 1
             if last:
                 used.last[task, key] = last
             # If the first job takes the only free slot of the key, no others of the key are wanted.
             alone = free == 1 and not entry.expired
-            yield Group(queue, task, key), iter((entry,)) if alone else self._of_key(line, key, entry)
+            yield Group(queue, task, key, whose), iter((entry,)) if alone else self._of_key(line, key, entry)
+
+    def _of_line(self, line: int, first: Entry) -> Iterator[Entry]:
+        """The jobs without keys of a line: the first, which was read already, and the others when they are wanted."""
+        yield first
+        yield from self._entries(statement("rest_of_line"), line, first.rank, first.arrived_at, first.seq)
 
     def _of_key(self, line: int, key: str, first: Entry) -> Iterator[Entry]:
         """The jobs of a key: the first, which was read already, and the others when they are asked for."""
@@ -162,6 +182,11 @@ class _Table:
 
 def _held(connection: apsw.Connection) -> list[Any]:
     return connection.execute(statement("usage")).fetchall()
+
+
+def _held_of(connection: apsw.Connection, worker: UUID) -> list[str | None]:
+    rows: list[Any] = connection.execute(statement("held_of"), (worker.bytes,)).fetchall()
+    return [customer for (customer,) in rows]
 
 
 def _spent(connection: apsw.Connection, paced: set[Bound]) -> list[Any]:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import apsw
 import msgspec
 
 from headrace.core.change import Change
 from headrace.core.claim import Ask
+from headrace.core.job import Job
 from headrace.engine import MAX_PROFILES
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.refusing import refuse_text, too_many
 from headrace.engines.sql.lines import Interned, KnownLines
-from headrace.engines.sql.record import Place, encode, place_of, rank_of
+from headrace.engines.sql.record import Place, encode, place_of, queues_by_customer, rank_of, requires_of
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
 
-__all__ = ["Lines", "Served", "interning", "moving"]
+__all__ = ["Lines", "Served", "by_customer", "interning", "moving", "realigning"]
 
 
 class Lines(KnownLines):
@@ -39,6 +41,25 @@ class Lines(KnownLines):
 
         return await self._writer.run(write)
 
+    async def _queues(self) -> tuple[int, frozenset[str]]:
+        def read(connection: apsw.Connection) -> tuple[int, frozenset[str]]:
+            connection.execute("BEGIN")
+            collected: int = connection.execute("SELECT collected FROM books").get
+            queues = drive(connection, by_customer())
+            connection.execute("COMMIT")
+            return collected, queues
+
+        return await self._writer.run(read)
+
+
+def by_customer() -> Statements[frozenset[str]]:
+    """The queues in which customers have lines of their own, as a statement for a transaction that is open."""
+    return queues_by_customer(_settings((yield Statement(_QUEUES, ""))))
+
+
+_QUEUES = "SELECT json_group_array(json_array(key, value)) FROM settings WHERE key >= 'queue:' AND key < 'queue;'"
+_settings = msgspec.json.Decoder(list[tuple[str, str]]).decode
+
 
 def interning(places: Iterable[Place], *, limited: bool = True) -> Statements[dict[Place, int | None]]:
     """The lines of these places, made where missing, as statements for a transaction that is open.
@@ -57,12 +78,25 @@ def moving(changes: Sequence[Change]) -> Statements[None]:
     The limit of profiles does not hold here: the jobs are stored already.
     """
     refuse_text(*(change.job.moved_to for change in changes))
-    lines = yield from interning({place_of(change.job) for change in changes}, limited=False)
-    rows = [(change.job.seq, change.rev, lines[place_of(change.job)], rank_of(change.job)) for change in changes]
-    document = encode(rows)
+    yield from _move([(change.job, change.rev) for change in changes])
+
+
+def realigning(jobs: Sequence[Job]) -> Statements[None]:
+    """Put jobs that are in line where they would stand if they came now."""
+    yield Statement(statement("step_in"), (yield from _move([(job, job.rev) for job in jobs])))
+
+
+def _move(jobs: Sequence[tuple[Job, int]]) -> Statements[str]:
+    """Move jobs, each if it is still at its rev; what was moved where."""
+    queues = yield from by_customer()
+    places = [place_of(job, queues) for job, _ in jobs]
+    lines = yield from interning(dict.fromkeys(places), limited=False)
+    found = zip(jobs, places, strict=True)
+    document = encode([(job.seq, rev, lines[place], rank_of(job)) for (job, rev), place in found])
     # First out of line, where that is: the head of a key follows when its first job leaves or comes.
     yield Statement(statement("step_out"), document)
     yield Statement(statement("move"), document)
+    return document
 
 
 _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
@@ -72,20 +106,44 @@ _found = msgspec.json.Decoder(tuple[int, int | None]).decode
 
 
 def _line(place: Place, limited: bool) -> Statements[int | None]:
-    document = encode(place)
-    found = yield Statement(statement("find_line"), document)
+    queue, task, needs, whose = place
+    wanted = (queue, task, requires_of(place))
+    found = yield Statement(statement("find_line"), encode(wanted))
     profile, line = _found(found) if found else (None, None)
     if profile is None:
-        if limited and not (yield from _room()):
+        base = (yield from _base((queue, task, needs), limited)) if whose else None
+        if whose and base is None:
             return None
-        profile = int((yield Statement(statement("add_profile"), document)))
-        yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
-        found = yield Statement(statement("find_line"), document)
+        profile = yield from _add_profile((*wanted, base, _customer(whose) if whose else None), limited)
+        if profile is None:
+            return None
+        if not whose:  # of those of customers workers know nothing
+            yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
+        found = yield Statement(statement("find_line"), encode(wanted))
         _, line = _found(found)
     if line is None:
         line = int((yield Statement(_ADD_LINE, encode((place[0], profile)))))
         yield Statement("UPDATE books SET lines_rev = lines_rev + 1", "")
     return line
+
+
+def _base(wanted: tuple[str, str, str], limited: bool) -> Statements[int | None]:
+    """The profile that those of customers stand for, made if it is missing; None if it is one too many."""
+    found = yield Statement(statement("find_line"), encode(wanted))
+    if found:
+        return _found(found)[0]
+    profile = yield from _add_profile((*wanted, None, None), limited)
+    yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
+    return profile
+
+
+def _add_profile(row: tuple[Any, ...], limited: bool) -> Statements[int | None]:
+    if limited and not (yield from _room()):
+        return None
+    return int((yield Statement(statement("add_profile"), encode(row))))
+
+
+_customer = msgspec.json.Decoder(str | None).decode
 
 
 def _room() -> Statements[bool]:
@@ -103,11 +161,11 @@ class Served:
     _KEPT = 64
 
     def __init__(self) -> None:
-        self._asks: dict[tuple[frozenset[int], tuple[str, ...] | None], tuple[int, int]] = {}
+        self._asks: dict[Any, tuple[int, int]] = {}
 
     def of(self, connection: apsw.Connection, ask: Ask, lines_rev: int | None = None) -> tuple[int, int]:
         """The ask's number and the rev of the lines it was made from; made anew if that is not ``lines_rev``."""
-        key = (ask.profiles, ask.queues)
+        key = (ask.profiles, ask.queues, ask.customers)
         known = self._asks.get(key)
         if known is not None and lines_rev in (None, known[1]):
             return known
@@ -119,6 +177,12 @@ class Served:
         number = len(self._asks) if known is None else known[0]
         queues = None if ask.queues is None else encode(ask.queues)
         connection.execute("DELETE FROM served WHERE ask = ?", (number,))
-        connection.execute(statement("serve"), (number, encode(sorted(ask.profiles)), queues))
+        if ask.customers is None:
+            connection.execute(statement("serve"), (number, encode(sorted(ask.profiles)), queues))
+        else:
+            asked = (encode(sorted(ask.profiles)), queues)
+            rows: list[Any] = connection.execute(statement("of_customers"), asked).fetchall()
+            found = [(number, line) for line, customer in rows if ask.customers.admits(customer)]
+            connection.executemany("INSERT INTO served (ask, line) VALUES (?, ?)", found)
         self._asks[key] = (number, rev)
         return self._asks[key]

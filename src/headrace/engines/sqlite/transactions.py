@@ -14,7 +14,7 @@ import apsw
 
 from headrace.core.change import Change, Verdict
 from headrace.core.job import Job
-from headrace.engine import Bus, Enlisted, Hint, InsertAnswer, Statements, Topic
+from headrace.engine import Bus, Companions, Enlisted, Hint, InsertAnswer, Statements, Topic
 from headrace.engines.sqlite.applying import applying
 from headrace.engines.sqlite.connection import Synchronous, connect, drive, translate
 from headrace.engines.sqlite.db_thread import PATIENCE
@@ -58,9 +58,11 @@ class Transactions:
             )
         return ApswConnection(connection)
 
-    async def inserting(self, jobs: Sequence[Job], now: datetime) -> Statements[list[InsertAnswer]]:
+    async def inserting(
+        self, jobs: Sequence[Job], now: datetime, *, companions: Companions | None = None
+    ) -> Statements[list[InsertAnswer]]:
         # Profiles are made by the statements themselves: the user's transaction may hold the only lock there is.
-        return inserting(jobs)
+        return inserting(jobs, companions)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
         return applying(change)

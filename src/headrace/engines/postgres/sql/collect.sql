@@ -10,12 +10,20 @@ gone AS (
 gone_heads AS (DELETE FROM {schema}.heads WHERE line NOT IN (SELECT id FROM used)),
 gone_blocks AS (DELETE FROM {schema}.line_blocks WHERE line NOT IN (SELECT id FROM used)),
 gone_arrivals AS (DELETE FROM {schema}.arrivals WHERE line NOT IN (SELECT id FROM used)),
+-- The profile of a customer's line stands for another, which is needed as long as it is.
+needed AS MATERIALIZED (
+  SELECT id, bool_or(live) AS live FROM (
+    SELECT profile AS id, live FROM used
+    UNION ALL
+    SELECT p.base, u.live FROM used u JOIN {schema}.profiles p ON p.id = u.profile WHERE p.base IS NOT NULL
+  ) n GROUP BY id
+),
 dropped AS (
-  DELETE FROM {schema}.profiles WHERE id NOT IN (SELECT profile FROM used) RETURNING 1
+  DELETE FROM {schema}.profiles WHERE id NOT IN (SELECT id FROM needed) RETURNING 1
 ),
 rested AS (
   UPDATE {schema}.profiles SET live = false
-  WHERE live AND id IN (SELECT profile FROM used GROUP BY profile HAVING NOT bool_or(live))
+  WHERE live AND id IN (SELECT id FROM needed WHERE NOT live)
   RETURNING 1
 ),
 found AS MATERIALIZED (

@@ -1,16 +1,33 @@
--- Make profiles and lines that are missing. [[queue, task, requirements, digest], …]
+-- Make profiles and lines that are missing. [[queue, task, what the profile requires, its digest; for the line of a
+-- customer also the customer, and requirements and digest of the profile that it stands for], …]
 WITH wanted AS MATERIALIZED (
-  SELECT r ->> 0 AS queue, r ->> 1 AS task, r ->> 2 AS requires, r ->> 3 AS digest
+  SELECT r ->> 0 AS queue, r ->> 1 AS task, r ->> 2 AS requires, r ->> 3 AS digest, r ->> 4 AS customer,
+    r ->> 5 AS base_requires, r ->> 6 AS base
   FROM json_array_elements($1::text::json) AS e (r)
 ),
 made AS (
   INSERT INTO {schema}.profiles (task, requires, digest, live)
-  SELECT DISTINCT task, requires, digest, true FROM wanted ORDER BY digest
+  SELECT DISTINCT task, coalesce(base_requires, requires), coalesce(base, digest), true FROM wanted ORDER BY 3
   ON CONFLICT (digest) DO UPDATE SET live = true WHERE NOT profiles.live
+  RETURNING id, digest
+),
+bases AS MATERIALIZED (
+  SELECT id, digest FROM made
+  UNION
+  SELECT p.id, p.digest FROM {schema}.profiles p WHERE p.digest IN (SELECT base FROM wanted) AND p.live
+),
+made_of AS (
+  INSERT INTO {schema}.profiles (task, requires, digest, live, base, customer)
+  SELECT DISTINCT w.task, w.requires, w.digest, true, b.id, w.customer
+  FROM wanted w JOIN bases b ON b.digest = w.base ORDER BY 3
+  ON CONFLICT (digest) DO UPDATE SET live = true, base = excluded.base
+  WHERE NOT profiles.live OR profiles.base <> excluded.base
   RETURNING id, digest
 ),
 known AS (
   SELECT id, digest FROM made
+  UNION
+  SELECT id, digest FROM made_of
   UNION
   SELECT p.id, p.digest FROM {schema}.profiles p WHERE p.digest IN (SELECT digest FROM wanted) AND p.live
 ),

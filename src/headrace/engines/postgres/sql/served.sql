@@ -1,19 +1,18 @@
--- The lines of these profiles in queues that are asked for and not paused, with their places, queues and tasks; the
--- queues that have a priority; and the revs for which all that is valid. $1 profiles, $2 queues
-SELECT b.lines_rev, b.settings_rev,
-  ARRAY(SELECT l.id FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
-    WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE
-    ORDER BY l.id),
-  ARRAY(SELECT -greatest(coalesce(q.priority, 0), -2147483647) FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
-    WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE
-    ORDER BY l.id),
-  ARRAY(SELECT l.queue FROM {schema}.lines l LEFT JOIN {schema}.queues q ON q.name = l.queue
-    WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE
-    ORDER BY l.id),
-  ARRAY(SELECT p.task FROM {schema}.lines l JOIN {schema}.profiles p ON p.id = l.profile
-    LEFT JOIN {schema}.queues q ON q.name = l.queue
-    WHERE l.profile = ANY ($1::integer[]) AND ($2::text[] IS NULL OR l.queue = ANY ($2)) AND q.paused IS NOT TRUE
-    ORDER BY l.id),
+-- The lines of these profiles in queues that are asked for and not paused, with their places, queues and tasks, and whose
+-- they are where customers have lines of their own; the queues that have a priority; and the revs for which all that is
+-- valid. $1 profiles, $2 queues
+SELECT b.lines_rev, b.settings_rev, s.lines, s.places, s.queues, s.tasks,
   ARRAY(SELECT name FROM {schema}.queues ORDER BY name),
-  ARRAY(SELECT priority FROM {schema}.queues ORDER BY name)
-FROM {schema}.books b
+  ARRAY(SELECT priority FROM {schema}.queues ORDER BY name),
+  s.apart, s.customers
+FROM {schema}.books b CROSS JOIN (
+  SELECT coalesce(array_agg(l.id ORDER BY l.id), '{}') AS lines,
+    coalesce(array_agg(-greatest(coalesce(q.priority, 0), -2147483647) ORDER BY l.id), '{}') AS places,
+    coalesce(array_agg(l.queue ORDER BY l.id), '{}') AS queues,
+    coalesce(array_agg(p.task ORDER BY l.id), '{}') AS tasks,
+    coalesce(array_agg(p.base IS NOT NULL ORDER BY l.id), '{}') AS apart,
+    coalesce(array_agg(p.customer ORDER BY l.id), '{}') AS customers
+  FROM {schema}.profiles p JOIN {schema}.lines l ON l.profile = p.id LEFT JOIN {schema}.queues q ON q.name = l.queue
+  WHERE (p.id = ANY ($1::integer[]) OR p.base = ANY ($1)) AND ($2::text[] IS NULL OR l.queue = ANY ($2))
+    AND q.paused IS NOT TRUE
+) s

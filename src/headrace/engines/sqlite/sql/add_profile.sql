@@ -1,3 +1,3 @@
--- Make a profile, or mark it as live again. $1: [queue, task, requirements]
-INSERT INTO profiles (task, requires, live) VALUES ($1 ->> 1, $1 ->> 2, 1)
-ON CONFLICT (task, requires) DO UPDATE SET live = 1 RETURNING id
+-- Make a profile, or mark it as live again. $1: [queue, task, what it requires, base or null, customer or null]
+INSERT INTO profiles (task, requires, live, base, customer) VALUES ($1 ->> 1, $1 ->> 2, 1, $1 ->> 3, $1 ->> 4)
+ON CONFLICT (task, requires) DO UPDATE SET live = 1, base = excluded.base RETURNING id

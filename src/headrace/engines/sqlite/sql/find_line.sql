@@ -1,3 +1,3 @@
--- The live profile of a place, and its line: [profile, line or null]. $1: [queue, task, requirements]
+-- The live profile of a place, and its line: [profile, line or null]. $1: [queue, task, what the profile requires]
 SELECT json_array(p.id, l.id) FROM profiles p LEFT JOIN lines l ON l.queue = $1 ->> 0 AND l.profile = p.id
 WHERE p.task = $1 ->> 1 AND p.requires = $1 ->> 2 AND p.live

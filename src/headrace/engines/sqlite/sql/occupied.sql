@@ -1,8 +1,9 @@
--- The lines that an ask serves and that are not empty: whether they have jobs without keys, and with keys. ?1 its
--- number
-SELECT l.id, l.queue, p.task, o.plain, o.keyed
+-- The lines that an ask serves and that are not empty: whose they are, whether they have jobs with keys, and the first of
+-- those without. ?1 its number
+SELECT l.id, l.queue, p.task, p.customer, o.keyed, j.seq, j.rank, j.arrived_at, j.unstarted_losses, j.act_by
 FROM (
-  SELECT line, EXISTS (SELECT 1 FROM jobs WHERE stage = 2 AND line = s.line) AS plain,
+  SELECT line, (SELECT seq FROM jobs WHERE stage = 2 AND line = s.line ORDER BY rank, arrived_at, seq LIMIT 1) AS first,
     EXISTS (SELECT 1 FROM heads WHERE line = s.line AND rank IS NOT NULL) AS keyed
   FROM served s WHERE ask = +?1) o
-CROSS JOIN lines l ON l.id = o.line CROSS JOIN profiles p ON p.id = l.profile WHERE o.plain OR o.keyed
+CROSS JOIN lines l ON l.id = o.line CROSS JOIN profiles p ON p.id = l.profile LEFT JOIN jobs j ON j.seq = o.first
+WHERE o.first IS NOT NULL OR o.keyed
