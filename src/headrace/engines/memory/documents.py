@@ -9,6 +9,7 @@ from uuid import UUID
 from headrace.core.audit import Audited
 from headrace.core.job import Event
 from headrace.core.lease import FREE, given_back, holder_of, taken
+from headrace.core.limits.rule import limits_of
 from headrace.engine import Profiles, Setting
 from headrace.engines.memory.state import Session
 from headrace.engines.refusing import refuse_text
@@ -43,7 +44,8 @@ class Documents:
                 setting = state.settings.pop(key, Setting(key, "null", 0))
             else:
                 setting = state.settings[key] = Setting(key, value, state.settings_rev)
-            state.table.by_customer = state.limits.by_customer
+            rules = limits_of((one.key, one.value) for one in state.settings.values())
+            state.table.by_customer = rules.by_customer
             return setting
 
     async def audit(self, limit: int) -> list[Audited]:
