@@ -65,6 +65,7 @@ CASES: Mapping[str, Case] = {
     "resolve": Case("resolve {queued} --result 7", empty=3, shows="{queued} completed"),
     "failures": Case("failures", shows="doomed: ValueError"),
     "feed": Case("feed", press=(("Ctrl-C ends it", CTRL_C),)),
+    "charts": Case("charts --since 1h"),
     "audit": Case("audit", shows="queue:images pause ada on build-7 schedule:monthly"),
     "stats": Case("stats", shows=" ".join(Status)),
     "queues": Case("queues", shows="mail default images never served paused by ada on build-7 14 completed"),
