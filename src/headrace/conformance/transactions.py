@@ -15,6 +15,7 @@ import pytest
 from headrace.conformance.lab import OOPS, Lab, Part
 from headrace.core import lifecycle
 from headrace.core.change import Applied, Change, Conflict, Verdict, WasStale
+from headrace.core.customers import Customers
 from headrace.core.job import Job, Progress
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
@@ -159,6 +160,18 @@ class Transactional(Part):
                 stored(await insert(lab, connection, lab.job(request_key="undone", request_hash="1")))
                 raise Undone
         stored(await lab.insert(lab.job(request_key="undone", request_hash="2")))
+
+    @able
+    async def test_a_queue_that_was_set_by_customer_since_is_no_obstacle(self, lab: Lab) -> None:
+        await lab.put(customer="a")
+        other = lab.engine.another_session()
+        await other.open()
+        assert await other.documents.put_setting("queue:default", '{"by_customer":true}', 0) is not None
+        await other.close()
+        async with lab.transactions.transaction() as connection:
+            [job] = stored(await insert(lab, connection, lab.job(customer="a")))
+        ask: dict[str, Any] = {"queues": ("default",), "customers": Customers(allow=frozenset("a"))}
+        assert [one.id for one in await lab.claim(await lab.worker(), **ask)] == [job.id]
 
     @able
     async def test_an_id_that_is_here_is_answered_with_the_job_as_it_stands(self, lab: Lab) -> None:

@@ -135,6 +135,7 @@ class Inserting:
         groups = Groups(companions)
         joined = groups.joined(jobs)
         refuse_jobs(joined)
+        await self.lines.renew()
         learned = await self.lines.learn(joined)
         refused = groups.refusals(learned.refusals(joined))
         taken = groups.joined([job for job in jobs if job.id not in refused])

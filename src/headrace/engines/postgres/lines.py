@@ -58,6 +58,12 @@ class Lines(KnownLines):
             collected = await connection.fetchval(f"SELECT last_value FROM {self._schema}.collections")
             return {place: lines[place[0], digests[place]] for place in kept}, refused, collected
 
+    async def renew(self) -> None:
+        """Forget the lines if any were collected, or a queue was set by customer, since they were learned: for whoever
+        cannot begin anew when that turns out within a transaction."""
+        if self._lines:
+            self.forget_unless((await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0])
+
     async def _queues(self) -> tuple[int, frozenset[str]]:
         # The count first: if a queue is set in between, the count has grown by the time that lines are used.
         collected: int = (await self._pool.fetch(f"SELECT last_value FROM {self._schema}.collections"))[0][0]

@@ -87,6 +87,11 @@ class KnownLines:
             self._lines.clear()
             self._collected = -1
 
+    def forget_unless(self, collected: int) -> None:
+        """Forget the lines, unless they were learned at this count."""
+        if collected != self._collected:
+            self.forget(self._collected)
+
     async def learn(self, jobs: Sequence[Job], *, limited: bool = True) -> Learned:
         """The lines of these jobs; those that this session does not remember are interned.
 
