@@ -31,6 +31,8 @@ _log = logging.getLogger("headrace.sweeper")
 
 _TRIES = 10
 _MOMENT = 0.05
+_REALIGN = 300.0
+"""Seconds between two looks for jobs that stand in the line of another customer setting than their queue has."""
 
 
 class Sweeper(Duty):
@@ -64,6 +66,7 @@ class Sweeper(Duty):
         self._steps = StepRecord(engine, host)
         self._again_at = float("-inf")
         """When to promote and to process notes again (monotonic)."""
+        self._realign_at = float("-inf")
         self._quiet = False
         """Whether the last sweep found no question open; then the next round leaves it out."""
         self._told = 0
@@ -80,8 +83,14 @@ class Sweeper(Duty):
         # claims just now, and for writers that died in between.
         due = clock.monotonic() >= self._again_at
         if due:
-            moved += await self.promote() + await self.engine.jobs.realign(self._limit)
+            moved += await self.promote()
             self._again_at = clock.monotonic() + self.rules.lease
+        if clock.monotonic() >= self._realign_at:
+            # Whoever sets a queue moves its jobs: this is for those that were submitted at the same moment.
+            realigned = await self.engine.jobs.realign(self._limit)
+            moved += realigned
+            if not realigned:
+                self._realign_at = clock.monotonic() + _REALIGN
         if due or self._told:
             self._told = await self.lanes.notes.process()
             moved += self._told

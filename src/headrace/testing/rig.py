@@ -13,7 +13,7 @@ import msgspec
 
 from headrace.app import App
 from headrace.core.job import Job
-from headrace.engine import InsertAnswer, Inserted
+from headrace.engine import InsertAnswer, Inserted, Refused
 from headrace.errors import JobNotFound
 from headrace.handle import JobHandle
 from headrace.handler import Handler
@@ -79,19 +79,27 @@ class Harness:
         jobs are run at the lanes, when the submit is over: at the store they would wait for themselves.
         """
         engine, lanes = self.app.engine, self.app.lanes
-        insert = engine.jobs.insert
+        insert, settle = engine.jobs.insert, engine.families.settle
 
-        async def recorded(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
+        async def inserted(jobs: Sequence[Job], *args: Any, **kwargs: Any) -> list[InsertAnswer]:
             answers = await insert(jobs, *args, **kwargs)
-            for answer in answers:
-                if isinstance(answer, Inserted):
-                    self._submitted.setdefault(answer.job.id, answer.job)
+            self._keep([answer.job for answer in answers if isinstance(answer, Inserted)])
             return answers
 
-        vars(engine.jobs).update(insert=recorded)
+        async def settled(batch: UUID, now: datetime, jobs: Sequence[Job] = ()) -> Refused | None:
+            refused = await settle(batch, now, jobs)
+            self._keep([job for job in await engine.jobs.get([job.id for job in jobs]) if job is not None])
+            return refused
+
+        vars(engine.jobs).update(insert=inserted)
+        vars(engine.families).update(settle=settled)
         if self._inline:
             doors = {name: self._drained(getattr(lanes, name)) for name in ("insert", "insert_many", "insert_batch")}
             vars(lanes).update(doors)
+
+    def _keep(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            self._submitted.setdefault(job.id, job)
 
     def _drained(self, door: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         async def submit(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -67,17 +67,18 @@ class Jobs:
                 # With these jobs locked, whoever wants to wait for one has committed before this, or comes too late.
                 held = [seq for (seq,) in await connection.fetch(sql("hold_ended", self._schema), tied)]
                 count += await connection.fetchval(delete_tied(self._schema), literal(held), latest)
-        await self._sum_up()
+        await self._sum_up("ledger", "sum_up")
+        if count:
+            await self._sum_up("pruned", "sum_up_pruned")
         return count
 
-    async def _sum_up(self) -> None:
+    async def _sum_up(self, table: str, statement: str) -> None:
         """Sum up what is only ever added, where there is much: each insert adds a row to the ledger."""
-        for table, statement in (("ledger", "sum_up"), ("pruned", "sum_up_pruned")):
-            few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.{table} LIMIT {_DELTAS}) t"
-            if (await self._cold.fetch(few))[0][0]:
-                continue
-            while (await self._cold.fetch(sql(statement, self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
-                pass
+        few = f"SELECT count(*) < {_DELTAS} FROM (SELECT 1 FROM {self._schema}.{table} LIMIT {_DELTAS}) t"
+        if (await self._cold.fetch(few))[0][0]:
+            return
+        while (await self._cold.fetch(sql(statement, self._schema), _DELTAS * 10))[0][0] == _DELTAS * 10:
+            pass
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         rows = await self._hot.fetch(sql("get", self._schema), list(dict.fromkeys(ids)))

@@ -33,6 +33,8 @@ class Rollups:
         return asked(await self._search.fetch(sql("rollups", self._schema), *terms), since, until, task, queue)
 
     async def roll(self, now: datetime, limit: int = MAX_ROLL) -> int:
+        if not (await self._cold.fetch(sql("anything_to_roll", self._schema), *due(now)))[0][0]:
+            return 0
         async with self._cold.transaction() as connection:
             taken: list[Any] = await connection.fetch(sql("take_reports", self._schema), limit)
             taken += await connection.fetch(sql("take_rollups", self._schema), *due(now), limit)
