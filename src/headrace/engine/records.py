@@ -19,7 +19,10 @@ __all__ = ["Records"]
 
 
 class Records(Protocol):
-    """Finds and counts jobs. A search may have to look at many jobs; it must not keep claims and finishes waiting."""
+    """Finds and counts jobs. A search may have to look at many jobs; it must not keep claims and finishes waiting.
+
+    A page, a number and a list of groups are each as of one moment, whatever is written meanwhile.
+    """
 
     async def find(self, filter: Filter, now: datetime, limit: int = 50, cursor: str | None = None) -> Page[Job]:
         """The jobs that ``core.query.matches``, newest first, as ``core.query.as_seen`` shows them.

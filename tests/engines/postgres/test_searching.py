@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 from uuid import UUID
 
@@ -75,6 +77,10 @@ class Explained(Finding):
     def __init__(self, connection: asyncpg.Connection[asyncpg.Record], schema: str) -> None:
         super().__init__(cast(Pool, self), schema)
         self._connection, self.plans = connection, list[str]()
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Explained]:
+        yield self
 
     async def fetch(self, text: str, *args: Any) -> list[Any]:
         plan = await self._connection.fetch(f"EXPLAIN {text}", *args)

@@ -95,6 +95,7 @@ class Pool:
         # PgBouncer keeps no settings for a client, so each transaction sets them again.
         said = [f"SET LOCAL {name} = '{value}'" for name, value in settings.items() if name not in _OUR_TRANSACTIONS]
         self._say = ";".join(["SET TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE", *said])
+        self._say_to_read = ";".join(said)
         self._patience = LONG_PATIENCE if long else _PATIENCE
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
 
@@ -148,6 +149,14 @@ class Pool:
         async with self.connection() as connection, connection.transaction():
             if self._pgbouncer:
                 await connection.execute(self._say)
+            yield connection
+
+    @asynccontextmanager
+    async def snapshot(self) -> AsyncIterator[Connection]:
+        """``transaction``, where nothing is written, and all statements see the same moment."""
+        async with self.connection() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+            if self._pgbouncer:
+                await connection.execute(self._say_to_read)
             yield connection
 
     @asynccontextmanager

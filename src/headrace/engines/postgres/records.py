@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter
+from headrace.engine.statements import walk_async
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.finding import Asked, Dialect, Finder, Part
+from headrace.engines.sql.finding import Asked, Asking, Dialect, Finder, Part
 from headrace.engines.sql.record import encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book
 
 __all__ = ["Records"]
+
+T = TypeVar("T")
 
 _CREATED = (
     "CASE WHEN b.created_at > 0 THEN b.created_at"
@@ -65,10 +68,18 @@ class Finding(Finder):
         super().__init__(_dialect(schema))
         self._pool, self._schema = pool, schema
 
-    async def rows(self, text: str, values: Sequence[Any]) -> list[Any]:
-        numbers = count(1)
-        numbered = re.sub(r"\?", lambda _: f"${next(numbers)}", text)
-        return await self._pool.fetch(numbered, *(encode(one) if isinstance(one, list) else one for one in values))
+    async def answer(self, begin: Callable[[], Asking[T]]) -> T:
+        async with self._pool.snapshot() as connection:
+
+            async def execute(asked: Asked) -> list[Any]:
+                text, values = asked
+                numbers = count(1)
+                numbered = re.sub(r"\?", lambda _: f"${next(numbers)}", text)
+                return await connection.fetch(
+                    numbered, *(encode(one) if isinstance(one, list) else one for one in values)
+                )
+
+            return await walk_async(begin(), execute)
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
         return Reader().jobs(rows)

@@ -8,13 +8,16 @@ are looked through first (``PEEK``): what matches often is found there. Else can
   that some of its jobs stand in a line, or were created in a span of time. An insert adds few, not one for each job.
 
 Jobs that were stored by a version without these lists are marked (``created_at`` is null) and looked at every time.
+
+One question takes several statements. All of them see the store as of one moment: else a job that moves between two of
+them would be found twice, or not at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,7 +27,9 @@ from headrace.core.query import Filter, Page, as_seen, cursor_of, matches
 from headrace.core.status import DEFERRED, ENDED, Status
 from headrace.engines.sql.record import State, labels_asked, micros, moment, stages_of
 
-__all__ = ["BUCKET", "FEW", "LOOK", "Asked", "Dialect", "Finder", "Part"]
+__all__ = ["BUCKET", "FEW", "LOOK", "Asked", "Asking", "Dialect", "Finder", "Part"]
+
+T = TypeVar("T")
 
 FEW = 2000
 """So many candidates are gathered and sorted."""
@@ -44,6 +49,8 @@ _APART = 3
 
 Asked = tuple[str, list[Any]]
 """SQL with a question mark for each of these values."""
+Asking = Generator[Asked, list[Any], T]
+"""A question as a value: yields statements, is sent the rows that each answers, and returns what was asked for."""
 
 
 class Part(NamedTuple):
@@ -104,8 +111,8 @@ class Finder:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
 
-    async def rows(self, text: str, values: Sequence[Any]) -> list[Any]:
-        """What a statement answers; it has a question mark for each value."""
+    async def answer(self, begin: Callable[[], Asking[T]]) -> T:
+        """Run all statements of a question as of one moment; to try once more, it is begun anew."""
         raise NotImplementedError
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
@@ -127,10 +134,8 @@ class Finder:
     async def find(self, filter: Filter, now: datetime, limit: int, cursor: str | None) -> Page[Job]:
         """A page of the jobs that match."""
         below = cursor_of(cursor)
-        search = await self._search(filter, now)
-        if search is None:
-            return Page(())
-        found, floor = await search.page(NEWEST if below is None else below, limit + 1)
+        place = NEWEST if below is None else below
+        found, floor = await self.answer(lambda: self._page(filter, now, place, limit + 1))
         items = tuple(as_seen(job, now) for job in found[:limit])
         if len(found) > limit:
             return Page(items, str(items[-1].seq) if items else cursor)
@@ -138,15 +143,25 @@ class Finder:
 
     async def count(self, filter: Filter, now: datetime) -> int:
         """How many jobs match."""
-        search = await self._search(filter, now)
-        return 0 if search is None else await search.count()
+        return await self.answer(lambda: self._count(filter, now))
 
     async def failures(self, filter: Filter, now: datetime, limit: int) -> list[FailureGroup]:
         """The groups of those that match and have an error."""
-        search = await self._search(filter, now)
-        return [] if search is None else await search.failures(limit)
+        return await self.answer(lambda: self._failures(filter, now, limit))
 
-    async def _search(self, filter: Filter, now: datetime) -> _Search | None:
+    def _page(self, filter: Filter, now: datetime, place: int, most: int) -> Asking[tuple[list[Job], int | None]]:
+        search = yield from self._search(filter, now)
+        return ([], None) if search is None else (yield from search.page(place, most))
+
+    def _count(self, filter: Filter, now: datetime) -> Asking[int]:
+        search = yield from self._search(filter, now)
+        return 0 if search is None else (yield from search.count())
+
+    def _failures(self, filter: Filter, now: datetime, limit: int) -> Asking[list[FailureGroup]]:
+        search = yield from self._search(filter, now)
+        return [] if search is None else (yield from search.failures(limit))
+
+    def _search(self, filter: Filter, now: datetime) -> Asking[_Search | None]:
         """The search for a filter; None: nothing can match."""
         if not self.is_storable(filter):
             return None
@@ -157,7 +172,7 @@ class Finder:
         asked = (
             f"SELECT l.id FROM {prefix}lines l JOIN {prefix}profiles p ON p.id = l.profile WHERE {' AND '.join(terms)}"
         )
-        rows = await self.rows(asked, [*sorted(filter.task), *sorted(filter.queue)])
+        rows = yield asked, [*sorted(filter.task), *sorted(filter.queue)]
         return _Search(self, filter, now, [row[0] for row in rows]) if rows else None
 
 
@@ -243,63 +258,64 @@ class _Search:
 
     # -- pages
 
-    async def page(self, place: int, most: int) -> tuple[list[Job], int | None]:
+    def page(self, place: int, most: int) -> Asking[tuple[list[Job], int | None]]:
         """The newest jobs below a place, so many at most; and how far it was looked, if not to the end."""
-        parts = await self._few(place)
+        parts = yield from self._few(place)
         if parts is not None:
-            return await self._of_parts(parts, place, most), None
+            return (yield from self._of_parts(parts, place, most)), None
         text = self._filter.text is not None
-        floor = await self._floor(place, LOOK if text else PEEK)
-        found = await self._window(floor, place, most)
+        floor = yield from self._floor(place, LOOK if text else PEEK)
+        found = yield from self._window(floor, place, most)
         if floor == 0 or len(found) >= most:
             return found, None
-        return (found, floor) if text else ([*found, *await self._beyond(floor, most - len(found))], None)
+        return (found, floor) if text else ([*found, *(yield from self._beyond(floor, most - len(found)))], None)
 
-    async def _window(self, low: int, high: int, most: int) -> list[Job]:
-        return await self._found(self._sql.by_number, [], "j.seq < ? AND j.seq >= ?", [high, low], most)
+    def _window(self, low: int, high: int, most: int) -> Asking[list[Job]]:
+        return (yield from self._found(self._sql.by_number, [], "j.seq < ? AND j.seq >= ?", [high, low], most))
 
-    async def _floor(self, place: int, most: int) -> int:
+    def _floor(self, place: int, most: int) -> Asking[int]:
         """The order number from which on there are so many jobs up to a place; 0: there are fewer."""
         asked = f"SELECT seq FROM {self._jobs} WHERE seq < ? ORDER BY seq DESC LIMIT 1 OFFSET ?"
-        rows = await self._finder.rows(asked, [place, most - 1])
+        rows = yield asked, [place, most - 1]
         return rows[0][0] if rows else 0
 
-    async def _beyond(self, place: int, most: int) -> list[Job]:
+    def _beyond(self, place: int, most: int) -> Asking[list[Job]]:
         """The newest jobs below a place, where candidates are many, but not among the newest jobs."""
         filter = self._filter
         until = filter.created_before or filter.finished_before  # what has finished was created before that
         choices = self._choices()
         ordered = [parts for parts in choices if all(part.ordered for part in parts)]
         if until is None and ordered:
-            return await self._of_parts(ordered[0], place, most)
+            return (yield from self._of_parts(ordered[0], place, most))
         if until is not None or filter.created_after is not None:
-            return await self._of_blocks(self._blocks_of_time(until, place), self._sql.time_shift, place, most)
+            return (yield from self._of_blocks(self._blocks_of_time(until), self._sql.time_shift, place, most))
         if self._lines is not None:
-            return await self._of_blocks(self._blocks_of_lines(place), self._sql.line_shift, place, most)
+            return (yield from self._of_blocks(self._blocks_of_lines, self._sql.line_shift, place, most))
         if choices and Status.COMPLETED not in self._among and filter.finished_after is None:
-            return await self._of_parts(choices[0], place, most)
-        return await self._found(self._sql.by_number, [], "j.seq < ?", [place], most)
+            return (yield from self._of_parts(choices[0], place, most))
+        return (yield from self._found(self._sql.by_number, [], "j.seq < ?", [place], most))
 
-    async def _found(self, source: str, before: list[Any], extra: str, after: list[Any], most: int) -> list[Job]:
+    def _found(self, source: str, before: list[Any], extra: str, after: list[Any], most: int) -> Asking[list[Job]]:
         """Jobs of a source that match, newest first."""
         if self._filter.text is None:
-            return await self._records(source, [*before, *self._values, *after, most], extra)
+            return (yield from self._records(source, [*before, *self._values, *after, most], extra))
         # The store may find more by text than matches, so each is tested again.
         found, place, chunk = list[Job](), NEWEST, most
         extra = f"{extra} AND j.seq < ?"
         while len(found) < most:
-            jobs = await self._records(source, [*before, *self._values, *after, place, chunk], extra)
+            jobs = yield from self._records(source, [*before, *self._values, *after, place, chunk], extra)
             found += [job for job in jobs if matches(job, self._filter, self._now)]
             if len(jobs) < chunk:
                 break
             place, chunk = jobs[-1].seq, 1000
         return found[:most]
 
-    async def _records(self, source: str, values: list[Any], extra: str) -> list[Job]:
+    def _records(self, source: str, values: list[Any], extra: str) -> Asking[list[Job]]:
         # The number by which the source is in order, or it would be sorted.
         seq = "s.seq" if source.startswith("(") else "j.seq"
         asked = f"{self._select(f'{seq} AS seq', source, extra)} ORDER BY {seq} DESC LIMIT ?"
-        return self._finder.read(await self._finder.rows(self._sql.page.replace("{found}", asked), values))
+        rows = yield self._sql.page.replace("{found}", asked), values
+        return self._finder.read(rows)
 
     # -- candidates
 
@@ -341,7 +357,7 @@ class _Search:
         among = [status for status in sorted(ENDED) if not self._among or status in self._among]
         return [Part(self._jobs, where, [status, *values]) for status in among]
 
-    async def _few(self, place: int) -> list[Part] | None:
+    def _few(self, place: int) -> Asking[list[Part] | None]:
         """The shortest list of candidates below a place, if it is short enough to be sorted."""
         best, least = None, FEW
         for parts in self._choices():
@@ -350,17 +366,18 @@ class _Search:
                 seq, order = ("x.seq", " ORDER BY x.seq DESC") if part.ordered else ("+x.seq", "")
                 asked = f"SELECT 1 FROM {part.table} x WHERE {part.where} AND {seq} < ?{order} LIMIT ?"
                 counted = f"SELECT count(*) FROM ({asked}) found"
-                size += (await self._finder.rows(counted, [*part.values, place, least]))[0][0]
+                rows = yield counted, [*part.values, place, least]
+                size += rows[0][0]
                 if size >= least:
                     break
             if size < least:
                 best, least = parts, size
         return best
 
-    async def _of_parts(self, parts: Sequence[Part], place: int, most: int) -> list[Job]:
+    def _of_parts(self, parts: Sequence[Part], place: int, most: int) -> Asking[list[Job]]:
         found = list[Job]()
         for part in parts:
-            found += await self._found(self._source(part), [*part.values, place], "true", [], most)
+            found += yield from self._found(self._source(part), [*part.values, place], "true", [], most)
         return sorted(found, key=lambda job: -job.seq)[:most]
 
     def _source(self, part: Part) -> str:
@@ -372,83 +389,80 @@ class _Search:
 
     # -- blocks
 
-    async def _of_blocks(self, blocks: AsyncIterator[list[int]], shift: int, place: int, most: int) -> list[Job]:
-        """The newest jobs below a place in these blocks, and of those that are in no list."""
-        found, apart = list[Job](), await self._of_parts([self._sql.unlisted], place, most)
-        async for some in blocks:
-            ranges = _ranges(some, shift, place)
+    def _of_blocks(self, blocks: Callable[[int, int], Asked], shift: int, place: int, most: int) -> Asking[list[Job]]:
+        """The newest jobs below a place in the blocks that are asked for so, and of those that are in no list."""
+        found, apart = list[Job](), (yield from self._of_parts([self._sql.unlisted], place, most))
+        last = (place >> shift) + 1
+        for size in _rounds():
+            rows = yield blocks(last, size)
+            ranges = _ranges([row[0] for row in rows], shift, place)
             if len(ranges) > _APART:
-                found += await self._found(self._sql.ranges, [ranges], "true", [], most - len(found))
+                found += yield from self._found(self._sql.ranges, [ranges], "true", [], most - len(found))
                 ranges = []
             for low, high in ranges:  # where nearly all match, it stops after as many as are wanted
                 if len(found) < most:
-                    found += await self._window(low, high, most - len(found))
-            if len(found) >= most:
+                    found += yield from self._window(low, high, most - len(found))
+            if len(found) >= most or len(rows) < size:
                 break
+            last = rows[-1][0]
         together = {job.seq: job for job in (*found, *apart)}
         return sorted(together.values(), key=lambda job: -job.seq)[:most]
 
-    async def _blocks_of_time(self, until: datetime | None, place: int) -> AsyncIterator[list[int]]:
+    def _blocks_of_time(self, until: datetime | None) -> Callable[[int, int], Asked]:
+        """What asks for blocks by their time, the last ones first: below which block, how many."""
         since, where, edges = self._filter.created_after, "x.block < ?", list[Any]()
         for edge, sign in ((since, ">="), (until, "<=")):
             if edge is not None:
                 where, edges = f"{where} AND x.bucket {sign} ?", [*edges, micros(edge) >> BUCKET]
         table = f"{self._sql.prefix}time_blocks"
         asked = f"SELECT DISTINCT x.block FROM {table} x WHERE {where} ORDER BY x.block DESC LIMIT ?"
-        last = (place >> self._sql.time_shift) + 1
-        for size in _rounds():
-            rows = await self._finder.rows(asked, [last, *edges, size])
-            if rows:
-                yield [row[0] for row in rows]
-            if len(rows) < size:
-                return
-            last = rows[-1][0]
+        return lambda last, size: (asked, [last, *edges, size])
 
-    async def _blocks_of_lines(self, place: int) -> AsyncIterator[list[int]]:
-        last = (place >> self._sql.line_shift) + 1
-        for size in _rounds():
-            rows = await self._finder.rows(self._sql.blocks_of_lines, [self._lines, last, size])
-            if rows:
-                yield [row[0] for row in rows]
-            if len(rows) < size:
-                return
-            last = rows[-1][0]
+    def _blocks_of_lines(self, last: int, size: int) -> Asked:
+        return self._sql.blocks_of_lines, [self._lines, last, size]
 
     # -- counts and groups
 
-    async def count(self) -> int:
+    def count(self) -> Asking[int]:
         """How many jobs match."""
         if self._filter.text is not None:
-            return len([job.seq async for job in self._all()])
+            numbers = list[int]()
+            yield from self._all(lambda jobs: numbers.append(len(jobs)))
+            return sum(numbers)
         choices = self._choices()
-        parts = await self._few(NEWEST) or (choices[0] if choices else None)
+        parts = (yield from self._few(NEWEST)) or (choices[0] if choices else None)
         if parts is None:
-            return await self._number(f"{self._jobs} j", [])
-        return sum([await self._number(self._source(part), [*part.values, NEWEST]) for part in parts])
+            return (yield from self._number(f"{self._jobs} j", []))
+        total = 0
+        for part in parts:
+            total += yield from self._number(self._source(part), [*part.values, NEWEST])
+        return total
 
-    async def _number(self, source: str, before: list[Any]) -> int:
-        number: int = (await self._finder.rows(self._select("count(*)", source), [*before, *self._values]))[0][0]
+    def _number(self, source: str, before: list[Any]) -> Asking[int]:
+        rows = yield self._select("count(*)", source), [*before, *self._values]
+        number: int = rows[0][0]
         return number
 
-    async def _all(self) -> AsyncIterator[Job]:
-        """All that match, for questions by text: the store may find more by it than matches."""
+    def _all(self, see: Callable[[Sequence[Job]], None]) -> Asking[None]:
+        """Pass on all that match, for questions by text: the store may find more by it than matches."""
         place, most = NEWEST, 1000
         while True:
-            found, floor = await self.page(place, most)
-            for job in found:
-                yield job
+            found, floor = yield from self.page(place, most)
+            see(found)
             if len(found) < most and floor is None:
                 return
             place = found[-1].seq if len(found) == most or floor is None else floor
 
-    async def failures(self, limit: int) -> list[FailureGroup]:
+    def failures(self, limit: int) -> Asking[list[FailureGroup]]:
         """The groups of jobs with an error, the largest first."""
         if self._filter.text is not None:
-            return grouped([job async for job in self._all() if job.error is not None], limit)
+            failed = list[Job]()
+            yield from self._all(lambda jobs: failed.extend(job for job in jobs if job.error is not None))
+            return grouped(failed, limit)
         known = f"{_TROUBLED.format('j')} AND {self._field('fingerprint')} IS NOT NULL"
-        failed = "sum(CASE j.status WHEN 'failed' THEN 1 ELSE 0 END)"
+        ended_so = "sum(CASE j.status WHEN 'failed' THEN 1 ELSE 0 END)"
         seen = "coalesce(j.finished_at, j.updated_at)"
-        what = f"count(*), {failed}, min({seen}), max({seen}), max(j.seq)"
+        what = f"count(*), {ended_so}, min({seen}), max({seen}), max(j.seq)"
         order = "ORDER BY 1 DESC, 5 DESC LIMIT ?"
         by_print = f"{self._select(what, f'{self._jobs} j', known)} GROUP BY {self._field('fingerprint')} {order}"
         old = f"{self._field('fingerprint')} IS NULL AND {self._sql.has_error}"
@@ -456,20 +470,23 @@ class _Search:
         retried = f"SELECT x.seq FROM {self._jobs} x WHERE x.stage = 1 AND x.status = 'retrying'"
         source = f"({ended} UNION ALL {retried}) s {self._sql.join} {self._jobs} j ON j.seq = s.seq{self._sql.error}"
         by_type = f"{self._select(what, source, old)} GROUP BY {self._sql.task}, {self._sql.error_type} {order}"
-        rows = [row for asked in (by_print, by_type) for row in await self._finder.rows(asked, [*self._values, limit])]
+        rows = list[Any]()
+        for asked in (by_print, by_type):
+            rows += yield asked, [*self._values, limit]
         best = sorted((tuple(row) for row in rows), key=lambda row: (-row[0], -row[4]))[:limit]
-        newest = {job.seq: job for job in await self._at([row[4] for row in best])}
+        newest = {job.seq: job for job in (yield from self._at([row[4] for row in best]))}
         return [
-            group_of(newest[seq], jobs, int(failed), moment(first), moment(last))
-            for jobs, failed, first, last, seq in best
+            group_of(newest[seq], jobs, int(ended_badly), moment(first), moment(last))
+            for jobs, ended_badly, first, last, seq in best
             if seq in newest
         ]
 
-    async def _at(self, seqs: Sequence[int]) -> list[Job]:
+    def _at(self, seqs: Sequence[int]) -> Asking[list[Job]]:
         if not seqs:
             return []
         asked = f"SELECT j.seq FROM {self._jobs} j WHERE j.seq IN ({', '.join(map(str, seqs))})"
-        return self._finder.read(await self._finder.rows(self._sql.page.replace("{found}", asked), []))
+        rows = yield self._sql.page.replace("{found}", asked), []
+        return self._finder.read(rows)
 
 
 _TROUBLED = "{0}.stage <> 4 AND {0}.state IS NOT NULL"

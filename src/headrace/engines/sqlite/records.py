@@ -5,9 +5,10 @@ They are read on connections that cannot write, so that no reader delays a write
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import apsw
@@ -17,9 +18,10 @@ from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import ErrorInfo, History, Job, Spec
 from headrace.core.query import Filter
+from headrace.engine.statements import walk
 from headrace.engines.refusing import has_halves
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.finding import Asked, Dialect, Finder, Part
+from headrace.engines.sql.finding import Asked, Asking, Dialect, Finder, Part
 from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book
@@ -28,6 +30,8 @@ from headrace.engines.sqlite.db_thread import DbThread
 from headrace.engines.sqlite.rows import jobs_of
 
 __all__ = ["Records", "prepare"]
+
+T = TypeVar("T")
 
 _error = msgspec.json.Decoder(ErrorInfo).decode
 _spec = msgspec.json.Decoder(Spec).decode
@@ -87,9 +91,25 @@ class Finding(Finder):
         super().__init__(DIALECT)
         self._searcher = searcher
 
-    async def rows(self, text: str, values: Sequence[Any]) -> list[Any]:
-        bound = [_bound(value) for value in values]
-        return await self._searcher.run(lambda connection: connection.execute(text, bound).fetchall())
+    async def answer(self, begin: Callable[[], Asking[T]]) -> T:
+        wanted = True
+
+        def act(connection: apsw.Connection) -> T:
+            def execute(asked: Asked) -> list[Any]:
+                if not wanted:
+                    raise asyncio.CancelledError
+                text, values = asked
+                return connection.execute(text, [_bound(value) for value in values]).fetchall()
+
+            connection.execute("BEGIN")
+            answer = walk(begin(), execute)
+            connection.execute("COMMIT")
+            return answer
+
+        try:
+            return await self._searcher.run(act)
+        finally:
+            wanted = False  # whoever gave up keeps no search behind this one waiting
 
     def read(self, rows: Sequence[Any]) -> list[Job]:
         return jobs_of(f"[{','.join(row[0] for row in rows)}]")
