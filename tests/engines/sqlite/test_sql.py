@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import apsw
@@ -17,6 +17,8 @@ from headrace.conformance.lab import Lab
 from headrace.core.defaults import Rules
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Reason, Status
+from headrace.engine.statements import walk
+from headrace.engines.sql.finding import Asked, Asking
 from headrace.engines.sql.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
@@ -159,6 +161,7 @@ def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> Non
     assert "INDEX batches_settled" in plan(writer, trigger(writer, "prune", "DELETE FROM batches"))
 
 
+T = TypeVar("T")
 SOME, ID, NOW = frozenset({"x"}), UUID(int=1), datetime(2030, 1, 1, tzinfo=UTC)
 
 
@@ -169,7 +172,11 @@ class Planned(Finding):
         super().__init__(None)  # type: ignore[arg-type]
         self._connection, self.plans = connection, dict[str, str]()
 
-    async def rows(self, text: str, values: Sequence[Any]) -> list[Any]:
+    async def answer(self, begin: Callable[[], Asking[T]]) -> T:
+        return walk(begin(), self._plan)
+
+    def _plan(self, asked: Asked) -> list[Any]:
+        text, values = asked
         rows = self._connection.execute("EXPLAIN QUERY PLAN " + text, (None,) * len(values))
         self.plans[text] = "\n".join(str(row[3]) for row in rows)
         return [] if "record" in text else [(5000,)] if "count(*)" in text or "OFFSET" in text else [(1,), (2,)]
