@@ -21,6 +21,16 @@ BREAKS: tuple[tuple[str, str, str], ...] = (
     ("keys", "UPDATE {jobs} SET held_key = 'x' WHERE status = 'running'", "it holds a dedup key, and has none"),
     ("lines", "UPDATE {jobs} SET line = line + 100000 WHERE status = 'queued'", "its line is not there"),
     ("lines", "UPDATE {profiles} SET live = {false}", "workers are not told of its task"),
+    (
+        "lines",
+        "UPDATE {profiles} SET base = 100000 WHERE task = 'keyed'",
+        "workers are not told of what that stands for",
+    ),
+    (
+        "lines",
+        "UPDATE {profiles} SET base = (SELECT max(id) FROM {profiles}), live = id < (SELECT max(id) FROM {profiles})",
+        "workers are not told of what that stands for",
+    ),
     ("lines", "UPDATE {profiles} SET task = 'another' WHERE task = 'keyed'", "it stands in a line of the task another"),
     ("lines", "UPDATE {jobs} SET stage = 1 WHERE status = 'running'", "it is running, and not where such jobs are"),
     ("turns", "DELETE FROM {heads}", "its first job in line is"),

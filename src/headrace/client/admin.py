@@ -16,7 +16,7 @@ from headrace.core.explain.explanation import Explanation, many
 from headrace.core.explain.worker import LOOKED_AT, queues_to_look_at
 from headrace.core.explain.worker import explain_worker as tell_worker
 from headrace.core.job import Job
-from headrace.core.limits.rule import Group, Limits, limits_of, told_unreadable
+from headrace.core.limits.rule import Limits, group_of, limits_of, told_unreadable
 from headrace.core.match import meets
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Filter, Ledger
@@ -125,7 +125,7 @@ async def explain_worker(session: Session, id: UUID) -> Explanation:
     for queue in queues_to_look_at(row, counts, limits)[:_LOOKED_AT]:
         wanted = Filter(status=frozenset({Status.QUEUED}), queue=frozenset({queue}))
         jobs += (await engine.records.find(wanted, now, LOOKED_AT)).items
-    groups = {Group(one.queue, one.task, one.concurrency_key) for one in jobs}
+    groups = {group_of(one) for one in jobs}
     usage = await engine.records.usage(list({bound for group in groups for bound in limits.paced(group)}))
     return tell_worker(row, now, counts, jobs, limits, usage)
 

@@ -11,7 +11,7 @@ from headrace.core.explain.worker import explain_worker, queues_to_look_at
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import Rate, spend
-from headrace.core.limits.rule import limits_of
+from headrace.core.limits.rule import counted_by, group_of, limits_of
 from headrace.core.query import Count
 from headrace.core.status import Status
 from headrace.engine import Beat, WorkerInfo, WorkerRow
@@ -86,6 +86,14 @@ def test_limits_and_rates_and_settings_of_another_version() -> None:
     assert "1 job waits for a limit that is full: the queue 'default' may have 2 at once." in explained
     explained = told(row(), submitted(), queue_default='{"max_concurrency":"few"}')
     assert explained.codes[-1] == "setting_unreadable"
+
+
+def test_a_key_of_a_customer_that_is_full() -> None:
+    job = submitted(concurrency_key="k", customer="acme")
+    limits, group = limits_of([("limit:work", '{"max_per_key":1}')]), group_of(job)
+    usage = Usage(held=dict.fromkeys(counted_by(group), 1))
+    explained = explain_worker(row(), at(60), [queued()], [job], limits, usage)
+    assert "1 job waits for a limit that is full: the concurrency key 'k' of 'acme' may have 1 at once." in explained
 
 
 def test_a_rate_that_is_spent() -> None:

@@ -173,6 +173,16 @@ def test_it_ends_in_front_of_what_was_not_read() -> None:
     assert dealt.cut
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_job_that_has_left_a_line_which_still_knows_it_is_at_the_place_where_it_is_now(turned: bool) -> None:
+    lines = [
+        (Group("old", "a", "k"), [Entry(7, -50, micros(NOON), unread=True)]),
+        (Group("new", "a", "k"), [Entry(7, -50, micros(NOON))]),
+    ]
+    dealt = deal(lines[::-1] if turned else lines, ask(2), NOON, RULES, Limits(), Usage())
+    assert dealt.cut, "whoever deals reads more of the old line, and learns that the job has left it"
+
+
 def test_what_was_not_read_and_could_not_be_given_is_passed_over() -> None:
     limits = Limits(tasks={"a": TaskRule(max_concurrency=2)})
     lines = [

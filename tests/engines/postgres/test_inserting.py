@@ -6,12 +6,14 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab
+from headrace.core.customers import Customers
 from headrace.core.defaults import Retention
 from headrace.core.job import Job
 from headrace.core.outcome import Completed
@@ -242,3 +244,32 @@ asyncio.run(main())
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
     assert await child.wait() == 0
     await until(lambda: "mail" in heard)
+
+
+async def test_a_queue_that_was_set_by_customer_by_a_process_that_died_then(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The setting is stored, and nobody was told: the next who realigns tells all sessions."""
+    await lab.put(customer="a")  # this session knows the common line
+    other = lab.engine.another_session()
+    await other.open()
+    documents: Any = other.documents
+    fetch = documents._cold.fetch
+
+    async def dies(text: str, *args: Any) -> Any:
+        if "nextval" in text:
+            raise ConnectionError("killed here")
+        return await fetch(text, *args)
+
+    monkeypatch.setattr(documents._cold, "fetch", dies)
+    with pytest.raises(ConnectionError):
+        await other.documents.put_setting("queue:default", '{"by_customer":true}', 0)
+    await lab.put(customer="a")
+    await lab.put(customer="b")
+    assert [await lab.engine.jobs.realign() for _ in range(2)] == [3, 0]
+    await lab.put(customer="b")
+    assert await lab.engine.jobs.realign() == 0, "this session knows of it now"
+    worker = await lab.worker()
+    taken = await lab.claim(worker, queues=("default",), customers=Customers(strict=True))
+    assert [job.customer for job in taken] == ["a", "a"]
+    await other.close()

@@ -72,3 +72,19 @@ async def test_what_an_earlier_version_pruned_is_of_no_known_kind(lab: Lab, sche
     ledger = await lab.engine.records.ledger()
     assert (ledger.pruned, ledger.completed, ledger.pruned_cancelled, ledger.pruned_unknown) == (2, 0, 1, 1)
     assert not (await books(lab))["ledger"].wrong
+
+
+async def test_jobs_of_a_key_that_arrived_before_its_last_turn_are_at_one_place(lab: Lab) -> None:
+    """The first of them left by an act, and the next has a lower order number: nothing is wrong with that."""
+    await lab.engine.documents.put_setting("limit:work", '{"max_per_key":1}', 0)
+    worker = await lab.worker()
+    await lab.put(concurrency_key="k", delay=15)
+    lab.later(10)
+    first = await lab.put(concurrency_key="k")
+    lab.later(6)
+    await lab.engine.jobs.promote(lab.now)
+    lab.later(4)
+    await lab.put(concurrency_key="k", priority=99)
+    assert [job.priority for job in await lab.claim(worker, 1)] == [99]
+    await lab.cancel(first)
+    assert (await lab.engine.records.verify("turns")).wrong == 0

@@ -12,7 +12,7 @@ from headrace.core.job import ErrorInfo
 from headrace.core.outcome import Completed, Failed
 from headrace.core.status import Status
 from headrace.engine import Duplicated, Inserted, Refused
-from headrace.engines.sqlite import lines
+from headrace.engines.sqlite import SqliteEngine, lines
 from headrace.errors import ConfigError, Unstorable
 
 
@@ -96,6 +96,79 @@ async def test_a_job_that_comes_back_brings_its_profile_along(lab: Lab, monkeypa
     assert [profile.task for profile in after.profiles] == ["old", "new"]
     assert after.rev > before.rev
     assert [job.id for job in await lab.claim(await lab.worker(), tasks=("old",))] == [cancelled.id]
+
+
+async def leave_three(lab: Lab) -> None:
+    """Three profiles that are live, and that no live job needs."""
+    for job in await lab.put_all(*(lab.job(f"t{n}") for n in range(3))):
+        await lab.cancel(job)
+
+
+async def broken_lines(lab: Lab) -> list[str]:
+    return [finding.what for finding in (await lab.engine.records.verify("lines")).findings]
+
+
+async def test_room_for_one_place_is_not_made_of_another_in_the_same_call(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_PROFILES", 4)
+    await leave_three(lab)
+    answers = await lab.insert(*(lab.job(task) for task in "abcde"))
+    assert [type(answer) for answer in answers] == [Inserted] * 4 + [Refused]
+    assert await broken_lines(lab) == []
+    assert [job.task for job in await lab.claim(await lab.worker())] == ["a", "b", "c", "d"]
+
+
+async def test_room_for_one_place_is_not_made_of_another_in_a_transaction(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_PROFILES", 4)
+    await leave_three(lab)
+    async with lab.transactions.transaction() as connection:
+        steps = await lab.transactions.inserting([lab.job(task) for task in "ab"], lab.now)
+        answers = await lab.transactions.enlist(connection).run(steps)
+    assert [type(answer) for answer in answers] == [Inserted] * 2
+    assert await broken_lines(lab) == []
+    assert [job.task for job in await lab.claim(await lab.worker())] == ["a", "b"]
+
+
+async def test_room_for_a_customer_is_not_made_of_what_its_profile_stands_for(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lines, "MAX_PROFILES", 4)
+    await lab.engine.documents.put_setting("queue:mine", '{"by_customer":true}', 0)
+    await leave_three(lab)
+    job = await lab.put("resize", queue="mine", customer="a")
+    assert await broken_lines(lab) == []
+    assert [profile.task for profile in (await lab.engine.documents.profiles()).profiles] == ["resize"]
+    assert [held.id for held in await lab.claim(await lab.worker())] == [job.id]
+
+
+async def test_a_customer_who_is_refused_takes_no_room(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "MAX_PROFILES", 2)
+    await lab.engine.documents.put_setting("queue:mine", '{"by_customer":true}', 0)
+    await lab.put("t")
+    # In the order of their queues: the customer's place is looked at first.
+    refused, stored = await lab.insert(lab.job("resize", queue="mine", customer="a"), lab.job("other", queue="yours"))
+    assert (type(refused), type(stored)) == (Refused, Inserted)
+
+
+async def test_what_the_profile_of_a_customer_stands_for_is_made_again(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lab.engine.documents.put_setting("queue:mine", '{"by_customer":true}', 0)
+    first = await lab.put("resize", queue="mine", customer="a")
+    assert isinstance(lab.engine, SqliteEngine)
+    remove = "DELETE FROM profiles WHERE base IS NULL; UPDATE books SET collected = collected + 1"
+    await lab.engine._writer.run(lambda connection: connection.execute(remove).get)
+    assert len(await broken_lines(lab)) == 1
+    monkeypatch.setattr(lines, "MAX_PROFILES", 2)
+    plain = await lab.put("resize", queue="plain")
+    worker = await lab.worker()
+    assert [job.id for job in await lab.claim(worker)] == [plain.id]
+    second = await lab.put("resize", queue="mine", customer="a")
+    assert await broken_lines(lab) == []
+    assert [job.id for job in await lab.claim(worker)] == [first.id, second.id]
 
 
 async def test_order_numbers_are_not_given_again_after_a_delete(lab: Lab) -> None:

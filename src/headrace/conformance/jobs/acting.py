@@ -188,6 +188,21 @@ class Acting(Part):
             await free(lab, *taken)
         assert await lab.claim(worker) == []
 
+    async def test_whoever_moved_while_its_key_was_full_is_claimed_when_that_is_free(self, lab: Lab) -> None:
+        await rule(lab, "limit:work", max_per_key=1)
+        names = [f"k{number:02}" for number in range(60)]
+        await lab.put_all(*(lab.job(queue="old", concurrency_key=name) for name in names))
+        lab.later(1)
+        waiting = await lab.put_all(*(lab.job(queue="old", concurrency_key=name) for name in names))
+        worker = await lab.worker()
+        held = await lab.claim(worker, 60)
+        assert (len(held), await lab.claim(worker, 1)) == (60, [])
+        for job in waiting:
+            await moved(lab, job, "new")
+        assert await lab.claim(worker, 1) == []
+        await free(lab, *held)
+        assert {job.id for job in await lab.claim(worker, 60)} == {job.id for job in waiting}
+
     async def test_the_limits_of_its_new_queue_hold(self, lab: Lab) -> None:
         await rule(lab, "queue:b", max_concurrency=1)
         worker = await lab.worker()

@@ -11,7 +11,7 @@ from headrace.core.explain.explanation import Explanation, Fact, ago, many
 from headrace.core.job import Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rate import permits
-from headrace.core.limits.rule import Group, Limits
+from headrace.core.limits.rule import Limits, group_of
 from headrace.core.match import mismatch
 from headrace.core.query import Count
 from headrace.core.status import Status
@@ -120,7 +120,7 @@ def _limited(jobs: Sequence[Job], now: datetime, limits: Limits, usage: Usage) -
     """Which of the jobs that it may take have to wait for a limit, and how many are left."""
     full, spent, unreadable, left = Counter[str](), Counter[str](), Counter[str](), 0
     for job in jobs:
-        group = Group(job.queue, job.task, job.concurrency_key)
+        group = group_of(job)
         if keys := limits.in_the_way(group):
             unreadable[keys[0]] += 1
             continue
@@ -131,7 +131,9 @@ def _limited(jobs: Sequence[Job], now: datetime, limits: Limits, usage: Usage) -
         if most:
             bound, n = next(iter(most.items()))
             what = {"queue": "queue", "task": "task", "key": "concurrency key"}[bound[0]]
-            full[f"the {what} {bound[-1]!r} may have {n} at once"] += 1
+            name = job.concurrency_key if bound[0] == "key" else bound[-1]
+            of = f" of {job.customer!r}" if bound[0] == "key" and job.customer is not None else ""
+            full[f"the {what} {name!r}{of} may have {n} at once"] += 1
         elif gone:
             spent[f"{gone[0][1]!r}"] += 1
         else:

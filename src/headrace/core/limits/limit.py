@@ -127,6 +127,10 @@ class _Hand(msgspec.Struct, eq=False):
     concurrency: list[tuple[Bound, int]] | None = None
     paced: Sequence[tuple[Bound, Rate]] = ()
 
+    def __lt__(self, other: _Hand) -> bool:
+        """Of two at the same place, that which was not read goes first: it may be a job that has left its line."""
+        return self.head.unread and not other.head.unread
+
     def room(self, limits: Limits, usage: Usage, now: datetime, dealt: Dealt) -> bool:
         """Whether one more may be given."""
         concurrency = self.concurrency
@@ -162,7 +166,8 @@ class _Hand(msgspec.Struct, eq=False):
 
 
 _Place = tuple[int, int, int, int, int, _Hand]
-"""Where a group is on the table: smaller goes first. No two have the same order number, which is the last but one."""
+"""Where a group is on the table: smaller goes first. Two have the same order number, which is the last but one, only if
+one of them is unread: an engine may still know a job by the line that it was moved from."""
 
 
 def deal(

@@ -116,10 +116,17 @@ class Inserting:
         """The verb ``Jobs.realign``."""
         rows = await self._hot.fetch(sql("settings", self._schema), "queue:")
         queues = sorted(queues_by_customer((key, value) for key, value, _ in rows))
+        told = False
         while True:
             found = Reader().jobs(await self._hot.fetch(sql("astray", self._schema), queues, limit))
             if not found:
                 return 0
+            if not told:
+                # Some session does not know of the setting, perhaps this one: whoever set it may have died before it
+                # had told all of them.
+                [(collected,)] = await self._hot.fetch(f"SELECT nextval('{self._schema}.collections')")
+                self.lines.forget_unless(collected)
+                told = True
             learned = await self.lines.learn(found, limited=False)
             moves = [(job.seq, job.rev, learned.line_of(job)) for job in found]
             document = {"collected": learned.collected, "lock": self.lines.lock, "rows": moves}

@@ -66,6 +66,17 @@ def interning(places: Iterable[Place], *, limited: bool = True) -> Statements[di
 
     None in place of one that would need a profile too many, if they are ``limited``.
     """
+    wanted = list(places)
+    lines = yield from _lines(wanted, limited)
+    if None in lines.values():
+        # This looks at every job, so it is done only when there is no room left. It also takes away what was just made,
+        # since no job is in it yet: so all of them are made again, and nothing is collected after that.
+        yield Statement(statement("collect"), "")
+        lines = yield from _lines(wanted, limited)
+    return lines
+
+
+def _lines(places: Iterable[Place], limited: bool) -> Statements[dict[Place, int | None]]:
     lines = dict[Place, int | None]()
     for place in places:
         lines[place] = yield from _line(place, limited)
@@ -100,9 +111,9 @@ def _move(jobs: Sequence[tuple[Job, int]]) -> Statements[str]:
 
 
 _ADD_LINE = "INSERT INTO lines (queue, profile) VALUES ($1 ->> 0, $1 ->> 1) RETURNING id"
-_ROOM = "SELECT count(*) < $1 ->> 0 FROM profiles WHERE live"
 
 _found = msgspec.json.Decoder(tuple[int, int | None]).decode
+_customer = msgspec.json.Decoder(str | None).decode
 
 
 def _line(place: Place, limited: bool) -> Statements[int | None]:
@@ -111,48 +122,36 @@ def _line(place: Place, limited: bool) -> Statements[int | None]:
     found = yield Statement(statement("find_line"), encode(wanted))
     profile, line = _found(found) if found else (None, None)
     if profile is None:
-        base = (yield from _base((queue, task, needs), limited)) if whose else None
-        if whose and base is None:
+        # For both, before either is made: what is refused takes no room.
+        if limited and not (yield from _room({wanted[1:], (task, needs)} if whose else {wanted[1:]})):
             return None
-        profile = yield from _add_profile((*wanted, base, _customer(whose) if whose else None), limited)
-        if profile is None:
-            return None
-        if not whose:  # of those of customers workers know nothing
-            yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
+        base = (yield from _base((queue, task, needs))) if whose else None
+        yield from _add_profile((*wanted, base, _customer(whose) if whose else None))
         found = yield Statement(statement("find_line"), encode(wanted))
-        _, line = _found(found)
+        profile, line = _found(found)
+        if line is not None:  # it may stand for another profile than before
+            yield Statement("UPDATE books SET lines_rev = lines_rev + 1", "")
     if line is None:
         line = int((yield Statement(_ADD_LINE, encode((place[0], profile)))))
         yield Statement("UPDATE books SET lines_rev = lines_rev + 1", "")
     return line
 
 
-def _base(wanted: tuple[str, str, str], limited: bool) -> Statements[int | None]:
-    """The profile that those of customers stand for, made if it is missing; None if it is one too many."""
+def _base(wanted: tuple[str, str, str]) -> Statements[int]:
+    """The profile that those of customers stand for, made if it is missing."""
     found = yield Statement(statement("find_line"), encode(wanted))
-    if found:
-        return _found(found)[0]
-    profile = yield from _add_profile((*wanted, None, None), limited)
-    yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
+    return _found(found)[0] if found else (yield from _add_profile((*wanted, None, None)))
+
+
+def _add_profile(row: tuple[Any, ...]) -> Statements[int]:
+    profile = int((yield Statement(statement("add_profile"), encode(row))))
+    if row[3] is None:  # of those of customers workers know nothing
+        yield Statement("UPDATE books SET profiles_rev = profiles_rev + 1", "")
     return profile
 
 
-def _add_profile(row: tuple[Any, ...], limited: bool) -> Statements[int | None]:
-    if limited and not (yield from _room()):
-        return None
-    return int((yield Statement(statement("add_profile"), encode(row))))
-
-
-_customer = msgspec.json.Decoder(str | None).decode
-
-
-def _room() -> Statements[bool]:
-    room = encode((MAX_PROFILES,))
-    if (yield Statement(_ROOM, room)) == "1":
-        return True
-    # This looks at every job, so it is done only when there is no room left.
-    yield Statement(statement("collect"), "")
-    return (yield Statement(_ROOM, room)) == "1"
+def _room(profiles: Iterable[tuple[str, str]]) -> Statements[bool]:
+    return (yield Statement(statement("room"), encode((MAX_PROFILES, list(profiles))))) == "1"
 
 
 class Served:

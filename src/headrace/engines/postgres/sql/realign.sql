@@ -17,7 +17,7 @@ held AS MATERIALIZED (
 ),
 moved AS (
   UPDATE {schema}.jobs j SET line = m.line FROM moving m JOIN held h ON h.seq = m.seq
-  WHERE j.seq = m.seq AND j.rev = m.rev
+  WHERE j.seq = m.seq AND j.rev = m.rev AND j.line <> m.line
   RETURNING j.line, j.turn_key, j.stage, j.rank, j.arrived_at, j.seq
 ),
 -- A head may be in front of the jobs of its key: so who left need not be known, who came must be.

@@ -7,6 +7,11 @@ SELECT {job_id}, 'it is live, and workers are not told of its task and requireme
 FROM {schema}.jobs j JOIN {schema}.lines l ON l.id = j.line JOIN {schema}.profiles p ON p.id = l.profile
 WHERE j.stage < 4 AND NOT p.live
 UNION ALL
+SELECT {job_id}, 'it is in a line of a customer, and workers are not told of what that stands for'
+FROM {schema}.jobs j JOIN {schema}.lines l ON l.id = j.line JOIN {schema}.profiles p ON p.id = l.profile
+  LEFT JOIN {schema}.profiles b ON b.id = p.base
+WHERE p.base IS NOT NULL AND (b.id IS NULL OR (j.stage < 4 AND NOT b.live))
+UNION ALL
 SELECT {job_id}, 'it stands in a line of the task ' || p.task
 FROM {schema}.jobs j JOIN {schema}.lines l ON l.id = j.line JOIN {schema}.profiles p ON p.id = l.profile
   JOIN {schema}.bodies b ON {body_of_job}
