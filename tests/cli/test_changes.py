@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from socket import gethostname
+
 from tests.cli.conftest import Shell
 
 
@@ -21,11 +23,12 @@ def test_jobs_are_postponed_run_now_moved_and_reprioritised(shell: Shell) -> Non
         90,
         50,
     )
-    assert [(one["verb"], one["by"], one["details"]) for one in record["events"]][2:] == [
-        ("run_now", "cli", None),
-        ("move", "cli", {"from": "default", "to": "slow"}),
-        ("reprioritise", "cli", {"from": 50, "to": 90}),
+    assert [(one["verb"], one["details"]) for one in record["events"]][2:] == [
+        ("run_now", None),
+        ("move", {"from": "default", "to": "slow"}),
+        ("reprioritise", {"from": 50, "to": 90}),
     ]
+    assert all(one["by"].endswith(f" on {gethostname()}") for one in record["events"])
     shown = shell("show", id, "--url", shell.url).stdout
     assert "run now" in shown
     assert "slow · priority 90 (asked for queue default, priority 50)" in shown

@@ -59,6 +59,11 @@ def test_only_asked_queues_are_served(shell: Shell) -> None:
     assert (status_of(shell, plain), status_of(shell, picture)) == ("queued", "completed")
 
 
+@pytest.mark.parametrize("flag", ["--tasks", "--queues"])
+def test_an_empty_name_does_not_mean_all(shell: Shell, flag: str) -> None:
+    assert f"{flag} names nothing" in shell("worker", "quick", flag, "", "--burst", code=2).stderr
+
+
 def test_a_worker_needs_an_app_with_tasks(shell: Shell) -> None:
     assert "no tasks to run" in shell("worker", "--url", shell.url, code=2).stderr
     assert "no module named" in shell("worker", "nowhere:app", code=2).stderr

@@ -452,7 +452,7 @@ async def test_attempts_that_were_lost_are_added_up() -> None:
             await w.submit()
             await player.run()
         await watch(w, s, 35)
-        number, rows = sums.report()
+        number, rows = sums.report(player.id)
         assert number == 1
         assert sum(row.totals.lost for row in rows) == sum(row.totals.retried for row in rows) == 3
         assert {(row.task, row.queue) for row in rows} == {("work", "default")}

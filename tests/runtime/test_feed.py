@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -308,6 +311,40 @@ async def test_it_listens_only_while_it_is_open(here: Sums) -> None:
     assert not bus.wanted(Topic.CHANGED)
     with pytest.raises(StopAsyncIteration):
         await anext(feed)
+
+
+async def test_one_that_was_left_listens_no_more(here: Sums) -> None:
+    bus, left = here.app.engine.bus, list[weakref.ref[Feed]]()
+
+    async def first(feed: Feed) -> None:
+        async for _ in feed:
+            break
+
+    async def leave() -> None:
+        feed = here.app.feed()
+        left.append(weakref.ref(feed))
+        reading = asyncio.create_task(first(feed))
+        await until(partial(getattr, feed, "_poll_at"))  # it knows what was there before
+        del feed
+        gc.collect()  # while it is read, it is kept
+        assert bus.wanted(Topic.CHANGED)
+        await here.add.submit(1)
+        await asyncio.wait_for(reading, 30)
+
+    for _ in range(3):
+        await leave()
+        gc.collect()
+        assert left[-1]() is None
+        await until(lambda: not bus.wanted(Topic.CHANGED))
+
+
+async def test_one_that_outlives_its_loop_is_left_in_peace() -> None:
+    def unlisten() -> None:
+        raise AssertionError("there is no loop to call it on")
+
+    loop = asyncio.new_event_loop()
+    loop.close()
+    feeds._soon(loop, unlisten)
 
 
 async def test_closing_the_app_ends_it_with_an_error() -> None:

@@ -6,6 +6,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from headrace.core.job import Spec
 from headrace.core.lifecycle import submit
 from headrace.core.rollup import MOST_SERIES, Rollup, Step
@@ -14,6 +16,7 @@ from headrace.runtime.sums import Sums
 
 AT = datetime(2026, 5, 4, 3, 2, 59, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+ME, REBORN = UUID(int=7), UUID(int=8)
 
 
 def add(sums: Sums, task: str, queue: str, at: datetime = AT, waited: float = 0.1, ran: float = 2.0) -> None:
@@ -32,7 +35,7 @@ def counts(rows: tuple[Rollup, ...]) -> dict[tuple[datetime, str, str], int]:
 
 
 def test_nothing_was_finished() -> None:
-    assert Sums().report() == (0, ())
+    assert Sums().report(ME) == (0, ())
 
 
 def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
@@ -43,7 +46,7 @@ def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
     sums.ended("b", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
     sums.ended("b", "q", Outcome.LOST, AT)
     sums.ended("b", "q", Outcome.TIMED_OUT, AT, -1.0, 5.0)
-    number, rows = sums.report()
+    number, rows = sums.report(ME)
     minute = AT.replace(second=0)
     assert number == 1
     assert counts(rows) == {
@@ -58,41 +61,73 @@ def test_attempts_are_added_up_by_minute_task_and_queue() -> None:
     assert (other.ran.count, other.ran.seconds, other.waited.seconds) == (2, 8.0, 0.2)
 
 
+def test_a_job_that_was_moved_takes_no_others_with_it() -> None:
+    sums, spec = Sums(), Spec(task="a", created_at=AT, queue="q")
+    jobs = [submit(UUID(int=n), spec, "{}", AT) for n in range(6)]
+    for n, queue in ((0, "r"), (3, "s"), (4, "r")):
+        jobs[n] = replace(jobs[n], moved_to=queue)
+    sums.completed.extend((job, AT, AT) for job in jobs)
+    sums.gather()
+    assert {row.queue: row.totals.completed for row in sums.report(ME)[1]} == {"q": 3, "r": 2, "s": 1}
+
+
+def test_no_time_is_negative_whatever_the_clock_did() -> None:
+    sums = Sums()
+    add(sums, "a", "q", waited=-3.0, ran=-5.0)
+    add(sums, "a", "q", waited=1.0, ran=2.0)
+    [row] = sums.report(ME)[1]
+    assert (row.totals.waited.count, row.totals.waited.seconds) == (2, 1.0)
+    assert (row.totals.ran.count, row.totals.ran.seconds) == (2, 2.0)
+
+
 def test_a_report_is_repeated_until_it_is_acknowledged() -> None:
     sums = Sums()
     add(sums, "a", "q", AT)
-    first = sums.report()
+    first = sums.report(ME)
     add(sums, "a", "q", AT)
-    assert sums.report() == first
+    assert sums.report(ME) == first
     sums.acknowledged(first[0])
-    number, rows = sums.report()
+    number, rows = sums.report(ME)
     assert (number, list(counts(rows).values())) == (first[0] + 1, [1])
     sums.acknowledged(number)
-    assert sums.report() == (0, ())
+    assert sums.report(ME) == (0, ())
 
 
 def test_what_a_dead_worker_was_refused_is_handed_in_under_its_next_id() -> None:
     sums = Sums()
     add(sums, "a", "q", AT)
-    _, rows = sums.report()
+    _, rows = sums.report(ME)
     sums.refused()
-    assert sums.report()[1] == rows
+    assert sums.report(REBORN)[1] == rows
 
 
 def test_what_may_have_been_kept_before_is_not_handed_in_again_by_another() -> None:
     sums = Sums()
     add(sums, "a", "q", AT)
-    sums.report()  # and no answer came
-    sums.report()
+    sums.report(ME)  # and no answer came
+    sums.report(ME)
     sums.refused()
-    assert sums.report() == (0, ())
+    assert sums.report(REBORN) == (0, ())
+
+
+def test_what_was_sent_under_an_id_is_not_sent_under_the_next_if_no_beat_was_refused() -> None:
+    sums = Sums()
+    add(sums, "a", "q", AT)
+    number, _ = sums.report(ME)  # it was kept, and no answer came
+    add(sums, "b", "q", AT)
+    again, rows = sums.report(REBORN)  # a claim has told that the worker is dead
+    assert again != number
+    assert [row.task for row in rows] == ["b"]
+    assert sums.report(REBORN) == (again, rows)
+    sums.acknowledged(again)
+    assert sums.report(REBORN) == (0, ())
 
 
 def test_a_report_is_bounded() -> None:
     sums = Sums()
     for n in range(2 * MOST_SERIES):
         add(sums, f"task {n}", "q", AT)
-    _, rows = sums.report()
+    _, rows = sums.report(ME)
     assert len(rows) == MOST_SERIES
     assert sum(counts(rows).values()) == 2 * MOST_SERIES
 
@@ -102,7 +137,7 @@ def test_nothing_is_lost_between_two_threads() -> None:
 
     def take() -> None:
         while not over.is_set():
-            number, rows = sums.report()
+            number, rows = sums.report(ME)
             found.append(sum(counts(rows).values()))
             sums.acknowledged(number)
 
@@ -113,4 +148,4 @@ def test_nothing_is_lost_between_two_threads() -> None:
         sums.ended("a", "q", Outcome.COMPLETED, AT)
     over.set()
     taker.join()
-    assert sum(found) + sum(counts(sums.report()[1]).values()) == 4000
+    assert sum(found) + sum(counts(sums.report(ME)[1]).values()) == 4000

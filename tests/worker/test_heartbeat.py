@@ -177,7 +177,7 @@ class Deaf:
     """A store that hears no beats until it is healed; everything else works."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self.healed = engine, False
+        self._engine, self.healed, self.kept = engine, False, False
         self.owner = self
         self.workers = Instead(engine.workers, beat=self._beat)
 
@@ -373,8 +373,49 @@ async def test_what_was_handed_in_with_a_beat_whose_reply_was_lost_counts_once(s
     worker = shop.worker(engine=cast(Engine, lossy))
     async with worker:
         await shop.all_ended([await shop.submit("noop") for _ in range(7)])
-        await until(lambda: lossy.healed and not worker.sums.report()[1])
+        await until(lambda: lossy.healed and not worker.sums.report(worker.id)[1])
     await worker.lanes.close()
     now = shop.host.clock.now()
     rows = await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1))
     assert sum(row.totals.completed for row in rows) == 7
+
+
+class LosesOne(LosesBeats):
+    """One that keeps the first that is handed in, loses the reply, and then hears nothing until it is healed."""
+
+    async def _beat(self, *args: Any) -> Any:
+        if self.owner.kept and not self.owner.healed:
+            raise Unavailable("hears nothing")
+        answer = await self._engine.workers.beat(*args)
+        if args[1].finished and not self.owner.kept:
+            self.owner.kept = True
+            raise Unavailable("the reply was lost", outcome="unknown")
+        return answer
+
+    def another_session(self) -> Any:
+        """The heartbeat's own session."""
+        twin = LosesOne(self._engine.another_session())
+        twin.__dict__["owner"] = self
+        return twin
+
+
+async def test_what_was_handed_in_counts_once_also_if_a_claim_tells_the_worker_that_it_is_dead(shop: Shop) -> None:
+    async def noop() -> None:
+        """Done at once."""
+
+    shop.task(noop)
+    lossy = LosesOne(shop.engine)
+    worker = shop.worker(engine=cast(Engine, lossy))
+    async with worker:
+        first = worker.id
+        await shop.all_ended([await shop.submit("noop") for _ in range(7)])
+        await until(lambda: lossy.kept)
+        await until(lambda: _buried(shop, first))
+        await worker.died(first)  # as a fetcher calls it
+        lossy.healed = True
+        await shop.all_ended([await shop.submit("noop") for _ in range(2)])
+        assert worker.id != first
+    await worker.lanes.close()
+    now = shop.host.clock.now()
+    rows = await shop.engine.rollups.read(now - timedelta(hours=1), now + timedelta(hours=1))
+    assert sum(row.totals.completed for row in rows) == 9

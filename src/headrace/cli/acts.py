@@ -15,7 +15,7 @@ from headrace.cli.options import F, common, duration, filters
 from headrace.cli.output import console, document, is_terminal, say
 from headrace.cli.pairs import pairs
 from headrace.cli.pairs import payload as read_payload
-from headrace.cli.run import USER, with_app
+from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.cli.words import counted
 from headrace.core.job import Job
@@ -77,7 +77,7 @@ def chooser(fn: F) -> F:
 @common
 def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
     """Cancel jobs: waiting ones end at once, running ones are asked to stop."""
-    return act(state, Verb.CANCEL, ids, yes, chosen, lambda app, id: app.cancel(id, by=USER))
+    return act(state, Verb.CANCEL, ids, yes, chosen, lambda app, id: app.cancel(id, by=me()))
 
 
 @click.command()
@@ -86,7 +86,7 @@ def cancel(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
 @common
 def retry(state: State, ids: tuple[str, ...], yes: bool, delay: float, **chosen: Any) -> int:
     """Retry failed or cancelled jobs: the same jobs, with a new budget."""
-    return act(state, Verb.RETRY, ids, yes, chosen, lambda app, id: app.retry(id, delay=delay, by=USER))
+    return act(state, Verb.RETRY, ids, yes, chosen, lambda app, id: app.retry(id, delay=delay, by=me()))
 
 
 @click.command()
@@ -123,7 +123,7 @@ def rerun(
         body = whole
         if laid_over:
             body = ((await app.get(id)).payload if whole is None else whole) | laid_over
-        handle = await app.rerun(id, payload=body, by=USER, **options)
+        handle = await app.rerun(id, payload=body, by=me(), **options)
         return handle.last or await handle.refresh()
 
     return act(state, Verb.RERUN, ids, yes, chosen, do)
@@ -134,7 +134,7 @@ def rerun(
 @common
 def discard(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
     """Discard completed or failed jobs: they end cancelled (discarded) and can only be rerun."""
-    return act(state, Verb.DISCARD, ids, yes, chosen, lambda app, id: app.discard(id, by=USER))
+    return act(state, Verb.DISCARD, ids, yes, chosen, lambda app, id: app.discard(id, by=me()))
 
 
 def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[str, Any], do: Do) -> int:

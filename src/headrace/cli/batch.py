@@ -14,7 +14,7 @@ from headrace.cli.failures import DONE, FAILED
 from headrace.cli.ids import resolve_batch
 from headrace.cli.options import common, duration
 from headrace.cli.output import console, document, is_terminal, line, say
-from headrace.cli.run import USER, with_app
+from headrace.cli.run import me, with_app
 from headrace.cli.state import State
 from headrace.cli.times import time_of_day
 from headrace.cli.words import counted
@@ -57,9 +57,9 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
     async def work(app: App) -> int:
         handle = app.batch_handle(await resolve_batch(app, id))
         record = await handle.refresh()
-        if cancel and cancelled(record, app.host.clock.now(), USER) is not None:
+        if cancel and cancelled(record, app.host.clock.now(), me()) is not None:
             confirm(Verb.CANCEL, record.tally.live, yes)
-            say(f"{counted(await handle.cancel(by=USER), 'job')} cancelled, or asked to stop")
+            say(f"{counted(await handle.cancel(by=me()), 'job')} cancelled, or asked to stop")
             record = await handle.refresh()
         elif cancel:
             say("nothing to cancel: all of its jobs have ended")

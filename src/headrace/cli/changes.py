@@ -10,7 +10,7 @@ import click
 from headrace.cli.acts import act, chooser
 from headrace.cli.options import common, duration, moment
 from headrace.cli.pairs import value
-from headrace.cli.run import USER
+from headrace.cli.run import me
 from headrace.cli.state import State
 from headrace.core.status import Verb
 
@@ -35,7 +35,7 @@ def _when(text: str) -> datetime | float:
 @common
 def postpone(state: State, ids: tuple[str, ...], yes: bool, until: datetime | float, **chosen: Any) -> int:
     """Let jobs wait for another time, later or earlier than their own."""
-    return act(state, Verb.POSTPONE, ids, yes, chosen, lambda app, id: app.postpone(id, until, by=USER))
+    return act(state, Verb.POSTPONE, ids, yes, chosen, lambda app, id: app.postpone(id, until, by=me()))
 
 
 @click.command("run-now")
@@ -43,7 +43,7 @@ def postpone(state: State, ids: tuple[str, ...], yes: bool, until: datetime | fl
 @common
 def run_now(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int:
     """Put scheduled and retrying jobs in line at once."""
-    return act(state, Verb.RUN_NOW, ids, yes, chosen, lambda app, id: app.run_now(id, by=USER))
+    return act(state, Verb.RUN_NOW, ids, yes, chosen, lambda app, id: app.run_now(id, by=me()))
 
 
 @click.command()
@@ -52,7 +52,7 @@ def run_now(state: State, ids: tuple[str, ...], yes: bool, **chosen: Any) -> int
 @common
 def move(state: State, ids: tuple[str, ...], yes: bool, to_queue: str, **chosen: Any) -> int:
     """Move jobs that no worker has to another queue; they keep their arrival."""
-    return act(state, Verb.MOVE, ids, yes, chosen, lambda app, id: app.move(id, to_queue, by=USER))
+    return act(state, Verb.MOVE, ids, yes, chosen, lambda app, id: app.move(id, to_queue, by=me()))
 
 
 @click.command()
@@ -61,7 +61,7 @@ def move(state: State, ids: tuple[str, ...], yes: bool, to_queue: str, **chosen:
 @common
 def reprioritise(state: State, ids: tuple[str, ...], yes: bool, priority: int, **chosen: Any) -> int:
     """Give jobs that no worker has another priority; a higher number goes first."""
-    return act(state, Verb.REPRIORITISE, ids, yes, chosen, lambda app, id: app.reprioritise(id, priority, by=USER))
+    return act(state, Verb.REPRIORITISE, ids, yes, chosen, lambda app, id: app.reprioritise(id, priority, by=me()))
 
 
 @click.command()
@@ -74,4 +74,4 @@ def resolve(state: State, ids: tuple[str, ...], yes: bool, result: str | None, e
     if result is not None and error is not None:
         raise click.UsageError("--result and --error exclude each other")
     end = None if result is None else value(result)
-    return act(state, Verb.RESOLVE, ids, yes, chosen, lambda app, id: app.resolve(id, result=end, error=error, by=USER))
+    return act(state, Verb.RESOLVE, ids, yes, chosen, lambda app, id: app.resolve(id, result=end, error=error, by=me()))

@@ -17,6 +17,7 @@ from headrace.cli.failures import UNREACHABLE, noted
 from headrace.cli.find import find_app, make_importable
 from headrace.cli.output import warn
 from headrace.cli.state import State
+from headrace.core import bounds
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ __all__ = ["USER", "StoreUnusable", "choose", "me", "missing", "opened", "whose_
 T = TypeVar("T")
 
 USER = "cli"
-"""Who acted, in a job's audit trail."""
+"""Who acted, where this machine has no name for them."""
 
 
 def choose(state: State) -> tuple[App, str | None]:
@@ -63,9 +64,9 @@ def with_app(state: State, work: Callable[[App], Coroutine[Any, Any, T]], *, cre
 
 
 def me() -> str:
-    """Who types, for the audit of settings: you, on this machine."""
+    """Who types, for the audit trails of jobs and settings: you, on this machine."""
     try:
-        return f"{getpass.getuser()} on {socket.gethostname()}"
+        return f"{getpass.getuser()} on {socket.gethostname()}"[: bounds.NOTE]
     except (OSError, KeyError, ImportError):  # this machine has no name for whoever runs this
         return USER
 

@@ -134,8 +134,8 @@ def worker(
     state.app = where or state.app
     options = Options(
         concurrency=concurrency,
-        queues=_names(queues),
-        tasks=_names(tasks),
+        queues=_names(queues, "--queues"),
+        tasks=_names(tasks, "--tasks"),
         offers=offers,
         burst=burst,
         imports=imports,
@@ -148,8 +148,11 @@ def worker(
     return _serve(state, options, Place(parent_fd, id, after))
 
 
-def _names(words: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(name for word in words for name in word.split(",") if name)
+def _names(words: tuple[str, ...], flag: str) -> tuple[str, ...]:
+    names = tuple(name for word in words for name in word.split(",") if name)
+    if words and not names:
+        raise click.UsageError(f"{flag} names nothing: an empty value would mean all; leave it out for that")
+    return names
 
 
 def _serve(state: State, options: Options, place: Place) -> int:

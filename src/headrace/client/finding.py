@@ -120,6 +120,12 @@ def _text(name: str, value: Any) -> str:
     return value
 
 
+def _search_text(name: str, value: Any) -> str:
+    if not _text(name, value):
+        raise ConfigError(f"{name} is empty, and would match every job: leave it out for that")
+    return str(value)
+
+
 def _id(name: str, value: Any) -> UUID:
     if not isinstance(value, str | UUID):
         raise ConfigError(f"{name} must be an id, not {shown(value)}")
@@ -171,7 +177,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     **dict.fromkeys(("task", "queue", "customer"), _several(_text)),
     "worker": _several(_id),
     "fingerprint": _several(_text),
-    **dict.fromkeys(("tag", "text", "schedule"), _text),
+    **dict.fromkeys(("tag", "schedule"), _text),
+    "text": _search_text,
     **dict.fromkeys(("parent", "root", "batch", "rerun_of"), _id),
     "suspect": _flag,
     **dict.fromkeys(("created_after", "created_before", "finished_after", "finished_before"), _moment),

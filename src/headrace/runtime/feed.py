@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 from typing import Self
 from uuid import UUID
@@ -62,8 +64,8 @@ class Feed:
     """The changes of all jobs that match a filter, from when it was opened: ``async for changed in feed``.
 
     ``async with`` opens and closes it; without that, the first step opens it and ``aclose`` ends it. It never ends by
-    itself. It may miss what a job was in between, never how a job that it knows ended; ``Changed.dropped`` says how
-    many changes it did not look at.
+    itself, but one that nobody has any more listens no more. It may miss what a job was in between, never how a job
+    that it knows ended; ``Changed.dropped`` says how many changes it did not look at.
     """
 
     def __init__(self, engine: Engine, host: Host, filter: Filter) -> None:
@@ -139,7 +141,7 @@ class Feed:
         """Listen, and learn what is there: the end of a job that is live now must not be missed."""
         if self._closed or self._unlisten is not None:
             return
-        self._unlisten = self._engine.bus.listen(frozenset({Topic.CHANGED, Topic.READY}), self._hear)
+        self._unlisten = self._listen()
         try:
             now = self._host.clock.now()
             newest = await self._engine.records.find(Filter(), now, 1)
@@ -158,6 +160,24 @@ class Feed:
         return asyncio.get_running_loop().time()
 
     # -- hearing
+
+    def _listen(self) -> Callable[[], None]:
+        """Listen until the returned function is called, or until nobody has the feed: a loop may be left by break."""
+        itself = weakref.ref(self)
+
+        def hear(hint: Hint) -> None:
+            if (feed := itself()) is not None:
+                feed._hear(hint)
+
+        unlisten = self._engine.bus.listen(frozenset({Topic.CHANGED, Topic.READY}), hear)
+        left = weakref.finalize(self, _soon, asyncio.get_running_loop(), unlisten)
+        left.atexit = False
+
+        def end() -> None:
+            left.detach()
+            unlisten()
+
+        return end
 
     def _hear(self, hint: Hint) -> None:
         if hint.topic is Topic.READY:
@@ -280,3 +300,9 @@ class Feed:
             seconds = min(seconds, max(0.0, (due - self._host.clock.now()).total_seconds()))
         await self._host.wait(self._wake, max(seconds, 0.001))
         return None
+
+
+def _soon(loop: asyncio.AbstractEventLoop, unlisten: Callable[[], None]) -> None:
+    """Call it on the loop: garbage is collected on any thread, and in the middle of anything."""
+    with suppress(RuntimeError):  # the loop is closed, and nobody is listening
+        loop.call_soon_threadsafe(unlisten)

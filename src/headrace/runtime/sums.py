@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from headrace.core.histogram import BOUNDS, Histogram
 from headrace.core.job import Attempt, Job
@@ -39,6 +40,8 @@ class Sums:
         self._number = self._tries = 0
         self._handed_in: tuple[Rollup, ...] = ()
         """The last report, until it is acknowledged, and how often it was sent."""
+        self._sender: UUID | None = None
+        """The worker under whose id it was sent; None: no store can have it."""
 
     def gather(self) -> None:
         """Add up what has completed."""
@@ -55,16 +58,21 @@ class Sums:
             for job, began, at in done:
                 if job.spec is not last or job.moved_to is not None or not begin <= at < end:
                     totals.add(count, waited, ran)
-                    begin, last = begin_of(at, Step.MINUTE), job.spec
+                    # Whoever shares the spec of a job that was moved is in another queue.
+                    begin, last = begin_of(at, Step.MINUTE), job.spec if job.moved_to is None else None
                     end, totals = begin + _MINUTE, self._totals(begin, job.task, job.queue)
                     waits, runs = totals.waited.counts, totals.ran.counts
                     count, waited, ran = 0, 0.0, 0.0
                 count += 1
                 seconds = (began - job.arrived_at).total_seconds()
+                if seconds < 0.0:  # a clock was set
+                    seconds = 0.0
                 place = bisect_left(BOUNDS, seconds)
                 waits[place] = waits.get(place, 0) + 1
                 waited += seconds
                 seconds = (at - began).total_seconds()
+                if seconds < 0.0:
+                    seconds = 0.0
                 place = bisect_left(BOUNDS, seconds)
                 runs[place] = runs.get(place, 0) + 1
                 ran += seconds
@@ -97,9 +105,15 @@ class Sums:
         retried = job.status is Status.RETRYING
         self.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, waited, ran, retried=retried)
 
-    def report(self) -> tuple[int, tuple[Rollup, ...]]:
-        """What is to be handed in now, and its number: the last report again if it was not acknowledged; 0: nothing."""
+    def report(self, worker: UUID) -> tuple[int, tuple[Rollup, ...]]:
+        """What this worker is to hand in now, and its number; 0: nothing.
+
+        The last report again if it was not acknowledged, since the store keeps a number once. Under another id it would
+        be kept again: what was sent under the one before is dropped, since nothing may be counted twice.
+        """
         with self._lock:
+            if self._sender is not None and self._sender != worker:
+                self._handed_in = ()
             if not self._handed_in and self._minutes:
                 taken, self._minutes = self._minutes, {}
                 self._handed_in = tuple(
@@ -112,7 +126,7 @@ class Sums:
                 self._number, self._tries = self._number + 1, 0
             if not self._handed_in:
                 return 0, ()
-            self._tries += 1
+            self._tries, self._sender = self._tries + 1, worker
             return self._number, self._handed_in
 
     def acknowledged(self, number: int) -> None:
@@ -124,12 +138,12 @@ class Sums:
     def refused(self) -> None:
         """Keep the report for the worker's next id: the store has declared this one dead, and kept nothing of it.
 
-        One that was sent before may have been kept then; it is dropped, since nothing may be counted twice.
+        One that was sent before may have been kept then, and is dropped.
         """
         with self._lock:
             if self._tries > 1:
                 self._handed_in = ()
-            self._tries = 0
+            self._tries, self._sender = 0, None
 
     def _totals(self, minute: datetime, task: str, queue: str) -> Totals:
         series = self._minutes.setdefault(minute, {})

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from headrace.core.account import account, name_of
-from headrace.core.outcome import Failed, Released, Snoozed, TimedOut
+from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
 from headrace.runtime.sums import Sums
@@ -48,6 +48,12 @@ class Tally:
         ending = owned.ending
         if not stored:
             self.stale += 1
+        elif type(ending) is Completed:  # most of them: what is asked before is asked for every job
+            self.done += 1
+            if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
+                self._completed.append((owned.job, began, at))
+                if len(self._completed) >= _GATHERED:
+                    self.sums.gather()
         elif isinstance(ending, Failed | TimedOut):
             self.failed += 1
             self._add(owned, Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED)
@@ -61,12 +67,6 @@ class Tally:
         elif isinstance(ending, Snoozed):
             self.done += 1
             self._add(owned, Outcome.SNOOZED)
-        else:
-            self.done += 1
-            if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
-                self._completed.append((owned.job, began, at))
-                if len(self._completed) >= _GATHERED:
-                    self.sums.gather()
         if self.talks:
             self._say(owned, stored)
 

@@ -294,7 +294,7 @@ class Worker(Service):
     async def _hand_in(self) -> None:
         """Hand in what was finished since the last beat."""
         self.sums.gather()
-        number, finished = self.sums.report()
+        number, finished = self.sums.report(self.id)
         if finished:
             last = replace(self.beat(False), report=number, finished=finished)
             try:

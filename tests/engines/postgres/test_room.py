@@ -143,3 +143,11 @@ async def test_steps_made_before_a_collection_that_this_session_has_come_upon_ar
         [answer] = await lab.transactions.enlist(user).run(await lab.transactions.inserting([lab.job("t1")], lab.now))
     assert isinstance(answer, Inserted)
     await check_store(lab.engine)
+
+
+async def test_known_and_new_places_in_one_call_do_not_chase_each_other(lab: Lab) -> None:
+    [job] = await lab.claim(await lab.worker(), tasks=("t0",))
+    await lab.finish(await lab.start(job))
+    async with asyncio.timeout(5):
+        answers = await lab.insert(lab.job("t0"), lab.job("new"))
+    assert {type(answer) for answer in answers} == {Inserted, Refused}

@@ -81,6 +81,7 @@ class Lines(KnownLines):
         why: HeadraceError = too_many()
         if len(fresh) > room and self._host.clock.monotonic() >= self._fruitless[0] + _REST:
             if await self._collect(connection):
+                fresh = set(await connection.fetchval(sql("fresh", self._schema), codes))  # some may be gone now
                 room = await connection.fetchval(count)
                 if len(fresh) > room:
                     self._fruitless.append(self._host.clock.monotonic())

@@ -65,7 +65,7 @@ class Workers(SqlWorkers):
         )[0]
         numbers = dict(_numbers(told[0]))
         cancels, forgotten = (_by_worker(found) for found in told[1:])
-        unknown = await self._unknown([id for ids in forgotten.values() for id in ids])
+        unknown = await self._unknown(forgotten)
         time = moment(there)
         return {
             worker: Dead()
@@ -81,14 +81,15 @@ class Workers(SqlWorkers):
             for worker in beats
         }
 
-    async def _unknown(self, ids: list[UUID]) -> dict[UUID, list[Job]]:
-        """Those of these jobs that are held, by worker: some may have been handed back or finished since."""
+    async def _unknown(self, forgotten: Mapping[UUID, Sequence[UUID]]) -> dict[UUID, list[Job]]:
+        """Those of these jobs, by worker, that it still holds: some may be finished or another's by now."""
         found: dict[UUID, list[Job]] = {}
-        if ids:
-            rows = await self._hot.fetch(sql("get", self._schema), ids)
+        if forgotten:
+            holder = {job: worker for worker, jobs in forgotten.items() for job in jobs}
+            rows = await self._hot.fetch(sql("get", self._schema), list(holder))
             for job in sorted(Reader().jobs(rows), key=lambda job: job.seq):
-                if job.worker is not None:
-                    found.setdefault(job.worker, []).append(job)
+                if (worker := holder[job.id]) == job.worker:
+                    found.setdefault(worker, []).append(job)
         return found
 
     async def attend(self, worker: UUID) -> Attended | None:

@@ -114,7 +114,8 @@ class KnownLines:
                 self._lines.clear()
                 refused.clear()
                 self._collected, self._by_customer = await self._queues()
-                if self._collected != collected:
+                # Unless all were asked for: to intern the others now could take the room of what was just made.
+                if self._collected != collected or len(missing) < len(wanted):
                     continue
             self._lines |= found
             refused |= none
