@@ -87,7 +87,8 @@ async def test_handlers_that_kill_their_worker_are_called_as_often_as_their_budg
                 await app.retry(jobs[note][1].id)
             await end([jobs[note][1].id for note in again], workers)
             for note, before in again.items():
-                assert calls(note) - before <= 2, f"{note.name}, after a retry by hand"
+                spared = (await app.get(jobs[note][1].id)).spared
+                assert calls(note) - before <= 2 + spared, f"{note.name}, after a retry by hand"
             await check_store(app.engine)
 
 
