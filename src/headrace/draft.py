@@ -23,8 +23,8 @@ __all__ = ["SPEC_OPTIONS", "Draft"]
 R_co = TypeVar("R_co", covariant=True)
 
 SPEC_OPTIONS = (
-    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "request_key",
-    "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
+    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "dedup_for",
+    "on_duplicate", "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
 """The options that are part of what was asked for."""
 _TIMES = ("delay", "not_before", "not_after")
@@ -76,6 +76,9 @@ class Draft(Generic[R_co]):
         """What is asked for; as a child, and as part of a batch."""
         options = self.options
         asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
+        if asked.get("dedup") is None:  # what else is said of a key means nothing
+            asked.pop("dedup_for", None)
+            asked.pop("on_duplicate", None)
         if parentage is not None:
             asked |= {"parent": parentage.parent, "root": parentage.root}
             asked.setdefault("trace", parentage.trace)

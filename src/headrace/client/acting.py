@@ -34,7 +34,7 @@ _log = logging.getLogger("headrace.app")
 
 _ANY = Codec(Any)
 _NOT_OF_RERUN = frozenset({"after", "after_when", "on_parent_failure", "request_key"})
-_OF_RERUN = frozenset({*SPEC_OPTIONS, "delay", "not_before", "not_after", "on_duplicate"}) - _NOT_OF_RERUN
+_OF_RERUN = frozenset({*SPEC_OPTIONS, "delay", "not_before", "not_after"}) - _NOT_OF_RERUN
 
 Decide = Callable[[Job, datetime], Change | None]
 
@@ -138,7 +138,7 @@ class Acting(Lifetime):
             changed = {name: draft.options[name] for name in keys if draft.options.get(name) is not None} | changed
         now = await session.lanes.now()
         delay, due = changed.pop("delay", None), changed.pop("not_before", None)
-        raises = changed.pop("on_duplicate", "return") == "raise"
+        raises = changed.get("on_duplicate") == "raise"
         job = acts.rerun(
             old,
             app.new_id(),
@@ -154,7 +154,8 @@ class Acting(Lifetime):
                 raise Duplicate(answer.job)
         else:
             await self._note_rerun(old.id, answer.job.id, by)
-        return JobHandle(app, answer.job.id, last=answer.job, duplicate=isinstance(answer, Duplicated))
+        duplicate, replaced = isinstance(answer, Duplicated), isinstance(answer, Duplicated) and answer.replaced
+        return JobHandle(app, answer.job.id, last=answer.job, duplicate=duplicate, replaced=replaced)
 
     async def _note_rerun(self, old: UUID, new: UUID, by: str | None) -> None:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.job import OnDuplicate
 from headrace.core.retry import Retry
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
@@ -47,6 +48,8 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: float | None = 1800.0
     dedup: str | None = None
     """A template of the parameters."""
+    dedup_for: float | None = None
+    on_duplicate: OnDuplicate = "return"
     concurrency_key: str | None = None
     """A template of the parameters."""
     tags: tuple[str, ...] = ()
@@ -68,7 +71,18 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return options | {place: template for place, template in templates.items() if template is not None}
 
 
-_POLICY = ("queue", "priority", "retry", "timeout", *TEMPLATES, "tags", "metadata", "requires")
+_POLICY = (
+    "queue",
+    "priority",
+    "retry",
+    "timeout",
+    *TEMPLATES,
+    "dedup_for",
+    "on_duplicate",
+    "tags",
+    "metadata",
+    "requires",
+)
 
 
 def _read(setting: Setting) -> TaskDoc | None:

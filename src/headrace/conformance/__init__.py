@@ -61,6 +61,7 @@ from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.jobs.requests import Requests  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
+from headrace.conformance.jobs.uniqueness import Uniqueness  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
 from headrace.conformance.lab import Lab  # noqa: E402
 from headrace.conformance.records.asking import Asking  # noqa: E402
@@ -78,6 +79,7 @@ __all__ = ["Lab", "Suite"]
 class Suite(
     Inserting,
     Requests,
+    Uniqueness,
     OfCustomers,
     Companionship,
     Contents,
