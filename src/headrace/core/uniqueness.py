@@ -16,10 +16,11 @@ from headrace.core.change import Change, Key
 from headrace.core.decide import change, dated, held_until, placed
 from headrace.core.job import Event, Job, Spec
 from headrace.core.moments import utc
+from headrace.core.requests import request_of
 from headrace.core.status import HELD, Status, Verb
 from headrace.core.table import TABLE
 
-__all__ = ["has_lapsed", "lapse", "meet", "replaces"]
+__all__ = ["has_lapsed", "lapse", "meet", "replaced", "replaces"]
 
 
 def replaces(spec: Spec) -> bool:
@@ -38,12 +39,14 @@ def meet(holder: Job, job: Job, now: datetime) -> Change | None:
 
     A change that ``merges`` the submit answers it. Any other takes the key from the holder and inserts ``job``.
     """
+    if job.spec.dedup is None or (job.spec.request_key is not None and request_of(job) == request_of(holder)):
+        return None  # the same request, sent again: it is answered with its job, whatever became of that
     if holder.ended:
         # A period keeps submits away, not a person who wants the work done again.
         return lapse(holder, now, job) if has_lapsed(holder, now) or job.spec.rerun_of is not None else None
     if not replaces(job.spec) or holder.status not in TABLE[Verb.REPLACE]:
         return None
-    return _let_go(holder, job, now) if holder.status in HELD else _replaced(holder, job, now)
+    return replaced(holder, job, now)
 
 
 def lapse(holder: Job, now: datetime, job: Job | None = None) -> Change:
@@ -52,15 +55,19 @@ def lapse(holder: Job, now: datetime, job: Job | None = None) -> Change:
     return freed if job is None else replace(freed, inserts=(job,))
 
 
+def replaced(holder: Job, job: Job, now: datetime) -> Change:
+    """The holder does what was submitted last; one that a worker has runs on as it is, and lets go of the key."""
+    return _let_go(holder, job, now) if holder.status in HELD else _merged(holder, job, now)
+
+
 def _let_go(holder: Job, job: Job, now: datetime) -> Change:
-    """A worker has the holder: that runs on as it is, without the key."""
     event = Event(Verb.REPLACE, dated(holder, now), details={"job": str(job.id)})
     decided = change(holder, Verb.REPLACE, now, {"status": holder.status}, owner=False, key=Key.RELEASE, event=event)
     return replace(decided, inserts=(job,))
 
 
-def _replaced(holder: Job, job: Job, now: datetime) -> Change:
-    """The holder does what was submitted last, when and where that asks for it, with a whole budget."""
+def _merged(holder: Job, job: Job, now: datetime) -> Change:
+    # When and where the last submit wants it, and with a whole budget.
     fields: dict[str, Any] = _start(holder, job, now) | {
         "payload_text": job.payload_text,
         "not_after": job.not_after,

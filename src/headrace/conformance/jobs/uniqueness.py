@@ -156,6 +156,16 @@ class Uniqueness(Part):
         assert (await lab.engine.records.ledger()).accepted == 1
         await verify(lab)
 
+    @pytest.mark.parametrize(
+        "text",
+        ['{"a" : 1,  "a":2 }', '{"nul":"\\u0000","half":"\\ud83d"}', '{"t":"\N{ALCHEMICAL SYMBOL FOR FIRE}\'\\""}'],
+        ids=["spaces", "escapes", "unicode"],
+    )
+    async def test_the_payload_is_kept_to_the_letter(self, lab: Lab, text: str) -> None:
+        await lab.put(dedup="k")
+        await submit(lab, wanted(lab, text))
+        assert (await lab.claim(await lab.worker()))[0].payload_text == text
+
     async def test_it_is_claimed_where_and_when_the_last_submit_wants_it(self, lab: Lab) -> None:
         worker = await lab.worker()
         job = await lab.put(dedup="k", delay=10)
@@ -243,6 +253,14 @@ class Uniqueness(Part):
         assert await submit(lab, new) == Duplicated(done)
         lab.later(PERIOD)
         assert isinstance(await submit(lab, new), Inserted)
+
+    async def test_a_request_that_is_repeated_changes_nothing(self, lab: Lab) -> None:
+        first = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=1.0, request_key="r", request_hash="h")
+        lab.later(2)
+        again = lab.job(dedup="k", request_key="r", request_hash="h")
+        assert await submit(lab, again) == Duplicated(first), "its period is over, but it is the same request"
+        other = lab.job(dedup="k", request_key="s", request_hash="h")
+        assert isinstance(await submit(lab, other), Inserted)
 
     async def test_a_rerun_of_what_completed_is_not_kept_away_by_the_period(self, lab: Lab) -> None:
         done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD)
