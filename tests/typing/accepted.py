@@ -298,6 +298,15 @@ def folder() -> Generator[str, None, None]:
     yield ""
 
 
+def waits(retry: int, error: Exception) -> float | timedelta:
+    """A backoff that is a function."""
+    return timedelta(seconds=retry)
+
+
+assert_type(Retry(backoff=waits).function, Callable[[int, Exception], float | timedelta] | None)
+Retry(backoff=lambda retry, error: 2.0**retry if isinstance(error, OSError) else 60)
+
+
 @app.task(middleware=[timed, traced], on_success=praise, on_retry=[blame, praise], on_cancelled=lambda job: None)
 async def surrounded(ctx: Context) -> int:
     assert_type(db, Resource[dict[str, int]])

@@ -37,7 +37,7 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle
 from headrace.handler import check_task_name
-from headrace.options import check_options, fill_templates, merged
+from headrace.options import check_options, fill_templates, merged, refuse_function
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     task = app.by_name.get(name)
     if task is not None:
         return task.with_options(options).draft_bound(payload)
-    checked, text = check_options(options), _payload_text(name, payload)
+    checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
         warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})
