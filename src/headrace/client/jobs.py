@@ -16,6 +16,7 @@ from headrace.client.charts import running_times
 from headrace.client.children import Parentage, arranged, new_id, parentage_here
 from headrace.client.registry import check_payload, known_tasks, warn_unregistered
 from headrace.client.session import Session
+from headrace.client.submitting import check_drafts
 from headrace.core import bounds
 from headrace.core.codec.codec import Codec, Misfit
 from headrace.core.entry import BEGIN, Kind, LogLine
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from headrace.app import App
 
 __all__ = [
-    "check_drafts",
     "child_of_handler",
     "draft_by_name",
     "explain",
@@ -52,6 +52,7 @@ __all__ = [
     "jobs_of",
     "logs",
     "submit",
+    "submit_all",
     "submit_many",
 ]
 
@@ -73,6 +74,11 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     return within.handle_of(draft, await session.lanes.insert(draft.job(await session.lanes.now(), parentage)))
 
 
+async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+    """Store what the middleware of one submit let pass: mostly one job."""
+    return [await submit(app.session, drafts[0])] if len(drafts) == 1 else await submit_many(app, drafts)
+
+
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
@@ -90,15 +96,6 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
-
-
-def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -> None:
-    """Refuse what is no draft of this App; :raises TypeError, ConfigError: naming its index"""
-    for index, item in enumerate(items):
-        if not isinstance(item, Draft):
-            raise TypeError(f"{what}: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}")
-        if item.app is not app:
-            raise ConfigError(f"{what}: item {index} belongs to a task of another App")
 
 
 def child_of_handler(app: App) -> Parentage | None:
