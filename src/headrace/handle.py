@@ -178,7 +178,14 @@ class JobHandle(Generic[R_co]):
         """
         with self._in_store():
             again = await self._app.rerun(self.id, payload=payload, by=by, **options)
-        return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
+        return JobHandle(
+            self._app,
+            again.id,
+            last=again.last,
+            duplicate=again.duplicate,
+            replaced=again.replaced,
+            handler=self._handler,
+        )
 
     async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
         """Let it wait for another time: a moment, or so long from now.

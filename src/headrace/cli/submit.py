@@ -132,7 +132,8 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
     async def work(app: App) -> None:
         handle = await _submitted(app, task, body, chosen)
         if state.json:
-            document((await _record(handle)).to_dict() | {"duplicate": handle.duplicate})
+            told = {"duplicate": handle.duplicate, "replaced": handle.replaced}
+            document((await _record(handle)).to_dict() | told)
             return
         click.echo(str(handle.id))
         if handle.duplicate:
