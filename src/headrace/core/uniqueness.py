@@ -61,7 +61,7 @@ def replaced(holder: Job, job: Job, now: datetime) -> Change:
 
 
 def _let_go(holder: Job, job: Job, now: datetime) -> Change:
-    event = Event(Verb.REPLACE, dated(holder, now), details={"job": str(job.id)})
+    event = Event(Verb.REPLACE, dated(holder, now), details={"new_job": str(job.id)})
     decided = change(holder, Verb.REPLACE, now, {"status": holder.status}, owner=False, key=Key.RELEASE, event=event)
     return replace(decided, inserts=(job,))
 
@@ -76,14 +76,14 @@ def _merged(holder: Job, job: Job, now: datetime) -> Change:
         "moved_to": None if job.queue == holder.spec.queue else job.queue,
         "reprioritised_to": None if job.priority == holder.spec.priority else job.priority,
     }
-    details: dict[str, Any] = {"submit": str(job.id)}
+    details: dict[str, Any] = {}
     if fields["available_at"] > now:
         details["until"] = utc(fields["available_at"])
     if job.queue != holder.queue:
         details |= {"from_queue": holder.queue, "to_queue": job.queue}
     if job.priority != holder.priority:
         details |= {"from_priority": holder.priority, "to_priority": job.priority}
-    event = Event(Verb.REPLACE, dated(holder, now), details=details)
+    event = Event(Verb.REPLACE, dated(holder, now), details=details | {"submit": str(job.id)})
     decided = change(holder, Verb.REPLACE, now, fields, owner=False, event=event)
     return replace(decided, merges=job.id)
 

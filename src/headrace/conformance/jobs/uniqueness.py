@@ -224,7 +224,7 @@ class Uniqueness(Part):
         assert found.payload_text == '{"n":1}'
         assert await lab.insert(lab.job(dedup="k")) == [Duplicated(answer.job)]
         [event] = (await lab.engine.records.history(job.id)).events
-        assert event.details == {"job": str(new.id)}
+        assert event.details == {"new_job": str(new.id)}
         await verify(lab)
         end = lifecycle.finish(found, Completed(), lab.now, 0.5, lab.rules, started_at=lab.now)
         if status is not Status.ASSIGNED:
