@@ -110,7 +110,7 @@ class Pool:
         self._at_hand: list[Connection] = []
         """Connections of the pool that nobody uses at the moment; the last is taken first."""
         self._fewest = 0
-        """How many of them were not needed since the last look."""
+        """How many of them, the first ones, were not needed since the last look."""
         self._looking: asyncio.TimerHandle | None = None
         self._releasing: set[asyncio.Future[None]] = set()
         self._asking = 0
@@ -163,8 +163,8 @@ class Pool:
     @property
     def is_prompt(self) -> bool:
         """Whether ``begin`` can begin: a connection is at hand, and a statement is all that has to be sent on it."""
-        while self._at_hand and self._at_hand[-1].is_closed():
-            self._at_hand.pop().terminate()  # the server cut it; that gives its place in the pool free
+        while self._at_hand and not _is_usable(self._at_hand[-1]):
+            self._at_hand.pop()
         return bool(self._at_hand) and not self._pgbouncer and self._replan is None
 
     def begin(self, text: str, args: Sequence[Any], done: Callable[[list[Any], Exception | None], None]) -> None:
@@ -175,11 +175,12 @@ class Pool:
         assert connection is not None, "is_prompt says whether there is one"
 
         def over(rows: list[Any] | None, error: BaseException | None) -> None:
-            if error is not None or not self._keep(connection, pool):
+            meant = None if error is None else _meant(connection, error)
+            if meant is not None or not self._keep(connection, pool):
                 releasing = asyncio.ensure_future(pool.release(connection, timeout=self._patience))  # type: ignore[arg-type]
                 self._releasing.add(releasing)
                 releasing.add_done_callback(self._released)
-            done(rows or [], None if error is None else _meant(connection, error))
+            done(rows or [], meant)
 
         step_through(connection.fetch(text, *args), over)
 
@@ -263,14 +264,13 @@ class Pool:
         while self._at_hand:
             connection = self._at_hand.pop()
             self._fewest = min(self._fewest, len(self._at_hand))
-            if not connection.is_closed():
+            if _is_usable(connection):
                 return connection
-            connection.terminate()  # the server cut it; that gives its place in the pool free
         return None
 
     def _keep(self, connection: Connection, pool: object) -> bool:
         """Keep a connection at hand, unless somebody waits for one, or there is no use for it any more."""
-        if self._asking or pool is not self._pool or connection.is_closed():
+        if self._asking or pool is not self._pool or not _is_usable(connection):
             return False
         self._at_hand.append(connection)
         if self._looking is None:
@@ -285,15 +285,26 @@ class Pool:
         """Close the connections that were not needed since the last look."""
         unused, self._at_hand = self._at_hand[: self._fewest], self._at_hand[self._fewest :]
         for connection in unused:
-            connection.terminate()
+            if _is_usable(connection):
+                connection.terminate()
         self._looking = None
         if self._at_hand:
             self._look_later()
 
 
+def _is_usable(connection: Connection) -> bool:
+    try:
+        if not connection.is_closed():
+            return True
+        connection.terminate()  # which gives its place in the pool free
+    except asyncpg.InterfaceError:
+        pass  # the server cut it, and the driver's pool has taken it back by itself
+    return False
+
+
 def _broken(connection: Connection, error: Exception) -> NoReturn:
     # After a timeout its answer may still come; after an error within the driver nothing more can be asked on it.
-    if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
+    if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError) and _is_usable(connection):
         connection.terminate()
     raise_meaning(error)
 
@@ -301,7 +312,8 @@ def _broken(connection: Connection, error: Exception) -> NoReturn:
 def _meant(connection: Connection, error: BaseException) -> Exception:
     """``_broken``, where the error is passed on instead of raised."""
     if not isinstance(error, Exception):  # somebody else cancelled what the driver waits for
-        connection.terminate()
+        if _is_usable(connection):
+            connection.terminate()
         return Unavailable(f"PostgreSQL did not answer: {error!r}", outcome="unknown")
     try:
         _broken(connection, error)
