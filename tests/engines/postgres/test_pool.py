@@ -166,6 +166,11 @@ async def opened(size: int) -> Pool:
     return found
 
 
+def prompt(one: Pool) -> bool:
+    """Whether a connection is at hand."""
+    return one.is_prompt
+
+
 async def pid_of(one: Pool) -> int:
     [(pid,)] = await one.fetch(_PID)
     return int(pid)
@@ -177,9 +182,9 @@ async def test_the_next_statement_takes_the_connection_of_the_last_one() -> None
     async with one.transaction() as connection:
         pids.add(await connection.fetchval(_PID))
     assert len(pids) == 1
-    assert one.is_prompt
+    assert prompt(one)
     await one.close()
-    assert not one.is_prompt
+    assert not prompt(one)
 
 
 async def test_whoever_waits_for_a_connection_gets_the_one_that_is_given_back() -> None:
@@ -197,9 +202,9 @@ async def test_whoever_waits_for_a_connection_gets_the_one_that_is_given_back() 
 async def test_a_connection_that_was_cut_at_hand_is_not_used(connect: Connect) -> None:
     one, user = await opened(1), await connect()
     pid = await pid_of(one)
-    assert one.is_prompt
+    assert prompt(one)
     await user.execute("SELECT pg_terminate_backend($1, 45000)", pid)
-    await until(lambda: not one.is_prompt)
+    await until(lambda: not prompt(one))
     other = await pid_of(one)
     assert other != pid
     # The driver may not have noticed yet: then the statement says so, and the next is fine.
@@ -217,7 +222,7 @@ async def test_connections_that_are_not_needed_are_closed(monkeypatch: pytest.Mo
         pids = [await each.fetchval(_PID) for each in (first, second)]
     alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY($1)"
     await until(lambda: _is_none(user.fetchval(alive, pids)))
-    assert not one.is_prompt
+    assert not prompt(one)
     assert await pid_of(one) not in pids
     await one.close()
 
@@ -231,7 +236,7 @@ async def test_after_an_error_the_connection_goes_back_to_the_pool() -> None:
     pid = await pid_of(one)
     ends: list[tuple[list[Any], Exception | None]] = []
     one.begin("SELECT 1 / $1::integer", [0], lambda *end: ends.append(end))
-    assert not one.is_prompt
+    assert not prompt(one)
     await until(lambda: ends)
     assert isinstance(ends[0][1], Unstorable)
     assert await pid_of(one) == pid
@@ -239,5 +244,5 @@ async def test_after_an_error_the_connection_goes_back_to_the_pool() -> None:
     await until(lambda: len(ends) == 2)
     assert [tuple(row) for row in ends[1][0]] == [(1,)]
     assert ends[1][1] is None
-    assert one.is_prompt
+    assert prompt(one)
     await one.close()
