@@ -24,7 +24,7 @@ __all__ = ["SPEC_OPTIONS", "Draft"]
 R_co = TypeVar("R_co", covariant=True)
 
 SPEC_OPTIONS = (
-    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "request_key",
+    "queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "customer", "requires", "dedup", "request_key",
     "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
 """The options that are part of what was asked for."""
