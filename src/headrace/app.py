@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
-from headrace.client import admin, jobs
+from headrace.client import admin, direct, jobs
 from headrace.client.acting import Acting
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
@@ -261,7 +261,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         """``submit_draft`` for callers without an event loop; ``draft.submit_sync()`` is this."""
         connection = draft.options.get("connection")
         if connection is None:
-            return self.wait(draft.submit())  # which finds the session of the loop it runs on
+            return direct.submit(self, draft)
         return submit_here(self, [draft], connection)[0]
 
     def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:
