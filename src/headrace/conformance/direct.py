@@ -1,6 +1,6 @@
 """Lone jobs that are stored on the thread of their submitter.
 
-For engines that have such a way (``Engine.direct``); to the others these tests mean nothing. Whatever an engine does not
+For engines that have such a way (``Engine.direct``); to the others these tests mean nothing. What an engine does not
 take, the ordinary verb must find as if it had never been offered.
 """
 
