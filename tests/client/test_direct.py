@@ -114,7 +114,12 @@ def test_a_file_that_another_has_locked_is_waited_for(sums: Sums, written: list[
     other = apsw.Connection(str(tmp_path / "jobs.db"))
     other.execute("BEGIN IMMEDIATE")
     done = threading.Event()
-    waiting = threading.Thread(target=lambda: (sums.add.submit_sync(2), done.set()))
+
+    def submit() -> None:
+        sums.add.submit_sync(2)
+        done.set()
+
+    waiting = threading.Thread(target=submit)
     before = len(written)
     waiting.start()
     while len(written) == before:
