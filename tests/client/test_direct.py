@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,8 +16,9 @@ from uuid import UUID
 import apsw
 import pytest
 
-from headrace import JobHandle
+from headrace import Draft, JobHandle
 from headrace.client import sync
+from headrace.client.submitting import SubmitNext
 from headrace.engines.sqlite.inserting import Insertion
 from headrace.errors import StoreLost, SyncInAsync, Unavailable
 from tests.support.apps import Sums
@@ -107,6 +108,18 @@ def test_options_reach_the_job(sums: Sums, written: list[int]) -> None:
     draft = sums.add.draft(1)
     assert [draft.submit_sync().id for _ in range(3)] == [draft.id] * 3
     assert count(sums) == before + 3
+
+
+def test_middleware_is_called_whichever_way_there_would_be(sums: Sums, written: list[int]) -> None:
+    submit_here(sums, written)
+    seen: list[UUID] = []
+
+    @sums.app.submit_middleware
+    async def look(drafts: Sequence[Draft[Any]], call_next: SubmitNext) -> list[JobHandle[Any]]:
+        seen.extend(draft.id for draft in drafts)
+        return await call_next(drafts)
+
+    assert [sums.add.submit_sync(n).id for n in range(3)] == seen
 
 
 def test_a_file_that_another_has_locked_is_waited_for(sums: Sums, written: list[int], tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def submit(app: App, draft: Draft[R]) -> JobHandle[R]:
 
 def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     """Store a job that has no relations, and of which nothing but its commit must be waited for; None: not this way."""
-    session = None if app.waiter is not None else sync.session_of(app)
+    session = None if app.waiter is not None or app.submit_middlewares else sync.session_of(app)
     direct = None if session is None else session.engine.direct
     if session is None or direct is None or draft.options.get("requires") or Context.current_or_none() is not None:
         return None
