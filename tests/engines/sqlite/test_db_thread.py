@@ -173,9 +173,22 @@ sys.exit(code)
 # -- on the thread of the caller
 
 
-def at_once(thread: DbThread, call: Callable[[apsw.Connection], T]) -> Awaitable[T | None]:
+def asked(thread: DbThread, call: Callable[[apsw.Connection], T]) -> Awaitable[T | None]:
     """Ask on a thread that has no loop."""
     return asyncio.to_thread(thread.run_at_once, call)
+
+
+async def at_once(thread: DbThread, call: Callable[[apsw.Connection], T]) -> T:
+    """Ask until the connection is lent: a call that was answered may not be quite over."""
+    found = list[T]()
+
+    async def is_lent() -> bool:
+        answer = await asked(thread, call)
+        found.extend([] if answer is None else [answer])
+        return answer is not None
+
+    await until(is_lent)
+    return found[0]
 
 
 def store(x: int) -> Callable[[apsw.Connection], int]:
@@ -196,8 +209,12 @@ async def everything(file: Path) -> list[int]:
 
 
 async def test_a_call_may_be_run_on_the_thread_that_asks(thread: DbThread, file: Path) -> None:
-    where = await asyncio.to_thread(lambda: (thread.run_at_once(store(1)), threading.get_ident()))
-    assert where[0] == where[1]
+    def ask() -> bool:
+        while (where := thread.run_at_once(store(1))) is None:
+            pass
+        return where == threading.get_ident()
+
+    assert await asyncio.to_thread(ask)
     assert await everything(file) == [1]
 
 
@@ -210,14 +227,14 @@ async def test_calls_that_wait_or_run_go_first(thread: DbThread, file: Path) -> 
 
     running = asyncio.ensure_future(thread.run(slowly))
     await asyncio.to_thread(inside.wait)
-    assert await at_once(thread, store(1)) is None
+    assert await asked(thread, store(1)) is None
     waiting = asyncio.ensure_future(thread.run(store(2)))
     await asyncio.sleep(0)
-    assert await at_once(thread, store(3)) is None
+    assert await asked(thread, store(3)) is None
     gate.set()
     await asyncio.gather(running, waiting)
     assert await everything(file) == [2]
-    await until(lambda: at_once(thread, store(4)), what="a thread that has nothing to do lends its connection")
+    await at_once(thread, store(4))
     assert await everything(file) == [2, 4]
 
 
@@ -234,7 +251,7 @@ async def test_calls_wait_for_the_one_on_another_thread(thread: DbThread, file: 
 
     running = asyncio.ensure_future(at_once(thread, slowly))
     await asyncio.to_thread(inside.wait)
-    assert await at_once(thread, store(2)) is None
+    assert await asked(thread, store(2)) is None
     waiting = asyncio.ensure_future(thread.run(store(3)))
     await asyncio.sleep(0)
     gate.set()
@@ -274,7 +291,8 @@ async def test_an_interrupt_reaches_the_caller_and_leaves_nothing_behind(
 
     def ask() -> bool:
         try:
-            thread.run_at_once(interrupted)
+            while thread.run_at_once(interrupted) is None:
+                pass
         except KeyboardInterrupt:
             return True
         return False
@@ -299,7 +317,7 @@ async def test_an_interrupt_reaches_the_caller_and_leaves_nothing_behind(
 async def test_a_thread_that_is_closed_lends_nothing(thread: DbThread) -> None:
     await thread.close()
     with pytest.raises(NotOpen):
-        await at_once(thread, store(1))
+        await asked(thread, store(1))
 
 
 async def test_a_thread_whose_connection_is_only_lent_tidies_up(file: Path) -> None:
@@ -314,7 +332,7 @@ async def test_a_thread_whose_connection_is_only_lent_tidies_up(file: Path) -> N
     try:
 
         async def lend_and_look() -> bool:
-            await at_once(thread, lambda connection: True)
+            await asked(thread, lambda connection: True)
             return len(tidied) > 1
 
         await until(lend_and_look)
