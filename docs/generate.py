@@ -68,7 +68,7 @@ MADE_ELSEWHERE = frozenset(
 """Never constructed by a user, so how they are is nobody's business."""
 
 INNER: dict[str, frozenset[str]] = {
-    "App": frozenset({"by_name", "forget", "new_id", "session"}),
+    "App": frozenset({"by_name", "forget", "new_id", "session", "session_on"}),
     "Attempt": frozenset({"fold"}),
     "Context": frozenset({"entered", "place", "places", "rewind"}),
     "Continuous": frozenset({"rest", "retry"}),
