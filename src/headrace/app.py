@@ -20,6 +20,7 @@ from headrace.client.finding import Filters, Finding, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
+from headrace.client.local_workers import LocalWorkers
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.transactional import submit_here
@@ -84,6 +85,8 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         self._register = Register()
         self._hooks = self._register.hooks
         self._declared = {}
+        self.local_workers = LocalWorkers()
+        """The workers that this App has made in this process."""
         self._tasks = Tasks()
         self._tasks.bind(self, self._register)
 
@@ -199,7 +202,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
             means = session.engine, session.lanes, session.host
             return services(*means, id, follow=not burst, ended=ended, sums=sums)
 
-        return Worker(
+        worker = Worker(
             session.engine,
             handlers,
             host=session.host,
@@ -211,6 +214,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
             sums=sums,
             **options,
         )
+        return self.local_workers.add(worker)
 
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.

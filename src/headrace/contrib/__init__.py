@@ -1,0 +1,1 @@
+"""What fits headrace to other libraries; each module needs its extra."""
