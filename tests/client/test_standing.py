@@ -34,7 +34,8 @@ async def test_it_has_what_is_live_or_failed_and_who_is_there(sums: Sums) -> Non
         ("slow", Status.SCHEDULED): 1,
     }
     assert found.queued_since() == {"default": min([(await job.refresh()).arrived_at for job in jobs[1:]])}
-    assert (found.paused, found.named) == ({"slow"}, {"mail", "slow"})
+    assert found.paused == {"slow"}
+    assert found.named == {"mail", "slow"}
     assert (found.alive, found.silent) == (1, 0)
 
 
