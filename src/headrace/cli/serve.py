@@ -68,7 +68,8 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
             stack.push_async_callback(server.wait_closed)
             stack.callback(server.close)
         if options.metrics:
-            tell("metrics", f"metrics at {_serve_metrics(stack, app, options.metrics)}")
+            url = _serve_metrics(stack, app, options.metrics)
+            tell("metrics", f"metrics at {url}", url=url)
         tasks = sorted({handler.name for handler in worker.handlers.values()})
         queues = ", ".join(options.queues) or "all queues"
         offers = f", offers {', '.join(options.offers)}" if options.offers else ""

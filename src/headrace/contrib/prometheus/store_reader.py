@@ -101,7 +101,7 @@ class StoreReader:
             self._last, self._failed = Figures(found, self._now(), took), False
             pause = max(pause, _SHARE * took * max(1, found.alive))
         except Exception as error:  # whatever is wrong with the store, a scrape says so and goes on
-            if not self._failed:
+            if not self._failed and self._app.open_loop() is not None:  # and not about to be closed
                 _log.warning("metrics: the store cannot be read: %s", error)
             self._failed = True
         finally:
