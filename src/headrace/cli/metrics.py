@@ -52,7 +52,8 @@ def serving(app: App, where: Address) -> Iterator[Address]:
             stack.callback(REGISTRY.unregister, collector)
         except ValueError:  # the module of the App has registered one of its own, which tells the same
             pass
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="headrace-metrics", daemon=True)
+        # Whether to stop is looked at as often as a worker ticks.
+        thread = threading.Thread(target=server.serve_forever, args=(0.25,), name="headrace-metrics", daemon=True)
         thread.start()
         stack.callback(server.shutdown)
         yield where._replace(port=server.server_port)

@@ -1,1 +1,1 @@
-"""What fits headrace to other libraries; each module needs its extra."""
+"""What connects headrace with other libraries; each module needs its extra."""
