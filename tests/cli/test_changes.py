@@ -65,6 +65,27 @@ def test_jobs_are_resolved(shell: Shell) -> None:
     shell("resolve", done, "--result", "7", "--error", "x", "--url", shell.url, code=2)
 
 
+def test_a_resolved_job_ends_as_it_was_said_and_not_by_silence(shell: Shell) -> None:
+    id, other = shell.submit("add", "a=1"), shell.submit("resize", "image=x")
+    assert "--result JSON (null, if they have none) or --error" in shell("resolve", id, "--app", "quick", code=2).stderr
+    assert shell.json("show", id, "--url", shell.url)["status"] == "queued"
+    verdicts = shell.json("resolve", id, other, "--result", '{"image": 1}', "--app", "quick", code=2)
+    assert [one["verdict"] for one in verdicts] == ["refused", "done"], "each is judged by its own task"
+    assert "result" in verdicts[0]["message"]
+    assert shell.json("resolve", id, "--result", "null", "--app", "quick")[0]["job"]["status"] == "completed"
+    refused = shell("resolve", id, "--result", "no number", "--app", "quick", code=4).stderr
+    assert "completed" in refused, "what is wrong with the job is said before what is wrong with the result"
+
+
+def test_what_was_failed_by_hand_is_listed_with_the_failures_until_it_is_discarded(shell: Shell) -> None:
+    id = shell.submit("add", "a=1")
+    shell("resolve", id, "--error", "given up", "--url", shell.url)
+    [group] = shell.json("failures", "--url", shell.url)
+    assert (group["task"], group["type"], group["message"]) == ("add", "Resolved", "given up")
+    shell("discard", "--fingerprint", group["fingerprint"], "--yes", "--url", shell.url)
+    assert shell.json("failures", "--url", shell.url) == []
+
+
 def test_a_job_is_rerun_with_changes_and_retried_later(shell: Shell) -> None:
     id = shell.submit("boom", "what=x", "--max-retries", "0")
     shell.work()

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from msgspec.structs import replace
+
+from headrace.cli.ids import resolve_fingerprint
+from headrace.core.fingerprint import FailureGroup, grouped
+from headrace.core.status import Status
 from tests.cli.conftest import Shell
+from tests.core.stand import stand
 
 
 def test_failures_come_in_groups_and_are_acted_on_by_fingerprint(shell: Shell) -> None:
@@ -23,6 +34,35 @@ def test_failures_come_in_groups_and_are_acted_on_by_fingerprint(shell: Shell) -
     verdicts = shell.json("retry", "--fingerprint", print_, "--yes", "--url", shell.url)
     assert [one["verdict"] for one in verdicts] == ["done", "done"]
     assert shell("jobs", "--fingerprint", print_, "--status", "failed", "--count", "--url", shell.url).stdout == "0\n"
+
+
+def test_a_fingerprint_can_be_cut(shell: Shell) -> None:
+    shell.submit("boom", "--max-retries", "0")
+    shell.work()
+    [group] = shell.json("failures", "--url", shell.url)
+    part = group["fingerprint"][:4]
+    assert shell.json("jobs", "--fingerprint", part.upper(), "--count", "--url", shell.url) == {"count": 1}
+    assert shell.json("failures", "--fingerprint", f"{part}…", "--url", shell.url) == [group]
+    assert len(shell.json("discard", "--fingerprint", part, "--yes", "--url", shell.url)) == 1
+    # Also of jobs that are no longer among the failures.
+    assert shell.json("jobs", "--fingerprint", part, "--count", "--url", shell.url) == {"count": 1}
+    other = "0000" if part != "0000" else "1111"
+    assert "no fingerprint begins with" in shell("jobs", "--fingerprint", other, "--url", shell.url, code=3).stderr
+    for wrong in ("abc", "not hex"):
+        told = shell("jobs", "--fingerprint", wrong, "--url", shell.url, code=2).stderr
+        assert f"'{wrong}' is not a fingerprint: give at least 4 of its first digits" in told
+
+
+async def test_a_part_that_fits_several_fingerprints_is_refused() -> None:
+    async def failures(**_: object) -> list[FailureGroup]:
+        return [group, replace(group, fingerprint="abcd00000002")]
+
+    group = grouped([stand(Status.FAILED)], 1)[0]
+    group = replace(group, fingerprint="abcd00000001")
+    app: Any = SimpleNamespace(failures=failures)
+    with pytest.raises(click.UsageError, match="'abcd' fits several fingerprints: abcd00000001, abcd00000002"):
+        await resolve_fingerprint(app, "abcd")
+    assert await resolve_fingerprint(app, "abcd00000002") == "abcd00000002"
 
 
 def test_nothing_fails(shell: Shell) -> None:

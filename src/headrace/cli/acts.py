@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +11,7 @@ from uuid import UUID
 
 import click
 
-from headrace.cli.failures import DONE, NOT_FOUND, REFUSED
+from headrace.cli.failures import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
 from headrace.cli.ids import NoSuchJob, every, given, resolve, wanted
 from headrace.cli.options import F, common, duration, filters
 from headrace.cli.output import console, document, is_terminal, say
@@ -21,7 +23,7 @@ from headrace.cli.words import counted
 from headrace.core.job import Job
 from headrace.core.status import Verb
 from headrace.core.table import TABLE
-from headrace.errors import Duplicate, JobNotFound, TransitionRefused
+from headrace.errors import Duplicate, InvalidPayload, InvalidResult, JobNotFound, TransitionRefused
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -158,7 +160,7 @@ async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool) -> li
     if not count:
         say("no jobs match")
         return []
-    confirm(verb, count, yes)
+    await confirm(verb, count, yes)
     # All ids are collected first: acting while paging would move jobs under the cursor.
     names = [str(job.id) async for job in every(app, **chosen)]
     # Oldest first: a job that waits for others is retried after them, or it would be ended for their sake once more.
@@ -166,15 +168,48 @@ async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool) -> li
     return names
 
 
-def confirm(verb: Verb, count: int, yes: bool) -> None:
-    """Ask before acting on several jobs; :raises click.UsageError: there is nobody to ask"""
+async def confirm(verb: Verb, count: int, yes: bool) -> None:
+    """Ask before acting on several jobs.
+
+    :raises click.UsageError: there is nobody to ask
+    :raises click.exceptions.Exit: the answer is no
+    """
     if yes:
         if is_terminal(stderr=True) and count > 1:
             say(f"{_words(verb)}: {counted(count, 'job')}")
         return
     if not is_terminal(stderr=True):
         raise click.UsageError(f"this would {_words(verb)} {counted(count, 'job')}: say --yes")
-    click.confirm(f"{_words(verb)} {counted(count, 'job')}?", abort=True, err=True)
+    if not await _agreed(f"{_words(verb)} {counted(count, 'job')}?"):
+        say("nothing done")
+        raise click.exceptions.Exit(FAILED)
+
+
+async def _agreed(question: str) -> bool:
+    """Whether the person says yes; :raises click.Abort: they press Ctrl-C"""
+    click.echo(f"{question} [y/N]: ", nl=False, err=True)
+    try:
+        await _typed()
+    except asyncio.CancelledError:
+        click.echo(err=True)  # after the ^C
+        raise click.Abort from None
+    answer = sys.stdin.readline()
+    if not answer:
+        click.echo(err=True)  # after a Ctrl-D
+    return answer.strip().lower() in ("y", "yes")
+
+
+async def _typed() -> None:
+    """Wait for a line on stdin while the loop goes on: in a read that blocks, the loop would not hear a Ctrl-C."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(sys.stdin, heard.set)
+    except (NotImplementedError, OSError, ValueError):  # a file, or a platform that cannot wait for a terminal
+        return
+    try:
+        await heard.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
 
 
 async def _judged(app: App, verb: Verb, name: str, do: Do) -> Verdict:
@@ -184,6 +219,11 @@ async def _judged(app: App, verb: Verb, name: str, do: Do) -> Verdict:
         job = await do(app, id)
     except (JobNotFound, NoSuchJob) as error:
         return Verdict(name, "not_found", _text(error), None, NOT_FOUND, "not found")
+    except (
+        InvalidResult,
+        InvalidPayload,
+    ) as error:  # it does not fit the task of this job, but perhaps that of another
+        return Verdict(str(id), "refused", str(error), await app.get(id), USAGE, "that it does not fit")
     except (TransitionRefused, Duplicate) as error:
         # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
         job = error.job if error.job.id == id else await app.get(id)

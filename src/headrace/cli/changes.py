@@ -66,12 +66,16 @@ def reprioritise(state: State, ids: tuple[str, ...], yes: bool, priority: int, *
 
 @click.command()
 @chooser
-@click.option("--result", metavar="JSON", help="Complete them with this; it is text if it is no JSON.")
+@click.option(
+    "--result", metavar="JSON", help="Complete them with this, which may be null; it is text if it is no JSON."
+)
 @click.option("--error", metavar="TEXT", help="Fail them with this error instead.")
 @common
 def resolve(state: State, ids: tuple[str, ...], yes: bool, result: str | None, error: str | None, **chosen: Any) -> int:
-    """Set the outcome of jobs by hand: completed, or failed with --error; nothing of them runs any more."""
-    if result is not None and error is not None:
-        raise click.UsageError("--result and --error exclude each other")
+    """Set the outcome of jobs by hand: completed with --result, or failed with --error; they do not run any more."""
+    if (result is None) == (error is None):
+        raise click.UsageError(
+            "say how they end: --result JSON (null, if they have none) or --error TEXT, one of the two"
+        )
     end = None if result is None else value(result)
     return act(state, Verb.RESOLVE, ids, yes, chosen, lambda app, id: app.resolve(id, result=end, error=error, by=me()))

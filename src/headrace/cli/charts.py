@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.core.charts import Charts, Series
     from headrace.core.histogram import Quantiles
 
-__all__ = ["charts"]
+__all__ = ["charts", "view"]
 
 _SIGNS = "▁▂▃▄▅▆▇█"
 _BARS_MOST = 16
@@ -67,12 +67,14 @@ def charts(
         elif not found.series:
             say("nothing was finished in this time, or no worker has told of it yet")
         else:
-            console().print(_view(found))
+            out = console()
+            out.print(view(found, out.width))
 
     with_app(state, work)
 
 
-def _view(found: Charts) -> RenderableType:
+def view(found: Charts, columns: int) -> RenderableType:
+    """The table for a terminal of so many columns, and what its numbers are."""
     from rich.console import Group
     from rich.text import Text
 
@@ -98,8 +100,14 @@ def _view(found: Charts) -> RenderableType:
             _times(total.running),
             Text(_line(series, found, wide), "cyan"),
         )
-    bars = f"{told(found.since)} to {told(found.until)}, a bar is {span(wide.total_seconds())}"
-    return Group(Fitted(made, spare=("retried", "queue")), Text(f"{bars}; waited, ran: p50 / p95", "dim"))
+    # Queue and task tell the lines apart, so they stay.
+    fitted = Fitted(made, spare=("retried", "attempts", "waited")).at(columns)
+    shown = [str(column.header) for column in fitted.columns]
+    legend = f"{told(found.since)} to {told(found.until)}"
+    if "attempts" in shown:
+        legend += f", a bar is {span(wide.total_seconds())}"
+    times = ", ".join(name for name in ("waited", "ran") if name in shown)
+    return Group(fitted, Text(f"{legend}; {times}: p50 / p95", "dim"))
 
 
 def _line(series: Series, found: Charts, wide: timedelta) -> str:

@@ -11,13 +11,16 @@ from uuid import UUID
 import click
 
 from headrace.cli.failures import NOT_FOUND
+from headrace.core.fingerprint import DIGITS
 from headrace.core.job import Job
+from headrace.core.status import Status
 
 if TYPE_CHECKING:
     from headrace.app import App
 
 __all__ = [
     "NoSuchBatch",
+    "NoSuchFailure",
     "NoSuchJob",
     "NoSuchWorker",
     "NotInBatch",
@@ -25,6 +28,7 @@ __all__ = [
     "given",
     "resolve",
     "resolve_batch",
+    "resolve_fingerprint",
     "resolve_worker",
     "wanted",
 ]
@@ -61,6 +65,15 @@ class NoSuchWorker(click.ClickException):
 
     def __init__(self, text: str) -> None:
         super().__init__(f"no worker's id is, begins or ends with {text!r}: list them with headrace workers")
+
+
+class NoSuchFailure(click.ClickException):
+    """No failure's fingerprint begins so."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"no fingerprint begins with {text!r}: list them with headrace failures")
 
 
 class NotInBatch(click.ClickException):
@@ -147,6 +160,26 @@ async def resolve_worker(app: App, text: str) -> UUID:
     return found[0]
 
 
+async def resolve_fingerprint(app: App, text: str) -> str:
+    """The fingerprint that is meant, by its first digits.
+
+    :raises NoSuchFailure: nothing fits.
+    :raises click.UsageError: it is none, or fits several.
+    """
+    part = text.strip().lower().removesuffix("…")
+    if len(part) >= DIGITS:
+        return part
+    if len(part) < LEAST or not re.fullmatch(r"[0-9a-f]+", part):
+        raise click.UsageError(f"{text!r} is not a fingerprint: give at least {LEAST} of its first digits")
+    groups = await app.failures(limit=1000, status=list(Status))
+    found = [group.fingerprint for group in groups if group.fingerprint and group.fingerprint.startswith(part)]
+    if not found:
+        raise NoSuchFailure(text)
+    if len(found) > 1:
+        raise click.UsageError(f"{text!r} fits several fingerprints: {', '.join(found[:5])}")
+    return found[0]
+
+
 async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     """The filters with whole ids in them.
 
@@ -158,6 +191,8 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = await resolve(app, found[name])
     if "worker" in found:
         found["worker"] = [await resolve_worker(app, text) for text in found["worker"]]
+    if "fingerprint" in found:
+        found["fingerprint"] = [await resolve_fingerprint(app, text) for text in found["fingerprint"]]
     now = app.host.clock.now()
     for name in ("created_after", "created_before", "finished_after", "finished_before"):
         if isinstance(found.get(name), float | int):

@@ -99,7 +99,9 @@ def filters(fn: F) -> F:
         click.option("--parent", metavar="ID", help="Jobs that the handler of this job submitted."),
         click.option("--schedule", metavar="NAME", help="Jobs that this schedule submitted."),
         click.option("--tag", metavar="TAG", help="Jobs with this tag."),
-        _several("--fingerprint", "Jobs whose error has this fingerprint (headrace failures)."),
+        _several(
+            "--fingerprint", "Jobs whose error has this fingerprint (headrace failures); its first digits will do."
+        ),
         _several("--worker", "Jobs that this worker has now.", metavar="ID"),
         _several("--customer", "Jobs of this customer."),
         _several("--queue", "Jobs of this queue."),

@@ -17,7 +17,7 @@ from headrace.core.codec.codec import Codec
 from headrace.core.codec.value import encode_value
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.retry import Seconds, seconds
-from headrace.core.status import Verb
+from headrace.core.status import Status, Verb
 from headrace.core.table import check
 from headrace.draft import SPEC_OPTIONS
 from headrace.engine import Duplicated
@@ -94,7 +94,7 @@ class Acting(Lifetime):
     ) -> Job:
         """Set the outcome of a job by hand: ``error`` fails it, else ``result`` completes it.
 
-        :raises JobNotFound, TransitionRefused:
+        :raises JobNotFound, TransitionRefused, InvalidResult:
         """
         if error is not None and result is not None:
             raise ConfigError("resolve: a job ends with a result or with an error, not with both")
@@ -102,10 +102,12 @@ class Acting(Lifetime):
             raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {error!r}")
         info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
         info = None if info is None else info.cut(self.engine.rules.error_limit)
-        handler = None
-        if result is not None:  # without one, the job is completed with none, whatever the task returns
-            task = cast("App", self).by_name.get((await get(self.session, as_id(id))).task)
-            handler = None if task is None else task.handler
+        job = await get(self.session, as_id(id))
+        # Before the result is looked at: whoever errs about the job is told so.
+        check(job, Verb.RESOLVE, Status.COMPLETED if info is None else Status.FAILED)
+        # Without a result the job is completed with none, whatever the task returns.
+        task = None if result is None else cast("App", self).by_name.get(job.task)
+        handler = None if task is None else task.handler
         text = encode_value(_ANY, result, "result") if handler is None else handler.encode_result(result)
         return await self._decide(id, by, lambda job, now: acts.resolve(job, now, result_text=text, error=info, by=by))
 

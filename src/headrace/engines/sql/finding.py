@@ -461,7 +461,7 @@ class _Search:
             return grouped(failed, limit)
         known = f"{_TROUBLED.format('j')} AND {self._field('fingerprint')} IS NOT NULL"
         ended_so = "sum(CASE j.status WHEN 'failed' THEN 1 ELSE 0 END)"
-        seen = "coalesce(j.finished_at, j.updated_at)"
+        seen = f"coalesce(CAST({self._field('failed_at')} AS bigint), j.finished_at, j.updated_at)"
         what = f"count(*), {ended_so}, min({seen}), max({seen}), max(j.seq)"
         order = "ORDER BY 1 DESC, 5 DESC LIMIT ?"
         by_print = f"{self._select(what, f'{self._jobs} j', known)} GROUP BY {self._field('fingerprint')} {order}"
