@@ -53,8 +53,24 @@ def test_jobs_are_changed_by_filter(shell: Shell) -> None:
 
 def test_a_time_is_a_moment_or_a_duration(shell: Shell) -> None:
     id = shell.submit("add", "a=1")
-    assert "neither a duration nor a moment" in shell("postpone", id, "--to", "soon", "--url", shell.url, code=2).stderr
-    assert "is not in the future" in shell("postpone", id, "--to", "2020-01-01", "--url", shell.url, code=4).stderr
+    assert (
+        "is neither a moment nor a length of time"
+        in shell("postpone", id, "--to", "soon", "--url", shell.url, code=2).stderr
+    )
+    told = shell("postpone", id, "--to", "2020-01-01", "--url", shell.url, code=4).stderr
+    assert "is not in the future; to run it at once: headrace run-now" in told
+
+
+def test_what_was_changed_is_said(shell: Shell) -> None:
+    id = shell.submit("boom", "--max-retries", "0", "--delay", "1h")
+    assert "scheduled  queue slow" in shell("move", id, "--to", "slow", "--url", shell.url).stdout
+    assert "scheduled  priority 80" in shell("reprioritise", id, "--to", "80", "--url", shell.url).stdout
+    assert "scheduled  due in " in shell("postpone", id, "--to", "1d", "--url", shell.url).stdout
+    told = shell("postpone", id, "--to", "2099-01-31T08:00+00:00", "--url", shell.url).stdout
+    assert "d, 2099-01-31" in told
+    shell("cancel", id, "--url", shell.url)
+    assert "due in " in shell("retry", id, "--delay", "1h", "--url", shell.url).stdout
+    assert "delay 1 h" in shell("show", id, "--url", shell.url).stdout
 
 
 def test_jobs_are_resolved(shell: Shell) -> None:

@@ -68,7 +68,8 @@ async def test_a_part_that_fits_several_fingerprints_is_refused() -> None:
 def test_nothing_fails(shell: Shell) -> None:
     shell.submit("add", "a=1")
     assert shell.json("failures", "--url", shell.url) == []
-    assert "nothing fails" in shell("failures", "--url", shell.url).stderr
+    assert "nothing has failed" in shell("failures", "--url", shell.url).stderr
+    assert "no failures match" in shell("failures", "--task", "add", "--url", shell.url).stderr
 
 
 def test_jobs_are_chosen_by_reason_customer_and_time(shell: Shell) -> None:
@@ -94,7 +95,10 @@ def test_jobs_are_chosen_by_reason_customer_and_time(shell: Shell) -> None:
     shell("jobs", "--worker", "01990000-0000-7000-8000-0000deadbeef", "--url", shell.url, code=3)
     for words, told in (
         (("--since", "soon"), "'soon' is neither a moment nor a length of time"),
-        (("--since", "1h", "--until", "2h"), "created_before must be later than created_after"),
+        (("--since", "1h", "--until", "2h"), "--until must be later than --since: nothing is between"),
+        (("--finished-since", "1h", "--finished-until", "2h"), "--finished-until must be later than --finished-since"),
+        (("--since", "999999d"), "'999999d' is longer than a century"),
+        (("--until", "-2h"), "'-2h' has a sign: say 2h"),
         (("--reason", "late"), "'late' is not one of"),
     ):
         assert told in shell("jobs", *words, "--url", shell.url, code=2).stderr

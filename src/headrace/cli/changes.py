@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headrace.cli.acts import act, chooser
-from headrace.cli.options import common, duration, moment
+from headrace.cli.options import common, when
 from headrace.cli.pairs import value
 from headrace.cli.run import me
 from headrace.cli.state import State
@@ -17,21 +17,9 @@ from headrace.core.status import Verb
 __all__ = ["move", "postpone", "reprioritise", "resolve", "run_now"]
 
 
-def _when(text: str) -> datetime | float:
-    """A moment, or a length of time from now."""
-    try:
-        return duration(text)
-    except click.BadParameter:
-        pass
-    try:
-        return moment(text)
-    except click.BadParameter:
-        raise click.BadParameter(f"{text!r} is neither a duration nor a moment: say 2h or 2026-01-31T08:00") from None
-
-
 @click.command()
 @chooser
-@click.option("--to", "until", type=_when, required=True, metavar="TIME", help="A moment, or how long from now: 2h.")
+@click.option("--to", "until", type=when, required=True, metavar="TIME", help="A moment, or how long from now: 2h.")
 @common
 def postpone(state: State, ids: tuple[str, ...], yes: bool, until: datetime | float, **chosen: Any) -> int:
     """Let jobs wait for another time, later or earlier than their own."""

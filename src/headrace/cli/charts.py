@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import common, duration, moment
+from headrace.cli.ids import check_range
+from headrace.cli.options import common, when
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
@@ -28,19 +29,11 @@ _BARS_MOST = 16
 _ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled")
 
 
-def _ago(value: str) -> datetime | float:
-    """A moment, or how long ago it was."""
-    try:
-        return duration(value)
-    except click.BadParameter:
-        return moment(value)
-
-
 @click.command()
 @click.option("--task", metavar="TASK", help="Only this task.")
 @click.option("--queue", metavar="QUEUE", help="Only this queue.")
-@click.option("--since", type=_ago, metavar="WHEN", help="From when on: 2h (ago), or a moment.  [default: 1h]")
-@click.option("--until", type=_ago, metavar="WHEN", help="Until when.  [default: now]")
+@click.option("--since", type=when, metavar="WHEN", help="From when on: 2h (ago), or a moment.  [default: 1h]")
+@click.option("--until", type=when, metavar="WHEN", help="Until when.  [default: now]")
 @click.option(
     "--step", type=click.Choice(["minute", "hour", "day"]), help="How long a point is.  [default: by --since]"
 )
@@ -61,6 +54,8 @@ def charts(
     """
 
     async def work(app: App) -> None:
+        hour_ago, now = 3600.0 if since is None else since, 0.0 if until is None else until
+        check_range(app.host.clock.now(), hour_ago, now, "--since", "--until")
         found = await app.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
         if state.json:
             document(found)

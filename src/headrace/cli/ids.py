@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from headrace.cli.failures import NOT_FOUND
+from headrace.core import moments
 from headrace.core.fingerprint import DIGITS
 from headrace.core.job import Job
 from headrace.core.status import Status
@@ -24,6 +25,7 @@ __all__ = [
     "NoSuchJob",
     "NoSuchWorker",
     "NotInBatch",
+    "check_range",
     "every",
     "given",
     "resolve",
@@ -194,9 +196,12 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     if "fingerprint" in found:
         found["fingerprint"] = [await resolve_fingerprint(app, text) for text in found["fingerprint"]]
     now = app.host.clock.now()
+    check_range(now, found.get("created_after"), found.get("created_before"), "--since", "--until")
+    ends = found.get("finished_after"), found.get("finished_before")
+    check_range(now, *ends, "--finished-since", "--finished-until")
     for name in ("created_after", "created_before", "finished_after", "finished_before"):
-        if isinstance(found.get(name), float | int):
-            found[name] = now - timedelta(seconds=found[name])
+        if name in found:
+            found[name] = moment_of(found[name], now)
     if "batch" in found:
         found["batch"] = await resolve_batch(app, found["batch"])
     if "root" in found:
@@ -208,6 +213,23 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
                 f"or --parent {job.id} for its children"
             )
     return found
+
+
+def moment_of(when: datetime | float, now: datetime) -> datetime:
+    """A moment that is given as such, or as how long ago it was."""
+    return when if isinstance(when, datetime) else now - timedelta(seconds=when)
+
+
+def check_range(
+    now: datetime, since: datetime | float | None, until: datetime | float | None, first: str, second: str
+) -> None:
+    """Refuse a range of time with nothing in it, by the names of its flags; :raises click.UsageError:"""
+    if since is None or until is None:
+        return
+    begin, end = moment_of(since, now), moment_of(until, now)
+    if end <= begin:
+        told = f"nothing is between {moments.moment(begin, None)} and {moments.moment(end, None)}"
+        raise click.UsageError(f"{second} must be later than {first}: {told}")
 
 
 def given(**chosen: Any) -> dict[str, Any]:

@@ -87,6 +87,8 @@ def _said(event: Event) -> str:
     told = dict(event.details or {})
     if isinstance(until := told.get("until"), str):
         told["until"] = moments.moment(datetime.fromisoformat(until), None)
+    if isinstance(delay := told.get("delay"), float | int):
+        told["delay"] = span(delay)
     return printable(" ".join(f"{name} {value}" for name, value in told.items()))
 
 

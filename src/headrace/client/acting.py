@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import UUID
@@ -16,19 +18,20 @@ from headrace.core.change import Change
 from headrace.core.codec.codec import Codec
 from headrace.core.codec.value import encode_value
 from headrace.core.job import ErrorInfo, Job
+from headrace.core.query import Filter, matches
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status, Verb
 from headrace.core.table import check
 from headrace.draft import SPEC_OPTIONS
 from headrace.engine import Duplicated
-from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound
+from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound, TransitionRefused
 from headrace.handle import JobHandle, as_id
 from headrace.options import JobOptions, check_options
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Acting"]
+__all__ = ["Acting", "only_if"]
 
 _log = logging.getLogger("headrace.app")
 
@@ -167,7 +170,32 @@ class Acting(Lifetime):
 
     async def _decide(self, id: UUID | str, by: str | None, decide: Decide) -> Job:
         checked_note(by, "by")  # also where nothing comes of it
-        return await self.session.lanes.decide(as_id(id), decide)
+        only = _ONLY_IF.get()
+        return await self.session.lanes.decide(as_id(id), decide if only is None else _judging(decide, *only))
+
+
+_ONLY_IF: ContextVar[tuple[Verb, Filter] | None] = ContextVar("headrace_only_if", default=None)
+
+
+@contextmanager
+def only_if(verb: Verb, filter: Filter) -> Iterator[None]:
+    """Within this, jobs are acted on only if they match, as of the moment of the act."""
+    token = _ONLY_IF.set((verb, filter))
+    try:
+        yield
+    finally:
+        _ONLY_IF.reset(token)
+
+
+def _judging(decide: Decide, verb: Verb, filter: Filter) -> Decide:
+    def judged(job: Job, now: datetime) -> Change | None:
+        change = decide(job, now)
+        # What need not be done, such as a cancel that came with its parent's, is done whatever the job is now.
+        if change is not None and not matches(job, filter, now):
+            raise TransitionRefused(job, verb, f"it is {job.status} now, and no longer among those that were chosen")
+        return change
+
+    return judged
 
 
 def _options_of_rerun(options: Mapping[str, Any]) -> dict[str, Any]:
