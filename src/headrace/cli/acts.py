@@ -250,15 +250,15 @@ def _why(acted: Acted) -> str:
     return f"{job.status} ({job.reason.replace('_', ' ')})" if job.reason else job.status.value
 
 
-def _changed(job: Job, verb: Verb, now: datetime) -> str:
-    """What the act made of the job, where its status does not say it."""
+def _changed(job: Job, verb: Verb, now: datetime, brief: bool) -> str:
+    """What the act made of the job, where its status does not say it; ``brief``: on a line of a terminal."""
     match verb:
         case Verb.MOVE:
             return f"queue {job.queue}"
         case Verb.REPRIORITISE:
             return f"priority {job.priority}"
         case Verb.POSTPONE | Verb.RETRY if job.available_at > now:
-            return f"due {ago(job.available_at, now)}, {moment(job.available_at)}"
+            return f"due {ago(job.available_at, now)}" + ("" if brief else f", {moment(job.available_at)}")
     return ""
 
 
@@ -282,7 +282,7 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime)
         out = console()
         for job in done:
             line = Text.assemble((str(job.id), "cyan"), f"  {job.task}  ", status_text(job))
-            changed = _changed(job, verb, now)
+            changed = _changed(job, verb, now, out.is_terminal)
             out.print(line.append(f"  {changed}") if changed else line)
     if len(verdicts) > 1:
         told = f"{len(done):,} of {len(verdicts):,} {PAST[verb]}"
