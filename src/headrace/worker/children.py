@@ -15,6 +15,7 @@ from headrace.engine import Attended
 from headrace.handler import Handler
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.waiting import Slot
+from headrace.worker.backoff import timed
 from headrace.worker.child import (
     Act,
     Back,
@@ -31,8 +32,11 @@ from headrace.worker.child import (
     to_parent,
 )
 from headrace.worker.context import Context, Stopping
+from headrace.worker.logs import style_here
 
 __all__ = ["Children"]
+
+_DIED = ("ChildDied",)
 
 
 class _Child:
@@ -48,7 +52,9 @@ class _Child:
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
         kept = None if attended is None or attended.descriptor is None else Descriptor(attended.descriptor)
-        self.process = spawn.Process(target=serve, args=(theirs, kept), daemon=True, name="headrace-child")
+        self.process = spawn.Process(
+            target=serve, args=(theirs, kept, style_here()), daemon=True, name="headrace-child"
+        )
         self.process.start()
         theirs.close()
 
@@ -77,7 +83,7 @@ class _Child:
                         return ending
         except (EOFError, OSError):
             self.process.join(5)
-            return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=("ChildDied",))
+            return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=_DIED)
 
     def _give_back(self, slot: Slot | None, number: int) -> None:
         """Send a message when there is a slot again."""
@@ -155,8 +161,12 @@ class Children:
             if left is not None:
                 begin_by = SystemClock().monotonic() + left  # which a child reads on the same machine, alike
             fn = handler.fn
-            ending = child.run(Request(fn.__module__, fn.__qualname__, job, ctx.attempt, ctx.started_at, begin_by), ctx)
+            at, trace = ctx.started_at, getattr(ctx, "trace", None)
+            request = Request(fn.__module__, fn.__qualname__, job, ctx.attempt, at, begin_by, trace)
+            ending = child.run(request, ctx)
             done = True
+            if isinstance(ending, Failed) and ending.names == _DIED:
+                ending = timed(ending, handler, job)  # which the child itself did with any other error
             if left is not None and ctx.stopping is None and isinstance(ending, Released):
                 ctx.caller.begins_within()  # it was late in the child: the lead is learned from that
             return ending

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.core.account import labels
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
+from headrace.worker.backoff import timed, timed_out
 from headrace.worker.completing import Completing
 from headrace.worker.context import Caller, Context, Stopping
 from headrace.worker.entry_writer import EntryWriter
@@ -23,6 +25,7 @@ from headrace.worker.progress import ProgressWriter
 from headrace.worker.raising import is_passing, message_of
 from headrace.worker.resources import Resource
 from headrace.worker.slot_yielding import RunSlot
+from headrace.worker.tracing import timed_out_in
 
 if TYPE_CHECKING:
     from headrace.worker.bulk import Call
@@ -170,6 +173,8 @@ class Run(Caller):
         if owned.ending is None:
             if self._progress is not None and isinstance(ending, Failed | TimedOut):
                 self._progress.write()  # how far it came is worth keeping
+            if type(ending) is TimedOut:
+                ending = timed_out_in(self._ctx, timed_out(ending, owned.handler, owned.job))
             slots.unacknowledged += 1
             owned.finish(ending, slots.host.clock.now(), self._time_taken)
 
@@ -183,10 +188,10 @@ class Run(Caller):
         if isinstance(error, GeneratorExit):
             # Thrown in by a future of the handler's: it closes every coroutine up to the task, and none may wait for
             # anything any more.
-            ending = raised(error)
+            ending = raised(error, self.owned.handler, self.owned.job)
             self._leaving = ending, self._loop.create_task(self._wind_up(ending), name="headrace-leaving")
             raise error
-        _log.exception("job %s: the run broke down", self.owned.job.id)
+        _log.exception("job %s: the run broke down", self.owned.job.id, extra=labels(self.owned.job))
         self.finish(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
 
     async def _started_first(self) -> bool:
@@ -212,12 +217,16 @@ class Run(Caller):
             if isinstance(ending, Failed) and (error := ending.error) is not None:
                 id, trace = self.owned.job.id, f"\n{error.traceback}" if error.traceback else ""
                 message = "job %s was completed before its handler raised %s: %s%s"
-                _log.error(message, id, error.type, error.message, trace)
+                _log.error(message, id, error.type, error.message, trace, extra=labels(self.owned.job))
             self.finish(ending)
             return
         if self._entry_writer is not None:
             await self._entry_writer.finish()
         self.finish(ending if self._leaving is None else self._leaving[0])
+
+    def timed_out(self) -> TimedOut:
+        """The ending of a run whose time is up."""
+        return timed_out_in(self._ctx, TimedOut())
 
     def _cancelled(self) -> Ending:
         if self._why is not None:
@@ -227,7 +236,8 @@ class Run(Caller):
         if self.task.cancelling() and keeper is not None and keeper.cancelling():
             return Released()  # the loop is ending, and everything on it is cancelled
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
-        return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+        ending = Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+        return timed(ending, self.owned.handler, self.owned.job)
 
     def _set_time(self, timeout: float | None) -> None:
         """Arrange that the handler is stopped at its timeout: by a timer if that is soon, otherwise by ``tick``."""
