@@ -13,11 +13,11 @@ from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
 from headrace.client import admin, jobs
-from headrace.client.acting import Acting
+from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.charts import Moment, charts, estimated_processing_time
-from headrace.client.finding import Filters, Finding, checked_limit, filter_of
+from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
@@ -58,7 +58,7 @@ _log = logging.getLogger("headrace.app")
 R = TypeVar("R")
 
 
-class App(Hooked, Acting, Scheduling, Limited, Finding):
+class App(Hooked, ActingOnMany, Scheduling, Limited):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.

@@ -18,7 +18,7 @@ from headrace.core.defaults import Rules
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Reason, Status
 from headrace.engine.statements import walk
-from headrace.engines.sql.finding import Asked, Asking
+from headrace.engines.sql.dialect import Asked, Asking
 from headrace.engines.sql.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask

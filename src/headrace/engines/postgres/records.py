@@ -19,7 +19,8 @@ from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.finding import Asked, Asking, Dialect, Finder, Part
+from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
+from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book
