@@ -41,6 +41,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.core.status": ("Outcome", "Reason"),
     "headrace.engine": ("WorkerRow", "WorkerInfo", "Beat"),
     "headrace.client.registry": ("UnregisteredTask",),
+    "headrace.contrib.prometheus": (),
     "headrace.testing": (),
     "headrace.logs": (),
     "headrace.contrib.otel": (),

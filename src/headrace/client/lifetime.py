@@ -121,6 +121,10 @@ class Lifetime:
     def _open_somewhere(self) -> bool:
         return any(stay.count and not loop.is_closed() for loop, stay in list(self._stays.items()))
 
+    def open_loop(self) -> asyncio.AbstractEventLoop | None:
+        """An event loop that runs, and on which this App is open; None: it is open nowhere."""
+        return next((loop for loop, stay in list(self._stays.items()) if stay.session and loop.is_running()), None)
+
     def new_engine(self) -> Engine:
         """Another session on the one store of this App; opened and closed by its user."""
         if not self._made:
