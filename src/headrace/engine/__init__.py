@@ -1,8 +1,8 @@
 """The contract: what every engine promises, role by role.
 
 An engine is a session on a store. It holds one object for each role, and each role is a Protocol in a module of its
-own: ``jobs``, ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``, ``transactions`` and
-``bus``.
+own: ``jobs``, ``direct``, ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``,
+``transactions`` and ``bus``.
 
 Five rules hold for every verb of every role:
 
@@ -15,8 +15,8 @@ Five rules hold for every verb of every role:
   several commits, its docstring says so.
 - **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more
   changes.
-- **No verb is optional.** An engine that has no transactions has ``transactions`` None; there is nothing else that an
-  engine may leave out.
+- **No verb is optional.** An engine that has no transactions has ``transactions`` None, and one that cannot write on
+  the thread of its caller has ``direct`` None; there is nothing else that an engine may leave out.
 
 Errors that every verb may raise:
 
@@ -57,10 +57,11 @@ from headrace.engine.answers import (
     Setting,
 )
 from headrace.engine.bus import Bus, Hint, LocalBus, Topic
+from headrace.engine.direct import Direct
 from headrace.engine.documents import Documents
 from headrace.engine.entries import Entries
 from headrace.engine.families import Families
-from headrace.engine.jobs import Jobs
+from headrace.engine.jobs import InsertsOne, Jobs
 from headrace.engine.records import Records
 from headrace.engine.rollups import MAX_ROLL, Rollups
 from headrace.engine.session import Engine
@@ -80,6 +81,7 @@ __all__ = [
     "Claimed",
     "Companions",
     "Dead",
+    "Direct",
     "Documents",
     "Duplicated",
     "Engine",
@@ -90,6 +92,7 @@ __all__ = [
     "Hint",
     "InsertAnswer",
     "Inserted",
+    "InsertsOne",
     "Jobs",
     "LocalBus",
     "Overdue",

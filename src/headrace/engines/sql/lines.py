@@ -81,6 +81,15 @@ class KnownLines:
         """The count of collections, and the queues in which customers have lines of their own, read after it."""
         raise NotImplementedError
 
+    @property
+    def collected(self) -> int:
+        """The count of collections for which the lines are valid; -1 if none is known."""
+        return self._collected
+
+    def known(self, job: Job) -> int | None:
+        """The line of a job, if this session remembers it."""
+        return self._lines.get(place_of(job, self._by_customer))
+
     def forget(self, collected: int) -> None:
         """Forget the lines that were learned at this count, because lines were collected since."""
         if collected == self._collected:
@@ -91,6 +100,15 @@ class KnownLines:
         """Forget the lines, unless they were learned at this count."""
         if collected != self._collected:
             self.forget(self._collected)
+
+    def recall(self, job: Job) -> tuple[int, int] | None:
+        """The line of a job and the count of collections for which it is valid, if both are known; from any thread."""
+        collected, by_customer = self._collected, self._by_customer
+        line = self._lines.get(place_of(job, by_customer))
+        # The session's own thread forgets all lines before it learns anew: what is still so was so all the while.
+        if line is None or collected != self._collected or by_customer is not self._by_customer:
+            return None
+        return line, collected
 
     async def learn(self, jobs: Sequence[Job], *, limited: bool = True) -> Learned:
         """The lines of these jobs; those that this session does not remember are interned.
