@@ -13,7 +13,9 @@ from headrace.core import bounds, customers
 from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
+from headrace.core.match import fault_of
 from headrace.core.moments import moment as told
+from headrace.core.retention import Kept
 from headrace.core.retry import Backoff, Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.core.suspects import REQUIREMENT
@@ -55,6 +57,8 @@ class JobOptions(TypedDict, total=False):
     """The retry policy; replaced as a whole."""
     timeout: Seconds | None
     """How long one attempt may take; 30 minutes if left out, None: no limit."""
+    retention: Seconds | Mapping[Literal["completed", "failed", "cancelled"], Seconds]
+    """How long the job is kept after its end, or by how it ended; as the settings say if left out."""
     delay: Seconds
     """Start no sooner than this long after the submit; excludes ``not_before``."""
     not_before: datetime | None
@@ -161,6 +165,15 @@ def _period(value: Any, name: str) -> float | None:
     return number
 
 
+def _retention(value: Any, name: str) -> Kept:
+    statuses = Kept.__struct_fields__
+    if not isinstance(value, Mapping):
+        return Kept(**dict.fromkeys(statuses, seconds(value, name)))
+    if unknown := [one for one in value if one not in statuses]:
+        raise ConfigError(f"{name} is said for {', '.join(statuses)}, not for {unknown[0]!r}")
+    return Kept(**{one: seconds(span, f"{name} of {one}") for one, span in value.items()})
+
+
 def _tags(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
@@ -221,6 +234,8 @@ def _requires(value: Any, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} must not name {REQUIREMENT!r}: headrace keeps that for jobs whose worker died")
     if customers.REQUIREMENT in plain:
         raise ConfigError(f"{name} must not name {customers.REQUIREMENT!r}: say customer= instead")
+    if (fault := fault_of(plain)) is not None:
+        raise ConfigError(f"{name}: {fault}")
     return plain
 
 
@@ -229,6 +244,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "priority": _priority,
     "retry": _retry,
     "timeout": _timeout,
+    "retention": _retention,
     "delay": seconds,
     "not_before": bounds.checked_moment,
     "not_after": bounds.checked_moment,
@@ -259,8 +275,11 @@ def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict
     for name, value in options.items():
         check = _CHECKS.get(name)
         if check is None:
-            near = get_close_matches(name, _CHECKS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_CHECKS)}"
+            known = [*_CHECKS, *(TaskOptions.__annotations__ if template else ())]
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
+            if name in TaskOptions.__annotations__:
+                hint = f"it is one of the task: @app.task({name}=…)"
             raise ConfigError(f"unknown option {name!r}; {hint}")
         checked[name] = check(value, name)
     if "delay" in checked and checked.get("not_before") is not None:

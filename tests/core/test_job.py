@@ -28,6 +28,7 @@ RECORD = {
         "max_attempts",
         "retry",
         "timeout",
+        "retention",
         "available_at",
         "not_after",
         "dedup",
@@ -47,7 +48,7 @@ RECORD = {
         "schedule",
         "fire_at",
     ),
-    *("result", "error", "fingerprint", "webhook", "trace", "seq", "arrived_at", "timeout_at"),
+    *("result", "error", "fingerprint", "failed_at", "webhook", "trace", "seq", "arrived_at", "timeout_at"),
     *("created_at", "assigned_at", "accepted_at", "started_at", "first_started_at", "finished_at"),
     *("cancel_requested_at", "updated_at"),
 }

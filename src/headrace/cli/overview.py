@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.times import ago, moment, span
-from headrace.cli.words import compact, short
+from headrace.cli.words import compact, printable, short
 from headrace.core.audit import Audited
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.schedule.schedule import Continuous
@@ -173,15 +173,21 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
 
 def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
     """Tasks with their policy and parameters."""
-    made = table("task", "queue", "priority", "timeout", "here", "parameters", right=("priority",))
+    kept = any(task.retention is not None for task in tasks)
+    made = table(
+        "task", "queue", "priority", "timeout", *(("kept",) if kept else ()), "here", "parameters", right=("priority",)
+    )
     for task in tasks:
         properties = (task.schema or {}).get("properties", {})
         required = (task.schema or {}).get("required", [])
         parameters = ", ".join(name if name in required else f"{name}?" for name in properties)
         timeout = span(task.timeout) if task.timeout is not None else "none"
         here = Text("✓", "green") if task.here else Text("")
-        made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
-    return Fitted(made, ("timeout", "priority"))
+        own = (str(task.retention or "–"),) if kept else ()
+        made.add_row(
+            Text(task.name), Text(task.queue), str(task.priority), timeout, *own, here, Text(parameters, "dim")
+        )
+    return Fitted(made, ("timeout", "priority", *(("kept",) if kept else ())))
 
 
 def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
@@ -194,9 +200,10 @@ def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
-    """Workers with how they are, judged by when they were last heard of, and what they hold."""
+    """Workers with how they are, judged by when they were last heard of, what they hold, and what they offer."""
     columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "queues")
-    made = table(*columns, right=("pid", "busy", "holds", "done"))
+    offers = ("offers",) if any(row.info.offers for row in workers) else ()
+    made = table(*columns, *offers, right=("pid", "busy", "holds", "done"))
     for row in workers:
         info, beat = row.info, row.beat
         style = {"running": "green", "draining": "yellow"}.get(beat.state, "bold red")
@@ -215,5 +222,12 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             str(beat.done),
             span((now - info.started_at).total_seconds()),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
+            *([Text(_offered(info.offers), "dim")] if offers else []),
         )
     return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)
+
+
+def _offered(offers: Mapping[str, Any]) -> str:
+    return printable(
+        ", ".join(f"{name}={one if isinstance(one, str) else compact(one)}" for name, one in offers.items())
+    )

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.job import OnDuplicate
+from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
@@ -46,6 +47,7 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    retention: Kept | None = None
     dedup: str | None = None
     """A template of the parameters."""
     dedup_for: float | None = None
@@ -72,16 +74,9 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _POLICY = (
-    "queue",
-    "priority",
-    "retry",
-    "timeout",
+    *("queue", "priority", "retry", "timeout", "retention"),
     *TEMPLATES,
-    "dedup_for",
-    "on_duplicate",
-    "tags",
-    "metadata",
-    "requires",
+    *("dedup_for", "on_duplicate", "tags", "metadata", "requires"),
 )
 
 

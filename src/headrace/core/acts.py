@@ -16,6 +16,7 @@ from headrace.core.defaults import Retention, Rules
 from headrace.core.job import ErrorInfo, Event, Job
 from headrace.core.lifecycle import submit
 from headrace.core.moments import utc
+from headrace.core.retention import is_past
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.table import TABLE, check
 from headrace.errors import TransitionRefused
@@ -34,6 +35,9 @@ __all__ = [
     "retry",
     "run_now",
 ]
+
+
+_RUN_NOW = "to run it at once: headrace run-now, or run_now()"
 
 
 def _event(
@@ -130,7 +134,7 @@ def postpone(job: Job, until: datetime, now: datetime, *, by: str | None = None)
     """Let a job that nobody holds wait for another time, later or earlier than its own."""
     _check_idle(job, Verb.POSTPONE)
     if until <= now:
-        raise TransitionRefused(job, Verb.POSTPONE, f"{utc(until)} is not in the future; run_now makes it run now")
+        raise TransitionRefused(job, Verb.POSTPONE, f"{utc(until)} is not in the future; {_RUN_NOW}")
     _check_last_moment(job, Verb.POSTPONE, until, now)
     fields = {"status": Status.SCHEDULED, "available_at": until}
     event = _event(job, Verb.POSTPONE, now, by, details={"until": utc(until)})
@@ -241,7 +245,5 @@ def note_rerun(job: Job, again: UUID, now: datetime, *, by: str | None = None) -
 
 
 def prunable(job: Job, now: datetime, retention: Retention) -> bool:
-    """Whether its retention is over; live jobs never are."""
-    if not job.ended or job.finished_at is None:
-        return False
-    return job.finished_at + retention.of(job.status) <= now
+    """Whether its retention is over, its own or this; live jobs never are."""
+    return is_past(job, retention.cutoffs(now), now)

@@ -17,6 +17,7 @@ from headrace.core.claim import Ask
 from headrace.core.decide import held_until
 from headrace.core.job import Job
 from headrace.core.outcome import Completed, Failed
+from headrace.core.retention import Kept
 from headrace.core.status import ENDED, Status, Verb
 from headrace.core.uniqueness import meet
 from headrace.engine import Claimed, Duplicated, Engine, InsertAnswer, Inserted, Refused
@@ -126,6 +127,18 @@ class Uniqueness(Part):
         assert await lab.gone(done)
         assert isinstance((await lab.insert(lab.job(dedup="k")))[0], Inserted)
         await verify(lab)
+
+    async def test_its_own_retention_counts_from_the_end_of_its_period_too(self, lab: Lab) -> None:
+        done = await lab.stand(Status.COMPLETED, "work", dedup="k", dedup_for=PERIOD, retention=Kept(completed=5.0))
+        free = await lab.stand(Status.COMPLETED, "free", retention=Kept(completed=5.0))
+        before = dict.fromkeys(ENDED, lab.at(-3600))
+        lab.later(PERIOD + 4.999999)
+        assert await lab.engine.jobs.delete(before, now=lab.now) == 1
+        assert await lab.gone(free)
+        assert await lab.get(done) == done
+        lab.later(0.000001)
+        assert await lab.engine.jobs.delete(before, now=lab.now) == 1
+        assert await lab.gone(done)
 
     async def test_a_retry_is_refused_while_a_period_runs(self, lab: Lab) -> None:
         failed = await lab.stand(Status.FAILED, "work", dedup="k")
