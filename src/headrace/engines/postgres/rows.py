@@ -162,8 +162,9 @@ row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 def is_one(job: Job) -> bool:
     """Whether ``insert_one.sql`` stores all there is of this job: it has no keys, no relatives, and no labels."""
     spec = job.spec
-    keys = spec.dedup is None and spec.request_key is None and spec.concurrency_key is None
-    return keys and not spec.after and is_new(job) and not any(labels_of(job))
+    alone = spec.parent is spec.root is spec.batch is spec.rerun_of is None and not spec.after
+    unkeyed = spec.dedup is spec.request_key is spec.concurrency_key is None
+    return alone and unkeyed and spec.customer is spec.schedule is None and not spec.tags and is_new(job)
 
 
 _row_of_run: Callable[[int, int, Job, int, Micros], tuple[Any, ...]] = function(
