@@ -120,10 +120,9 @@ class Inserting:
     def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
         """The verb ``InsertsOne.insert_one``."""
         line = self.lines.known(job)
-        if line is None or not is_one(job):
+        if line is None or not is_one(job) or "\0" in job.payload_text:
             return False
-        try:
-            refuse_jobs((job,))
+        try:  # its other texts are those of a line, which are stored
             row = row_of_one(job, line, Micros())
         except (Unstorable, UnicodeError):
             return False  # and ``insert`` says why
