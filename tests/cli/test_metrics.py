@@ -97,6 +97,12 @@ def test_a_taken_port_is_told_at_once(shell: Shell) -> None:
     assert "choose another --metrics-port" in said
 
 
+def test_a_host_that_is_not_this_machine_is_told(shell: Shell) -> None:
+    said = shell("worker", "quick", "--metrics-port", "0", "--metrics-host", "192.0.2.1", code=2).stderr
+    assert "cannot serve metrics on 192.0.2.1:0: " in said
+    assert "choose another --metrics-host" in said
+
+
 def test_the_environment_may_say_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setenv("HEADRACE_METRICS_PORT", str(taken.getsockname()[1]))
