@@ -55,6 +55,7 @@ from headrace.engine import (
     Claimed,
     Companions,
     Dead,
+    Direct,
     Duplicated,
     Engine,
     Gone,
@@ -782,6 +783,7 @@ class TinyEngine:
     """A session on a store in memory."""
 
     name = "tiny"
+    direct: Direct | None = None
     transactions: Transactions | None = None
 
     def __init__(self, rules: Rules, host: Host, store: Store | None = None) -> None:

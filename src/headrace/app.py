@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
-from headrace.client import admin, jobs
+from headrace.client import admin, direct, jobs
 from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
@@ -270,7 +270,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited):
         """``submit_draft`` for callers without an event loop; ``draft.submit_sync()`` is this."""
         connection = draft.options.get("connection")
         if connection is None:
-            return self.wait(draft.submit())  # which finds the session of the loop it runs on
+            return direct.submit(self, draft)
         if self.submit_middlewares:
             return submit_here_through(self, draft, connection)
         return submit_here(self, [draft], connection)[0]

@@ -178,6 +178,11 @@ class Lifetime:
         """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""
         return self._stays.pop(loop, None)
 
+    def session_on(self, loop: asyncio.AbstractEventLoop) -> Session | None:
+        """What is open on a loop, if anything is; also for other threads than the loop's."""
+        stay = self._stays.get(loop)
+        return None if stay is None else stay.session
+
     @property
     def session(self) -> Session:
         """What is open on the running loop.
