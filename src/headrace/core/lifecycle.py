@@ -264,6 +264,7 @@ def _complete(
         result_text=result_text,
         error=None,
         fingerprint=None,
+        failed_at=None,
     )
     return Change(
         verb=_COMPLETE,
