@@ -26,6 +26,7 @@ import pytest
 _PARTS = (
     "lab",
     "jobs",
+    "direct",
     "records",
     "entries",
     "families",
@@ -38,6 +39,7 @@ _PARTS = (
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
+from headrace.conformance.direct import Directly  # noqa: E402
 from headrace.conformance.documents import Documents  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families.batches import Batches  # noqa: E402
@@ -59,6 +61,7 @@ from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.jobs.requests import Requests  # noqa: E402
+from headrace.conformance.jobs.retaining import Retaining  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
@@ -77,6 +80,7 @@ __all__ = ["Lab", "Suite"]
 
 class Suite(
     Inserting,
+    Directly,
     Requests,
     OfCustomers,
     Companionship,
@@ -94,6 +98,7 @@ class Suite(
     Fencing,
     Sweeping,
     Suspects,
+    Retaining,
     Workers,
     Asking,
     Finding,

@@ -115,6 +115,17 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         ("anything_noted", ["USING INDEX batches_open (touched_at<?)", "SCAN batches USING INDEX batches_over"]),
         ("concerned", ["waits_for (parent=? AND child>?)", "labelled (label=? AND seq>?)"]),
         ("parents", ["SEARCH w USING PRIMARY KEY (child=?)", "SEARCH p USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "count_standing",
+            [
+                "SCAN jobs USING COVERING INDEX ready",
+                "SCAN jobs USING COVERING INDEX turns",
+                "USING COVERING INDEX due (available_at<?)",
+                "SCAN jobs USING COVERING INDEX parked",
+                "SCAN jobs USING INDEX held",
+                "USING INDEX finished (status=?)",
+            ],
+        ),
         ("records", ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("history", ["SEARCH a USING PRIMARY KEY (seq=?)", "USING INDEX events_of_job (seq=?)"]),
     ],
@@ -156,8 +167,11 @@ def test_every_step_of_a_claim_goes_by_index(writer: apsw.Connection, start: str
 
 def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> None:
     found = plan(writer, trigger(writer, "prune", "INSERT INTO old"))
-    assert "INDEX finished (status=? AND finished_at<?)" in found
+    assert "INDEX finished (status=? AND finished_at>? AND finished_at<?)" in found
     assert "INDEX waits_for (parent=?)" in found
+    own = plan(writer, trigger(writer, "prune", "j.keep IS NOT NULL"))
+    assert "INDEX outlived (<expr><?)" in own
+    assert "SCAN j\n" not in own
     assert "INDEX batches_settled" in plan(writer, trigger(writer, "prune", "DELETE FROM batches"))
 
 

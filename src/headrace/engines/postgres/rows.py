@@ -160,11 +160,12 @@ row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 
 
 def is_one(job: Job) -> bool:
-    """Whether ``insert_one.sql`` stores all there is of this job: it has no keys, no relatives, and no labels."""
+    """Whether ``insert_one.sql`` stores all there is of this job: no keys, no relatives, no labels, no retention."""
     spec = job.spec
     alone = spec.parent is spec.root is spec.batch is spec.rerun_of is None and not spec.after
     unkeyed = spec.dedup is spec.request_key is spec.concurrency_key is None
-    return alone and unkeyed and spec.customer is spec.schedule is None and not spec.tags and is_new(job)
+    unlabelled = spec.customer is spec.schedule is None and not spec.tags
+    return alone and unkeyed and unlabelled and spec.retention is None and is_new(job)
 
 
 _row_of_run: Callable[[int, int, Job, int, Micros], tuple[Any, ...]] = function(
