@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.account import labels
+from headrace.core.account import labels, short
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
@@ -310,7 +310,8 @@ class Worker(Service):
         async with self._rebirth:
             if worker != self.id:
                 return
-            _log.warning("worker %s was declared dead; its handlers are stopped and it registers anew", worker)
+            said = "worker %s was declared dead; its handlers are stopped and it registers anew"
+            _log.warning(said, short(worker), extra={"worker": str(worker)})
             self._slots.drop_buffer()
             for run in list(self._slots.runs.values()):
                 run.stop("lost")
