@@ -175,12 +175,12 @@ class Worker(Service):
     async def _serve(self) -> None:
         assert self._heartbeat is not None
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
-        shunned = self._slots.yielded.shunned
-        self.fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
+        saturated = self._slots.yielded.saturated
+        self.fetchers, self._idle = [Fetcher(self, self._slots, plain, saturated)], set()
         for collector in self._slots.collectors:
-            self.fetchers.append(Fetcher(self, collector, collector.names, shunned))
+            self.fetchers.append(Fetcher(self, collector, collector.names, saturated))
             collector.wake = self.fetchers[-1].wake
-        suspects = SuspectFetcher(self, self._slots.suspects, frozenset(self.handlers), shunned)
+        suspects = SuspectFetcher(self, self._slots.suspects, frozenset(self.handlers), saturated)
         self.fetchers.append(suspects)
         self._slots.suspects.wake = suspects.wake
         self._services = self._make_services(self.id, self._predecessor)
