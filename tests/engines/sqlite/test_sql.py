@@ -115,6 +115,17 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         ("anything_noted", ["USING INDEX batches_open (touched_at<?)", "SCAN batches USING INDEX batches_over"]),
         ("concerned", ["waits_for (parent=? AND child>?)", "labelled (label=? AND seq>?)"]),
         ("parents", ["SEARCH w USING PRIMARY KEY (child=?)", "SEARCH p USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "count_standing",
+            [
+                "SCAN jobs USING COVERING INDEX ready",
+                "SCAN jobs USING COVERING INDEX turns",
+                "USING COVERING INDEX due (available_at<?)",
+                "SCAN jobs USING COVERING INDEX parked",
+                "SCAN jobs USING INDEX held",
+                "USING INDEX finished (status=?)",
+            ],
+        ),
         ("records", ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("history", ["SEARCH a USING PRIMARY KEY (seq=?)", "USING INDEX events_of_job (seq=?)"]),
     ],

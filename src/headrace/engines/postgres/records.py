@@ -13,6 +13,7 @@ from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter
+from headrace.core.status import Status
 from headrace.engine.statements import walk_async
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
@@ -104,6 +105,12 @@ class Records(SqlRecords):
     def __init__(self, hot: Pool, search: Pool, schema: str) -> None:
         super().__init__(fetching(hot, schema), fetching(search, schema), Finding(search, schema))
         self._pool, self._schema = search, schema
+
+    async def _standing(self, at: int) -> list[Any]:
+        async with self._pool.snapshot() as connection:
+            # One long queue is most of the table, and looks as if it were best counted by reading all history, too.
+            await connection.execute("SET LOCAL enable_seqscan = off")
+            return await connection.fetch(sql("count_standing", self._schema), at, Status.FAILED.value)
 
     async def history(self, id: UUID) -> History:
         rows = await self._search("history", id)
