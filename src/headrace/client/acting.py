@@ -22,7 +22,7 @@ from headrace.core.query import Filter, matches
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status, Verb
 from headrace.core.table import check
-from headrace.draft import SPEC_OPTIONS
+from headrace.draft import KEY_OPTIONS, SPEC_OPTIONS
 from headrace.engine import Duplicated
 from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound, TransitionRefused
 from headrace.handle import JobHandle, as_id
@@ -37,7 +37,7 @@ _log = logging.getLogger("headrace.app")
 
 _ANY = Codec(Any)
 _NOT_OF_RERUN = frozenset({"after", "after_when", "on_parent_failure", "request_key"})
-_OF_RERUN = frozenset({*SPEC_OPTIONS, "delay", "not_before", "not_after"}) - _NOT_OF_RERUN
+_OF_RERUN = frozenset({*SPEC_OPTIONS, *KEY_OPTIONS, "delay", "not_before", "not_after"}) - _NOT_OF_RERUN
 
 Decide = Callable[[Job, datetime], Change | None]
 
