@@ -137,7 +137,7 @@ def prepare(job: Job, now: datetime, rules: Rules) -> Change:
 def _began(job: Job, at: datetime) -> datetime:
     """When the handler was called, as put on record: not before its worker had the job; a cancel may be later."""
     since = job.accepted_at or job.assigned_at
-    return at if since is None else max(at, since)
+    return at if since is None or at >= since else since
 
 
 def _started(job: Job, at: datetime) -> dict[str, Any]:
@@ -241,7 +241,11 @@ def _complete(
     else:
         check(job, _START, _RUNNING)
         began = _began(job, started_at)
-        attempt, first, revs, at = job.attempt + 1, job.first_started_at or began, 2, max(dated(job, now), began)
+        attempt, first, revs, at = job.attempt + 1, job.first_started_at or began, 2, dated(job, now)
+        at = at if at >= began else began
+    # What few jobs have is cleared apart: Python passes up to 14 keywords in a third of the time that more of them take.
+    if job.unstarted_losses or job.suspect or job.spared or not job.error is job.reason is job.fingerprint is None:
+        job = replace(job, unstarted_losses=0, suspect=0, spared=False, reason=None, error=None, fingerprint=None)
     done = replace(
         job,
         status=_COMPLETED,
@@ -249,9 +253,6 @@ def _complete(
         epoch=job.epoch + 1,
         attempt=attempt,
         charged=job.charged + 1,
-        unstarted_losses=0,
-        suspect=0,
-        spared=False,
         worker=None,
         claim=None,
         act_by=None,
@@ -259,11 +260,8 @@ def _complete(
         started_at=began,
         first_started_at=first,
         finished_at=at,
-        reason=None,
         progress=DONE if job.progress is None else replace(job.progress, percent=100.0),
         result_text=result_text,
-        error=None,
-        fingerprint=None,
     )
     return Change(
         verb=_COMPLETE,

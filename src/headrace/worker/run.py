@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.job import ErrorInfo, Job, Progress
@@ -95,7 +96,7 @@ class Run(Caller):
         self._entry_writer: EntryWriter | None = None
         self._progress: ProgressWriter | None = None
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
-        self._time_up_at = float("inf")
+        self._time_up_at = inf
         self._time_taken: float | None = None
 
     @property
@@ -120,7 +121,7 @@ class Run(Caller):
                 if not await self._started_first():
                     return
                 self.began = slots.host.clock.monotonic()
-            if self.told_to_stop or (owned.permits is not None and self._is_late()):  # before it began
+            if self._why is not None or (owned.permits is not None and self._is_late()):  # before it began
                 self.finish(Released())
                 return
             if owned.started_at is None:

@@ -51,7 +51,7 @@ _PATIENCE = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
-_TAKE, _RETRY = Key.TAKE, Verb.RETRY  # looked up once: see core.lifecycle
+_TAKE, _RETRY, _COMPLETE = Key.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle
 _by_seq = itemgetter(_SEQ)
 
 Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
@@ -111,13 +111,14 @@ def _know(change: Change, job: Job) -> Change:
 
 
 def _only_completes(change: Change) -> bool:
-    """Whether ``complete.sql``, the smallest statement, writes all of this completion.
+    """Whether ``complete.sql``, the smallest statement, writes all of this change.
 
     It can note that the job ended, and count one more completed job in its batch.
     """
+    if change.verb is not _COMPLETE or change.notes != ENDS:
+        return False
     tally = change.tally
-    batch = change.job.spec.batch
-    return change.notes == ENDS and (tally is None if batch is None else tally is COMPLETES or tally == COMPLETES)
+    return tally is None if change.job.spec.batch is None else tally is COMPLETES or tally == COMPLETES
 
 
 def _stands_alone(change: Change) -> bool:
@@ -187,10 +188,9 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
-        usual = bool(changes) and all(map(_is_usual, changes))  # most batches by far
-        runs = [dict(enumerate(changes))] if usual else _runs(changes)
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
-        for run in runs:
+        usual = bool(changes) and all(map(_is_usual, changes))  # most batches by far
+        for run in [dict(enumerate(changes))] if usual else _runs(changes):
             place, change = next(iter(run.items()))
             if _stands_alone(change):
                 found = {place: await self._write_alone(change, now)}
@@ -207,8 +207,8 @@ class Applying:
 
         All others were applied.
         """
-        at, complete = Micros(), Verb.COMPLETE
-        if all(one.verb is complete and _only_completes(one) for one in changes.values()):  # most batches by far
+        at = Micros()
+        if all(map(_only_completes, changes.values())):  # most batches by far
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
             took = await self._change(self._complete, rows)
         else:
