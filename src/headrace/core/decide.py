@@ -61,7 +61,7 @@ def dated(job: Job, now: datetime) -> datetime:
     last, started = job.updated_at, job.started_at
     if started is not None and started > last:
         last = started
-    return now if now >= last else last
+    return max(now, last)
 
 
 def change(

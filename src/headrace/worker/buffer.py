@@ -17,7 +17,7 @@ from headrace.worker.owned_job import OwnedJob
 __all__ = ["LOOKED_AT", "Buffer", "Pace"]
 
 AHEAD_SECONDS = 0.25
-AHEAD_MOST = 4000
+AHEAD_MOST = 2000
 LOOKED_AT = 1000
 """How many runs, the newest, are looked at to learn how long they take: of thousands most have yielded their slots."""
 

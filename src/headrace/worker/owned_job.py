@@ -129,7 +129,8 @@ class OwnedJob:
 
     def _decide_end(self, job: Job) -> Change:
         ending, at, lanes = self.ending, self.ended_at, self.lanes
-        assert ending is not None and at is not None
+        assert ending is not None
+        assert at is not None
         chance = 0.0 if type(ending) is Completed else lanes.host.dice.chance()  # for the pause before a retry
         return finish(job, ending, at, chance, lanes.engine.rules, self.started_at, self._took)
 

@@ -70,14 +70,13 @@ def _as_given(columns: Iterable[Column]) -> str:
 
 
 _LATER = ("state", "progress", "result", "error")
-_FIRST = (*_LATER, "unstarted_losses")
+_FIRST = _as_given(one for one in RECORD if one.name not in (*_LATER, "unstarted_losses"))
 _claimed: Callable[..., Job] = function(
     "claimed",
     f"at, specs, given, {names(CLAIMED)}",
     [
         # Most jobs are as they were submitted, with none of these set. More than 15 keywords would take twice as long.
-        f"if {' is '.join(_LATER)} is None and unstarted_losses == 0:"
-        f" return {_as_given(one for one in RECORD if one.name not in _FIRST)}",
+        f"if {' is '.join(_LATER)} is None and unstarted_losses == 0: return {_FIRST}",
         "number = None",
         f"{_STATE}NEW",
         _as_given(RECORD),
