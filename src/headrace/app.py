@@ -6,6 +6,7 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
@@ -22,6 +23,7 @@ from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
+from headrace.client.submitting import submit_here_through, submit_through, through
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
 from headrace.core.books import Book, Verification
@@ -251,10 +253,13 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
 
         Where some wait for others, a write is whole or not at all: if one of its drafts is refused, none is stored.
         """
-        return await jobs.submit_many(self, list(drafts))
+        store, given = partial(jobs.submit_many, self), list(drafts)
+        return await through(self, given, store) if self.submit_middlewares else await store(given)
 
     def submit_draft(self, draft: Draft[R]) -> Coroutine[Any, Any, JobHandle[R]]:
         """Store the job of one draft; ``draft.submit()`` is this."""
+        if self.submit_middlewares:
+            return submit_through(self, draft, partial(jobs.submit_all, self))
         return jobs.submit(self.session, draft)
 
     def submit_draft_sync(self, draft: Draft[R]) -> JobHandle[R]:
@@ -262,6 +267,8 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         connection = draft.options.get("connection")
         if connection is None:
             return self.wait(draft.submit())  # which finds the session of the loop it runs on
+        if self.submit_middlewares:
+            return submit_here_through(self, draft, connection)
         return submit_here(self, [draft], connection)[0]
 
     def batch(self, *, on_complete: Draft[Any] | None = None, on_failure: Draft[Any] | None = None) -> BatchHandle:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -12,7 +12,8 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.client.children import arranged
-from headrace.client.jobs import check_drafts, child_of_handler, jobs_of
+from headrace.client.jobs import child_of_handler, jobs_of
+from headrace.client.submitting import check_drafts, through
 from headrace.client.transactional import handle_of
 from headrace.core import acts
 from headrace.core.batch import Batch, Call
@@ -114,8 +115,20 @@ class BatchHandle:
 
         :raises TransitionRefused: it was cancelled meanwhile; what was stored before that is cancelled with it
         """
+        drafts = list({draft.id: draft for draft in self._drafts}.values())
+        if self._app.submit_middlewares:
+            self._handles = await through(self._app, drafts, self._store_passed)
+        else:
+            await self._store(drafts)
+
+    async def _store_passed(self, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+        for draft in drafts:
+            _refuse(draft, "connection")
+        return await self._store(drafts)
+
+    async def _store(self, given: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
         session, now = self._app.session, await self._app.lanes.now()
-        drafts = arranged(list({draft.id: draft for draft in self._drafts}.values()))
+        drafts = arranged(given)
         parentage = child_of_handler(self._app)
         id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)
         trace = None if parentage is None else parentage.trace
@@ -127,9 +140,10 @@ class BatchHandle:
             draft.id: JobHandle(self._app, answer.job.id, last=answer.job, handler=draft.handler)
             for draft, answer in zip(drafts, answers, strict=True)
         }
-        self._handles = [by_draft[id] for id in dict.fromkeys(draft.id for draft in self._drafts)]
+        self._handles = [by_draft[draft.id] for draft in given]
         for draft, answer in zip(drafts, answers, strict=True):
             handle_of(draft, answer)  # raises Duplicate where that was asked for
+        return self._handles
 
     def _new_id(self, parent: UUID | None) -> UUID:
         """In a handler that of the same batch in an earlier attempt: one of the same jobs, in whatever order."""

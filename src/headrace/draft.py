@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 from uuid import UUID
 
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.requests import hash_of
 from headrace.errors import ConfigError
+from headrace.options import JobOptions, check_options, merged, refuse_function
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -57,6 +58,15 @@ class Draft(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"<Draft {self.task} {self.id}>"
+
+    def with_options(self, **options: Unpack[JobOptions]) -> Draft[R_co]:
+        """The same job, under the same id, with these options in place of its own; for whoever passes it on.
+
+        :raises ConfigError: naming the option
+        """
+        own = None if self.handler is None else self.handler.policy.retry.function
+        changed = merged(self.options, refuse_function(check_options(options), own))
+        return Draft(self.app, self.id, self.task, self.payload_text, changed, self.handler)
 
     async def submit(self) -> JobHandle[R_co]:
         """Store the job; a second time finds the first.

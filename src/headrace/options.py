@@ -14,7 +14,7 @@ from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.moments import moment as told
-from headrace.core.retry import Retry, Seconds, seconds
+from headrace.core.retry import Backoff, Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.core.suspects import REQUIREMENT
 from headrace.errors import ConfigError
@@ -30,6 +30,7 @@ __all__ = [
     "check_templates",
     "fill_templates",
     "merged",
+    "refuse_function",
 ]
 
 
@@ -254,6 +255,22 @@ def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict
             if checked.get(name) is not None:
                 checked[place] = checked.pop(name)
     return checked
+
+
+def refuse_function(options: Mapping[str, Any], own: Backoff | None = None) -> Mapping[str, Any]:
+    """The checked options of a submit; a backoff that is a function is none but the task's ``own``.
+
+    A function cannot be stored with one job, so a worker calls that of the task.
+
+    :raises ConfigError: it is another one
+    """
+    fn = options["retry"].function if "retry" in options else None
+    if fn is not None and fn != own:
+        raise ConfigError(
+            "retry: a backoff that is a function belongs to the task, whose worker calls it: say it there,"
+            " as in @app.task(retry=Retry(backoff=...)), or raise RetryLater(delay) in the handler"
+        )
+    return options
 
 
 _PAIRS = [("delay", "not_before"), *TEMPLATES.items()]

@@ -33,7 +33,7 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
-from headrace.options import JobOptions, check_options, fill_templates, merged
+from headrace.options import JobOptions, check_options, fill_templates, merged, refuse_function
 from headrace.runtime.host import Host
 from headrace.stream import Stream, StreamItem
 from headrace.worker.context import Context
@@ -104,7 +104,8 @@ class Task(Generic[P, R_co]):
     def with_options(self, options: Mapping[str, Any]) -> Self:
         """Like ``options``, for options that are data."""
         changed = copy.copy(self)
-        changed._options = merged(self._options, check_options(options))
+        own = self.handler.policy.retry.function
+        changed._options = merged(self._options, refuse_function(check_options(options), own))
         changed._resolved = None
         return changed
 

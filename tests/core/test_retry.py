@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import timedelta
 from typing import Any
 
@@ -126,15 +127,54 @@ def test_seconds_are_numbers_or_spans() -> None:
             seconds(bad, "the thing")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("backoff", [lambda n: n, print, 5, None, {1, 2}, iter([1]), b"a", {"a": 1}, range(0), "no"])
+@pytest.mark.parametrize("backoff", [5, None, {1, 2}, iter([1]), b"a", {"a": 1}, range(0), "no"])
 def test_a_backoff_that_is_no_list_is_refused_and_says_what_is_accepted(backoff: Any) -> None:
-    with pytest.raises(ConfigError, match=r"backoff must (be 'exponential', 'fixed' or a list|name from 1 to 100)"):
+    with pytest.raises(ConfigError, match=r"backoff must (be 'exponential', 'fixed', a list|name from 1 to 100)"):
         Retry(backoff=backoff)
 
 
-def test_a_function_for_a_backoff_is_told_what_to_do_instead() -> None:
-    with pytest.raises(ConfigError, match=r"a function cannot be stored: raise RetryLater\(delay\) in the handler"):
-        Retry(backoff=lambda n: 2**n)  # type: ignore[arg-type]
+async def _waits(retry: int, error: Exception) -> float:
+    return 1.0
+
+
+@pytest.mark.parametrize("backoff", [lambda n: n, lambda a, b, c: 1, lambda: 1, int, _waits])
+def test_a_function_that_could_not_be_called_is_refused(backoff: Any) -> None:
+    with pytest.raises(ConfigError, match=r"backoff is `def name\(retry: int, error: Exception\) -> float`"):
+        Retry(backoff=backoff)
+
+
+def by_hand(retry: int, error: Exception) -> float:
+    return 2.0**retry
+
+
+def test_a_function_is_kept_out_of_what_is_stored() -> None:
+    policy = Retry(7, backoff=by_hand, jitter=False)
+    assert (policy.function, policy.by_function, policy.backoff) == (by_hand, True, "exponential")
+    stored = msgspec.json.decode(msgspec.json.encode(policy), type=Retry)
+    packed = msgspec.msgpack.decode(msgspec.msgpack.encode(policy), type=Retry)
+    for copied in (stored, packed, pickle.loads(pickle.dumps(policy))):
+        assert copied == policy
+        assert hash(copied) == hash(policy)
+        assert (copied.function, copied.by_function) == (None, True), (
+            "whoever runs the job knows that there is a function"
+        )
+        assert delays(copied, 3) == [2, 4, 8]
+    assert Retry().function is None
+    assert Retry() != Retry(backoff=by_hand)
+    assert "by_hand" not in repr(policy)
+
+
+def test_a_policy_of_an_earlier_version_has_no_function() -> None:
+    text = b'{"max_retries":1,"backoff":"fixed","initial":1,"factor":2,"cap":9,"jitter":true,"retry_on":[],'
+    text += b'"give_up_on":[]}'
+    assert not msgspec.json.decode(text, type=Retry).by_function
+
+
+@pytest.mark.parametrize(
+    ("charged", "error", "retried"), [(0, OSError, True), (2, OSError, False), (0, KeyError, False)]
+)
+def test_whether_an_error_is_retried(charged: int, error: type[Exception], retried: bool) -> None:
+    assert Retry(2, give_up_on=[KeyError]).retries(charged, error_names(error)) is retried
 
 
 def test_what_a_policy_names_has_a_bound() -> None:

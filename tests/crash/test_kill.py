@@ -114,7 +114,7 @@ async def test_the_late_finish_of_a_frozen_worker_is_stale(url: str, tmp_path: P
             handle = await waits_for.submit(str(gate), str(note))
             await until(note.exists, within=90)
             await until(lambda: _has_status(handle.id, Status.RUNNING))
-            workers.freeze(slow)
+            await workers.freeze_at_rest(slow)
             quick = workers.hire()
             await until(lambda: len(note.read_text().splitlines()) == 2, within=90)
             gate.touch()

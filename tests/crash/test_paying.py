@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ import pytest
 
 from headrace.core.status import Outcome, Status
 from tests.crash.paying import Moment, app, pay, pay_at
-from tests.support.crew import Crew, crew
+from tests.support.crew import crew
 from tests.support.invariants import check_store
 from tests.support.postgres import shared
 from tests.support.schemas import schema_of, url_of
@@ -115,18 +114,6 @@ async def nobody_beats(folder: Path) -> AsyncIterator[None]:
         await connection.close()
 
 
-async def freeze_at_rest(workers: Crew, member: subprocess.Popen[bytes], folder: Path) -> None:
-    """Stop a worker at a moment when it holds no lock on the table of workers: nobody else would ever get one."""
-    held = f"SELECT 1 FROM pg_locks WHERE relation = '{schema_of(folder)}.workers'::regclass"
-    while True:
-        workers.freeze(member)
-        await asyncio.sleep(0.1)  # what it had sent before is answered
-        if not shared().execute(held):
-            return
-        workers.thaw(member)
-        await asyncio.sleep(0.05)
-
-
 @pytest.mark.parametrize("learns", ["by its write", "by its beat"])
 async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(learns: str, tmp_path: Path) -> None:
     till, gate, note = Till("postgres", tmp_path), tmp_path / "go", tmp_path / "paying"
@@ -145,7 +132,7 @@ async def test_what_a_frozen_worker_wrote_is_undone_when_another_was_faster(lear
             await until(lambda: noted(f"{slow.pid} wrote"), within=90)
             # Nothing that it writes later than this may be kept waiting by nobody_beats, but its last word.
             await until(recorded, within=90)
-            await freeze_at_rest(workers, slow, tmp_path)
+            await workers.freeze_at_rest(slow)
             fast = workers.hire()
             await until(lambda: noted(f"{fast.pid} wrote"), within=90)
             (tmp_path / f"go-{fast.pid}").touch()

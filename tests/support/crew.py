@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -11,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import apsw
+
 from headrace import App
+from tests.support.postgres import shared
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -71,6 +75,16 @@ class Crew:
         """Stop it in its tracks."""
         member.send_signal(signal.SIGSTOP)
 
+    async def freeze_at_rest(self, member: subprocess.Popen[bytes]) -> None:
+        """Stop it at a moment when it holds no lock of the store: whoever stands still with one stops everybody."""
+        while True:
+            self.freeze(member)
+            await asyncio.sleep(0.1)  # what it had sent before is answered
+            if await asyncio.to_thread(_is_free, self.url):
+                return
+            self.thaw(member)
+            await asyncio.sleep(0.05)
+
     def thaw(self, member: subprocess.Popen[bytes]) -> None:
         """Let it go on."""
         member.send_signal(signal.SIGCONT)
@@ -89,6 +103,23 @@ class Crew:
             if member.poll() is None:
                 member.send_signal(signal.SIGCONT)
                 self.kill(member)
+
+
+def _is_free(url: str) -> bool:
+    """Whether nobody writes to the store, and nobody holds a lock on its workers or jobs."""
+    kind, _, place = url.partition("://")
+    if kind == "sqlite":
+        connection = apsw.Connection(place.removeprefix("/"))
+        try:
+            connection.execute("BEGIN IMMEDIATE; ROLLBACK")
+        except apsw.BusyError:
+            return False
+        finally:
+            connection.close()
+        return True
+    schema = url.partition("schema=")[2]
+    held = f"""SELECT 1 FROM pg_locks WHERE relation IN ('{schema}.workers'::regclass, '{schema}.jobs'::regclass)"""
+    return not shared().execute(held)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from headrace import App, Context, Continuous, Cron, Draft, Every, Job, JobHandle, Retry, Status, Stream, Tasks
 from headrace.batch import BatchHandle
-from headrace.client.hooks import CallNext, Resource
+from headrace.client.hooks import CallNext, Resource, SubmitNext
 from headrace.core.audit import Audited
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
@@ -296,6 +296,22 @@ async def session() -> AsyncGenerator[bytes, None]:
 @contextmanager
 def folder() -> Generator[str, None, None]:
     yield ""
+
+
+@app.submit_middleware
+async def stamped(drafts: Sequence[Draft[Any]], call_next: SubmitNext) -> list[JobHandle[Any]]:
+    """Around every submit."""
+    assert_type(drafts[0].with_options(priority=3), Draft[Any])
+    return await call_next([draft.with_options(tags=["t"]) for draft in drafts])
+
+
+def waits(retry: int, error: Exception) -> float | timedelta:
+    """A backoff that is a function."""
+    return timedelta(seconds=retry)
+
+
+assert_type(Retry(backoff=waits).function, Callable[[int, Exception], float | timedelta] | None)
+Retry(backoff=lambda retry, error: 2.0**retry if isinstance(error, OSError) else 60)
 
 
 @app.task(middleware=[timed, traced], on_success=praise, on_retry=[blame, praise], on_cancelled=lambda job: None)

@@ -80,6 +80,8 @@ def options_are_checked() -> None:
     Cron("0 2 * * *", overlap="never")  # type: ignore[arg-type]
     Every(minutes=5, jitter="1s")  # type: ignore[arg-type]
     Retry(3, "fixed")  # type: ignore[call-arg]
+    Retry(backoff=lambda retry: 2.0)  # type: ignore[arg-type, misc]
+    Retry(backoff=lambda retry, error: "soon")  # type: ignore[arg-type, return-value]
     Tasks(queue="a")  # type: ignore[call-arg]
     App(defaults={"queue": 1})  # type: ignore[arg-type]
     app.lifespan(worker=True, processes=2)  # type: ignore[call-arg]
@@ -92,6 +94,8 @@ def bare(job: str) -> None: ...
 async def what_is_around_is_checked(ctx: Context) -> None:
     app.on_success(bare)  # type: ignore[type-var]
     app.middleware(bare)  # type: ignore[type-var]
+    app.submit_middleware(bare)  # type: ignore[type-var]
+    add.draft(1, 2).with_options(prioritee=1)  # type: ignore[call-arg]
     app.resource(bare)  # type: ignore[arg-type]
     app.task(middleware=[bare])  # type: ignore[list-item]
     app.task(on_retry=bare)  # type: ignore[arg-type]

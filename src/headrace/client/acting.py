@@ -23,7 +23,7 @@ from headrace.draft import SPEC_OPTIONS
 from headrace.engine import Duplicated
 from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound
 from headrace.handle import JobHandle, as_id
-from headrace.options import JobOptions, check_options
+from headrace.options import JobOptions, check_options, refuse_function
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -172,7 +172,7 @@ def _options_of_rerun(options: Mapping[str, Any]) -> dict[str, Any]:
     for name in options:
         if name not in _OF_RERUN and name in JobOptions.__annotations__:
             raise ConfigError(f"rerun: {name} has no place here: the new job has no family, and answers no request")
-    return check_options(options)
+    return dict(refuse_function(check_options(options)))
 
 
 def _after(now: datetime, wait: float) -> datetime:

@@ -1,18 +1,31 @@
-"""What an App has around its runs and after them: middleware, callbacks and resources."""
+"""What an App has around its submits and runs, and after them: middleware, callbacks and resources."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from headrace.client.submitting import SubmitMiddleware, SubmitNext, check_submit_middleware
 from headrace.handler import Handler
 from headrace.worker.callbacks import MOMENTS, STATUSES, Callback, Moment, check_callbacks
 from headrace.worker.middleware import CallNext, Middleware, check_middleware
 from headrace.worker.resources import Maker, Resource
 
-__all__ = ["HOOKS", "CallNext", "Callback", "Hooked", "Hooks", "Middleware", "Resource", "own_hooks"]
+__all__ = [
+    "HOOKS",
+    "CallNext",
+    "Callback",
+    "Hooked",
+    "Hooks",
+    "Middleware",
+    "Resource",
+    "SubmitMiddleware",
+    "SubmitNext",
+    "own_hooks",
+]
 
 M = TypeVar("M", bound=Middleware)
+S = TypeVar("S", bound=SubmitMiddleware)
 C = TypeVar("C", bound=Callback)
 T = TypeVar("T")
 
@@ -24,6 +37,7 @@ class Hooks:
     """The functions around a task, or around all tasks of an App."""
 
     def __init__(self) -> None:
+        self.submit_middleware: list[SubmitMiddleware] = []
         self.middleware: list[Middleware] = []
         self.callbacks: dict[Moment, list[Callback]] = {moment: [] for moment in MOMENTS}
         self.resources: list[Resource[Any]] = []
@@ -61,6 +75,22 @@ class Hooked:
     def resources(self) -> Sequence[Resource[Any]]:
         """The resources that a worker of this App opens, in this order."""
         return tuple(self._hooks.resources)
+
+    @property
+    def submit_middlewares(self) -> Sequence[SubmitMiddleware]:
+        """What is called around every submit, the outermost first."""
+        return self._hooks.submit_middleware
+
+    def submit_middleware(self, fn: S) -> S:
+        """Call this around every submit: ``async def f(drafts, call_next): return await call_next(drafts)``.
+
+        It may pass on drafts with other options (``draft.with_options(...)``), refuse them by raising, and look at the
+        handles. The first that was registered is the outermost.
+
+        :raises ConfigError: it is no coroutine function of drafts and ``call_next``
+        """
+        self._hooks.submit_middleware.append(check_submit_middleware(fn))
+        return fn
 
     def middleware(self, fn: M) -> M:
         """Call this around every run of every task: ``async def timed(ctx, call_next): return await call_next()``.

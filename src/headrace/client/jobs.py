@@ -16,6 +16,7 @@ from headrace.client.charts import running_times
 from headrace.client.children import Parentage, arranged, new_id, parentage_here
 from headrace.client.registry import check_payload, known_tasks, warn_unregistered
 from headrace.client.session import Session
+from headrace.client.submitting import check_drafts
 from headrace.core import bounds
 from headrace.core.codec.codec import Codec, Misfit
 from headrace.core.entry import BEGIN, Kind, LogLine
@@ -37,14 +38,13 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle
 from headrace.handler import check_task_name
-from headrace.options import check_options, fill_templates, merged
+from headrace.options import check_options, fill_templates, merged, refuse_function
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:
     from headrace.app import App
 
 __all__ = [
-    "check_drafts",
     "child_of_handler",
     "draft_by_name",
     "explain",
@@ -52,6 +52,7 @@ __all__ = [
     "jobs_of",
     "logs",
     "submit",
+    "submit_all",
     "submit_many",
 ]
 
@@ -73,6 +74,11 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     return within.handle_of(draft, await session.lanes.insert(draft.job(await session.lanes.now(), parentage)))
 
 
+async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
+    """Store what the middleware of one submit let pass: mostly one job."""
+    return [await submit(app.session, drafts[0])] if len(drafts) == 1 else await submit_many(app, drafts)
+
+
 async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
     """Store jobs in one atomic write up to 1,000, in chunks above; a draft given twice is stored once."""
     session = app.session
@@ -90,15 +96,6 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
-
-
-def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -> None:
-    """Refuse what is no draft of this App; :raises TypeError, ConfigError: naming its index"""
-    for index, item in enumerate(items):
-        if not isinstance(item, Draft):
-            raise TypeError(f"{what}: item {index} must be a draft, as of task.draft(...), not {type(item).__name__}")
-        if item.app is not app:
-            raise ConfigError(f"{what}: item {index} belongs to a task of another App")
 
 
 def child_of_handler(app: App) -> Parentage | None:
@@ -138,7 +135,7 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     task = app.by_name.get(name)
     if task is not None:
         return task.with_options(options).draft_bound(payload)
-    checked, text = check_options(options), _payload_text(name, payload)
+    checked, text = refuse_function(check_options(options)), _payload_text(name, payload)
     doc = await app.session.find_task(name)
     if doc is None:
         warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})

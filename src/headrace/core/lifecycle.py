@@ -199,8 +199,8 @@ def finish(
     match ending:
         case Failed():
             decided = _fail(seen, ending, now, chance)
-        case TimedOut(error):
-            decided = lose(seen, Cause.TIMEOUT, now, chance, rules, owner=True, error=error)
+        case TimedOut(error, delay):
+            decided = lose(seen, Cause.TIMEOUT, now, chance, rules, owner=True, error=error, delay=delay)
         case Snoozed(delay):
             decided = _snooze(seen, delay, now)
         case Released():

@@ -16,7 +16,7 @@ from headrace.core.retry import error_names
 from headrace.core.status import ENDED, Cause, Outcome, Reason, Status, Verb
 from headrace.core.suspects import is_spared
 
-__all__ = ["lose"]
+__all__ = ["TIMED_OUT", "lose"]
 
 _LOST = {
     Cause.LEASE: "the worker is dead",
@@ -33,7 +33,7 @@ _FIRST_DEATH = 0.2
 The jobs that it ran come back one after another within this time. After a second death the backoff of the policy holds.
 """
 
-_TIMED_OUT = (*error_names(TimeoutError), "Timeout")
+TIMED_OUT = (*error_names(TimeoutError), "Timeout")
 """What a time-out is called in ``retry_on`` and ``give_up_on``; the last is the type of its error."""
 
 _SPARED = ("a suspect ran beside it", "it was its last attempt, and ordinary jobs ran beside it")
@@ -48,11 +48,13 @@ def lose(
     *,
     owner: bool = False,
     error: ErrorInfo | None = None,
+    delay: float | None = None,
     heard_at: datetime | None = None,
     beside_suspect: bool = False,
     mass_death: bool = False,
 ) -> Change:
-    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out).
+    """Take a held job from its worker; ``owner`` when the worker itself says so (its time ran out), and ``delay`` what
+    it then says about the next attempt.
 
     ``heard_at``: the last beat of a worker that is dead, which says how long it was silent. ``beside_suspect``: on
     that worker suspects and ordinary jobs ran together, as its burial recorded. ``mass_death``: other workers died
@@ -60,7 +62,7 @@ def lose(
     """
     error = error or _lost(job, cause, now, heard_at, rules)
     if job.status is Status.RUNNING:
-        return _lose_started(job, cause, now, chance, error, owner=owner, beside_suspect=beside_suspect)
+        return _lose_started(job, cause, now, chance, error, delay, owner=owner, beside_suspect=beside_suspect)
     losses = job.unstarted_losses + 1
     fields: dict[str, Any] = {"unstarted_losses": losses}
     closes = None
@@ -100,7 +102,15 @@ def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rule
 
 
 def _lose_started(
-    job: Job, cause: Cause, now: datetime, chance: float, error: ErrorInfo, *, owner: bool, beside_suspect: bool
+    job: Job,
+    cause: Cause,
+    now: datetime,
+    chance: float,
+    error: ErrorInfo,
+    delay: float | None,
+    *,
+    owner: bool,
+    beside_suspect: bool,
 ) -> Change:
     policy, timed_out, died = job.spec.retry, cause is Cause.TIMEOUT, cause is Cause.LEASE
     spared = died and is_spared(job, beside_suspect=beside_suspect)
@@ -108,7 +118,7 @@ def _lose_started(
     if spared:
         message = f"{error.message}; not charged: {_SPARED[job.suspect > 0]}"
         error = replace(error, message=message, details={**(error.details or {}), "charged": False})
-    objection = policy.objection(_TIMED_OUT) if timed_out else None
+    objection = policy.objection(TIMED_OUT) if timed_out else None
     if objection is not None and charged < policy.max_attempts and job.cancel_requested_at is None:
         error = replace(error, message=f"{error.message}; not retried: {objection}")
     outcome = Outcome.TIMED_OUT if timed_out else Outcome.LOST
@@ -117,7 +127,8 @@ def _lose_started(
         fields = over(job, now, charged, error, Reason.TIMEOUT if timed_out else Reason.LOST)
     else:
         # Jobs that were lost together must not come back together, again and again.
-        delay = policy.delay(max(0, charged - 1), chance, jitter=not timed_out)
+        if delay is None:
+            delay = policy.delay(max(0, charged - 1), chance, jitter=not timed_out)
         if died and not job.suspect:
             delay = min(delay, _FIRST_DEATH * (0.5 + chance / 2))
         fields = again(job, now, charged, error, delay)

@@ -25,7 +25,7 @@ class Failed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     reason: Reason | None = None
     """Set when no further attempt is worth making, and why."""
     delay: float | None = None
-    """Asked for by ``RetryLater``; overrides the backoff."""
+    """Asked for by ``RetryLater``, or by the function that is the backoff; overrides what the policy says."""
 
 
 class Snoozed(msgspec.Struct, frozen=True, tag=True):
@@ -42,6 +42,8 @@ class TimedOut(msgspec.Struct, frozen=True, tag=True):
     """The attempt ran out of time."""
 
     error: ErrorInfo | None = None
+    delay: float | None = None
+    """What the function that is the backoff asked for; overrides what the policy says."""
 
 
 Ending = Completed | Failed | Snoozed | Released | TimedOut

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
 from headrace.core.bounds import KEY, is_text, shown, whole
 from headrace.errors import LONGEST, ConfigError
 
-__all__ = ["Retry", "Seconds", "error_names", "seconds"]
+__all__ = ["Backoff", "Retry", "Seconds", "error_names", "seconds"]
 
 Seconds = float | timedelta
+Backoff = Callable[[int, Exception], Seconds]
+"""Says how long to wait before a retry: called with its number, from 1, and with the error of the attempt."""
 
 
 def seconds(value: Seconds, what: str) -> float:
@@ -62,34 +65,55 @@ def _delays(backoff: object) -> Literal["exponential", "fixed"] | tuple[float, .
         return "exponential"
     if backoff == "fixed":
         return "fixed"
-    # No iterator, whose delays could be read once only; no function: a policy is stored with the job, as data.
+    # No iterator, whose delays could be read once only.
     if isinstance(backoff, str | bytes) or not isinstance(backoff, Sequence):
-        accepted = "'exponential', 'fixed' or a list of delays such as [5, 15, 30]"
-        function = "; a function cannot be stored: raise RetryLater(delay) in the handler" if callable(backoff) else ""
-        raise ConfigError(f"backoff must be {accepted}, not {shown(backoff)}{function}")
+        accepted = "'exponential', 'fixed', a list of delays such as [5, 15, 30], or a function"
+        raise ConfigError(f"backoff must be {accepted}, not {shown(backoff)}")
     if not 1 <= len(backoff) <= _MOST:
         raise ConfigError(f"backoff must name from 1 to {_MOST} delays (the last holds on), not {len(backoff)}")
     return tuple(seconds(delay, "backoff") for delay in backoff)
 
 
+def _function(fn: Callable[..., object]) -> Backoff:
+    """Refuse what could not be called to say how long to wait."""
+    if not isinstance(fn, type) and not any(map(inspect.iscoroutinefunction, (fn, type(fn).__call__))):
+        try:
+            inspect.signature(fn).bind(1, Exception())
+        except (TypeError, ValueError):  # ValueError: of a builtin the signature is not known
+            pass
+        else:
+            good: Backoff = fn  # type: ignore[assignment]  # what it returns is checked whenever it was called
+            return good
+    raise ConfigError(f"as a function, backoff is `def name(retry: int, error: Exception) -> float`, not {shown(fn)}")
+
+
+class _Called:
+    """Where a policy keeps its function, which is no field of it: a function cannot be stored."""
+
+    __slots__ = ("_fn",)
+
+
 @dataclass(frozen=True, init=False, slots=True)
-class Retry:
+class Retry(_Called):
     """A retry policy: how often a job is retried, after which errors, and with which delays (backoff)."""
 
     max_retries: int
     backoff: Literal["exponential", "fixed"] | tuple[float, ...]
+    """With a function: what holds where that cannot be called."""
     initial: float
     factor: float
     cap: float
     jitter: bool
     retry_on: tuple[str, ...]
     give_up_on: tuple[str, ...]
+    by_function: bool = field(init=False, default=False)
+    """Whether the delays are what a function of the task says."""
 
     def __init__(
         self,
         max_retries: int = 3,
         *,
-        backoff: Literal["exponential", "fixed"] | Sequence[Seconds] = "exponential",
+        backoff: Literal["exponential", "fixed"] | Sequence[Seconds] | Backoff = "exponential",
         initial: Seconds = 2.0,
         factor: float = 2.0,
         cap: Seconds = 300.0,
@@ -97,7 +121,8 @@ class Retry:
         retry_on: Sequence[type[BaseException] | str] = (),
         give_up_on: Sequence[type[BaseException] | str] = (),
     ) -> None:
-        retries, delays = whole(max_retries, "max_retries", 0), _delays(backoff)
+        retries, fn = whole(max_retries, "max_retries", 0), _function(backoff) if callable(backoff) else None
+        delays = _delays("exponential" if fn is not None else backoff)
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= _STEEPEST:
             raise ConfigError(f"factor must be a number from 1 to {_STEEPEST:g}, not {shown(factor)}")
         put = object.__setattr__  # frozen: the one place that fills it
@@ -109,6 +134,14 @@ class Retry:
         put(self, "jitter", bool(jitter))
         put(self, "retry_on", _names(retry_on, "retry_on"))
         put(self, "give_up_on", _names(give_up_on, "give_up_on"))
+        put(self, "by_function", fn is not None)
+        put(self, "_fn", fn)
+
+    @property
+    def function(self) -> Backoff | None:
+        """The function that was given as ``backoff``; None also where the policy was read from the store."""
+        fn: Backoff | None = getattr(self, "_fn", None)
+        return fn
 
     @property
     def max_attempts(self) -> int:
@@ -132,6 +165,10 @@ class Retry:
             except OverflowError:
                 whole = self.cap
         return whole * (0.5 + chance / 2) if self.jitter or jitter else whole
+
+    def retries(self, charged: int, names: Sequence[str]) -> bool:
+        """Whether an error with these class names is retried, by a job that was charged so many attempts before."""
+        return charged + 1 < self.max_attempts and self.allows(names)
 
     def allows(self, names: Sequence[str]) -> bool:
         """Whether an error with these class names may be retried; ``give_up_on`` wins over ``retry_on``."""

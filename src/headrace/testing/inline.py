@@ -21,6 +21,7 @@ from headrace.errors import NotOpen, TransitionRefused
 from headrace.handler import Handler
 from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
+from headrace.worker.backoff import timed
 from headrace.worker.callbacks import tell
 from headrace.worker.context import Caller, Context
 from headrace.worker.entry_writer import EntryWriter
@@ -189,7 +190,8 @@ class Inline:
             if task is not None and task.cancelling():
                 raise
             error = ErrorInfo("CancelledError", "the handler cancelled itself")
-            return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+            ending = Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+            return timed(ending, handler, job)
         finally:
             self._plain -= plain
 

@@ -15,6 +15,7 @@ from headrace.engine import Attended
 from headrace.handler import Handler
 from headrace.runtime.clock import SystemClock
 from headrace.runtime.waiting import Slot
+from headrace.worker.backoff import timed
 from headrace.worker.child import (
     Act,
     Back,
@@ -33,6 +34,8 @@ from headrace.worker.child import (
 from headrace.worker.context import Context, Stopping
 
 __all__ = ["Children"]
+
+_DIED = ("ChildDied",)
 
 
 class _Child:
@@ -77,7 +80,7 @@ class _Child:
                         return ending
         except (EOFError, OSError):
             self.process.join(5)
-            return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=("ChildDied",))
+            return Failed(error=ErrorInfo("ChildDied", _epitaph(self.process.exitcode)), names=_DIED)
 
     def _give_back(self, slot: Slot | None, number: int) -> None:
         """Send a message when there is a slot again."""
@@ -157,6 +160,8 @@ class Children:
             fn = handler.fn
             ending = child.run(Request(fn.__module__, fn.__qualname__, job, ctx.attempt, ctx.started_at, begin_by), ctx)
             done = True
+            if isinstance(ending, Failed) and ending.names == _DIED:
+                ending = timed(ending, handler, job)  # which the child itself did with any other error
             if left is not None and ctx.stopping is None and isinstance(ending, Released):
                 ctx.caller.begins_within()  # it was late in the child: the lead is learned from that
             return ending

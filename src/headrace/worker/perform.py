@@ -16,6 +16,7 @@ from headrace.core.retry import error_names
 from headrace.core.status import Reason
 from headrace.errors import GiveUp, HandlerFailed, InvalidPayload, InvalidResult, RetryLater, Snooze, Stopped
 from headrace.handler import Handler
+from headrace.worker.backoff import timed
 from headrace.worker.context import Context
 from headrace.worker.pools import ThreadPool
 from headrace.worker.raising import is_passing, message_of
@@ -69,7 +70,7 @@ async def call_async(
     except BaseException as error:  # a handler's SystemExit must not end the worker
         if is_passing(error):
             raise
-        return raised(error)
+        return raised(error, handler, job)
     finally:
         ctx.left(entered)
 
@@ -77,7 +78,7 @@ async def call_async(
 def perform(handler: Handler, ctx: Context, job: Job) -> Ending:
     """Run a plain handler on this very thread."""
     text, error = _plain(handler, ctx, job, handler.encode_result)
-    return Completed(text) if error is None else raised(error)
+    return Completed(text) if error is None else raised(error, handler, job)
 
 
 def _plain(
@@ -166,7 +167,7 @@ def _value(handler: Handler, ctx: Context, ending: Ending) -> Any:
             raise Stopped(ctx.stopping or "shutdown")
 
 
-def raised(error: BaseException) -> Ending:
+def raised(error: BaseException, handler: Handler, job: Job) -> Ending:
     """What an error that came out of a handler means for its job."""
     match error:
         case Snooze():
@@ -184,7 +185,7 @@ def raised(error: BaseException) -> Ending:
         case InvalidResult():
             return Failed(error=_info(error, trace=False), reason=Reason.INVALID_RESULT)
         case _:
-            return Failed(error=_info(error), names=error_names(type(error)))
+            return timed(Failed(error=_info(error), names=error_names(type(error))), handler, job, error)
 
 
 def _info(error: BaseException, *, trace: bool = True, details: dict[str, Any] | None = None) -> ErrorInfo:

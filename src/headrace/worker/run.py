@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
+from headrace.worker.backoff import timed, timed_out
 from headrace.worker.completing import Completing
 from headrace.worker.context import Caller, Context, Stopping
 from headrace.worker.entry_writer import EntryWriter
@@ -171,6 +172,8 @@ class Run(Caller):
         if owned.ending is None:
             if self._progress is not None and isinstance(ending, Failed | TimedOut):
                 self._progress.write()  # how far it came is worth keeping
+            if type(ending) is TimedOut:
+                ending = timed_out(ending, owned.handler, owned.job)
             slots.unacknowledged += 1
             owned.finish(ending, slots.host.clock.now(), self._time_taken)
 
@@ -184,7 +187,7 @@ class Run(Caller):
         if isinstance(error, GeneratorExit):
             # Thrown in by a future of the handler's: it closes every coroutine up to the task, and none may wait for
             # anything any more.
-            ending = raised(error)
+            ending = raised(error, self.owned.handler, self.owned.job)
             self._leaving = ending, self._loop.create_task(self._wind_up(ending), name="headrace-leaving")
             raise error
         _log.exception("job %s: the run broke down", self.owned.job.id)
@@ -228,7 +231,8 @@ class Run(Caller):
         if self.task.cancelling() and keeper is not None and keeper.cancelling():
             return Released()  # the loop is ending, and everything on it is cancelled
         error = ErrorInfo("CancelledError", "the handler cancelled itself")
-        return Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+        ending = Failed(error=error, names=("CancelledError", "asyncio.exceptions.CancelledError"))
+        return timed(ending, self.owned.handler, self.owned.job)
 
     def _set_time(self, timeout: float | None) -> None:
         """Arrange that the handler is stopped at its timeout: by a timer if that is soon, otherwise by ``tick``."""

@@ -39,7 +39,8 @@ _MOMENT = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.
 _RETRY = st.builds(
     Retry,
     st.integers(0, 100),
-    backoff=st.sampled_from(["exponential", "fixed"]) | st.lists(st.floats(0, 1e6), min_size=1, max_size=4),
+    backoff=st.sampled_from(["exponential", "fixed", lambda retry, error: 1.0])
+    | st.lists(st.floats(0, 1e6), min_size=1, max_size=4),
     initial=st.floats(0, 1e6),
     factor=st.floats(1, 100),
     jitter=st.booleans(),
