@@ -58,10 +58,8 @@ def dated(job: Job, now: datetime) -> datetime:
     Never before what is on record of it: the clock that says ``now`` may be behind the one that wrote that. Deadlines
     are counted from ``now`` itself.
     """
-    last, started = job.updated_at, job.started_at
-    if started is not None and started > last:
-        last = started
-    return max(now, last)
+    last = job.updated_at if job.started_at is None else max(job.updated_at, job.started_at)
+    return now if now >= last else last  # noqa: FURB136, a call takes three times as long, and every job is dated
 
 
 def change(

@@ -122,7 +122,7 @@ class Run(Caller):
                 if not await self._started_first():
                     return
                 self.began = slots.host.clock.monotonic()
-            if self._why is not None or (owned.permits is not None and self._is_late()):  # before it began
+            if self.told_to_stop or (owned.permits is not None and self._is_late()):  # before it began
                 self.finish(Released())
                 return
             if owned.started_at is None:

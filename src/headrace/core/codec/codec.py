@@ -232,7 +232,7 @@ class RecordCodec:
 
     def decode(self, text: str) -> dict[str, Any]:
         """What was passed, by parameter name; :raises Misfit:"""
-        values = zip(self._names, _astuple(self._decode(text)))  # noqa: B905, as many as it has fields: every job does this
+        values = zip(self._names, _astuple(self._decode(text)))  # noqa: B905, a name for each field; and it takes longer
         if not self._optional:
             return dict(values)
         return {name: value for name, value in values if value is not _ABSENT}

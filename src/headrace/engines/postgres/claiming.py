@@ -111,8 +111,7 @@ class Claiming:
             elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
                 reach *= 8  # other claims are taking all the jobs that this one looked at
             else:
-                reader = Reader()
-                jobs = reader.claimed((row[_HEAD:] for row in rows[1:]), given)
+                jobs = Reader().claimed((row[_HEAD:] for row in rows[1:]), given)
                 more = len(jobs) < ask.n and reach <= head[_SEEN]
                 self._spare = min(self._spare * 4, _FAR) if more else max(self._spare // 2, _SPARE)
                 claimed = self._claimed(head, jobs, serving)
