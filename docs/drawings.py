@@ -237,6 +237,7 @@ ROOMS = {
     "maintenance": "sweeper, pruner, planner",
     "handler": "what a worker calls",
     "stream": "the items of a job",
+    "logs": "records as JSON",
     "engines": "memory/ | sqlite/ | postgres/ above sql/: each keeps the contract, none knows another",
     "runtime": "group commit, notes, following; clock and host: time, chance, threads",
     "engine": "the contract: a Protocol for each role, and the values they exchange",

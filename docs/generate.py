@@ -42,6 +42,8 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.engine": ("WorkerRow", "WorkerInfo", "Beat"),
     "headrace.client.registry": ("UnregisteredTask",),
     "headrace.testing": (),
+    "headrace.logs": (),
+    "headrace.contrib.otel": (),
     "headrace.conformance": ("Suite",),
 }
 """What a user may import, by module; no names: everything in its ``__all__``. The errors have a page of their own."""
@@ -68,9 +70,9 @@ MADE_ELSEWHERE = frozenset(
 """Never constructed by a user, so how they are is nobody's business."""
 
 INNER: dict[str, frozenset[str]] = {
-    "App": frozenset({"by_name", "forget", "new_id", "session"}),
+    "App": frozenset({"by_name", "forget", "new_id", "session", "trace", "tracing"}),
     "Attempt": frozenset({"fold"}),
-    "Context": frozenset({"entered", "place", "places", "rewind"}),
+    "Context": frozenset({"entered", "place", "places", "rewind", "trace"}),
     "Continuous": frozenset({"rest", "retry"}),
     "Cron": frozenset({"spread"}),
     "Draft": frozenset({"handler", "job", "refuse_times", "spec"}),

@@ -131,7 +131,7 @@ class BatchHandle:
         drafts = arranged(given)
         parentage = child_of_handler(self._app)
         id = self._id = self._id or self._new_id(None if parentage is None else parentage.parent)
-        trace = None if parentage is None else parentage.trace
+        trace = _trace_of(drafts) or (None if parentage is None else parentage.trace)
         calls = {name: None if draft is None else _call(draft, id, name, trace) for name, draft in self._calls.items()}
         complete, failure = calls["on_complete"], calls["on_failure"]
         record = Batch(id=id, created_at=now, touched_at=now, on_complete=complete, on_failure=failure)
@@ -343,6 +343,12 @@ def _refuse(draft: Draft[Any], *names: str) -> None:
     for name in names:
         if draft.options.get(name):
             raise ConfigError(f"{name} has no place in a draft of a batch, which is submitted with it, or at its end")
+
+
+def _trace_of(drafts: Sequence[Draft[Any]]) -> dict[str, str] | None:
+    """The trace that all of them were given, if it is the same: what follows their end is part of it."""
+    traces = [draft.options.get("trace") for draft in drafts]
+    return traces[0] if traces and all(trace == traces[0] for trace in traces) else None
 
 
 def _call(draft: Draft[Any], batch: UUID, name: str, trace: dict[str, str] | None) -> Call:

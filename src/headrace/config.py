@@ -10,7 +10,7 @@ from contextlib import suppress
 from datetime import timedelta
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -44,6 +44,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The schema on PostgreSQL, one for each store in the database; letters, digits, ``_`` and ``-``."""
     imports: tuple[str, ...] = ()
     """Modules a worker imports at its start, so that their tasks are registered."""
+    log_format: Literal["text", "json"] = "text"
+    """How ``headrace worker`` writes its log: ``text``, or ``json`` for one JSON object a line."""
     beat: float = Rules().beat
     """Seconds between two heartbeats of a worker."""
     lease: float = Rules().lease
@@ -242,4 +244,10 @@ def _imports(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-_CHECKS = {"url": _url, "app": _app, "namespace": _namespace, "imports": _imports}
+def _log_format(value: Any) -> str:
+    if value not in ("text", "json"):
+        raise ValueError("must be 'text' or 'json'")
+    return str(value)
+
+
+_CHECKS = {"url": _url, "app": _app, "namespace": _namespace, "imports": _imports, "log_format": _log_format}

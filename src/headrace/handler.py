@@ -7,7 +7,7 @@ import inspect
 import sys
 import typing
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ from headrace.core.limits.rule import TaskRule
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
+
+if TYPE_CHECKING:
+    from headrace.worker.tracing import Tracing
 
 __all__ = ["Bulk", "Handler", "Mode", "Policy", "check_task_name", "return_codec"]
 
@@ -78,6 +81,8 @@ class Handler:
         self.mode = _mode(fn, self.name, run_in)
         self.middleware: tuple[Callable[..., Awaitable[Any]], ...] = ()
         """What is called around it, the outermost first."""
+        self.tracing: Tracing | None = None
+        """What makes a span of every run."""
         self.callbacks: Mapping[Status, tuple[Callable[[Job], object], ...]] | None = None
         """What is called when the store has accepted that an attempt left its job in a status."""
         self.bulk: Bulk | None = None
@@ -147,7 +152,7 @@ class Handler:
     def surround(self, middleware: Sequence[Callable[..., Awaitable[Any]]]) -> None:
         """Be called through these, the outermost first."""
         self.middleware = tuple(middleware)
-        self.direct = self.mode == "async" and not middleware and not self.flows
+        self.direct = self.mode == "async" and not middleware and not self.flows and self.tracing is None
 
     @property
     def flows(self) -> bool:

@@ -159,7 +159,7 @@ def test_every_process_has_a_health_port_of_its_own() -> None:
         grace=1.5,
     )
     words = "--concurrency 3 --grace 1.5 --queues a --tasks add --tasks resize --offer gpu=true --import m --burst"
-    words += " --health [::1]:82"
+    words += " --log-format text --health [::1]:82"
     assert options.flags(2) == words.split()
 
 

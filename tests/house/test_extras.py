@@ -11,12 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+IMPORTED_AS = {"opentelemetry_api": "opentelemetry"}
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
 
 def libraries(extra: str) -> set[str]:
     """The libraries that an extra brings, by the name they are imported under."""
-    return {re.split(r"[\[<>=!~; ]", line, maxsplit=1)[0].replace("-", "_") for line in EXTRAS[extra]}
+    names = {re.split(r"[\[<>=!~; ]", line, maxsplit=1)[0].replace("-", "_") for line in EXTRAS[extra]}
+    return {IMPORTED_AS.get(name, name) for name in names}
 
 
 def used() -> set[str]:

@@ -14,6 +14,30 @@ from headrace.runtime.batcher import Batcher
 from headrace.runtime.host import Host
 from tests.support.until import until
 
+Done = Callable[[str | BaseException | None], None]
+
+
+class Short:
+    """A short way for one item, on which nothing arrives before the test says so."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.done: Done | None = None
+        self.open = True
+
+    def begin(self, item: int, done: Done) -> bool:
+        if not self.open:
+            return False
+        assert self.done is None, "one is under way already"
+        self.begun.append(item)
+        self.done = done
+        return True
+
+    def arrive(self, answer: str | BaseException | None) -> None:
+        done, self.done = self.done, None
+        assert done is not None
+        done(answer)
+
 
 class Store:
     """Keeps what is written, a batch at a time, and stands still when asked to."""
@@ -284,3 +308,144 @@ async def test_a_lane_of_one_flight_never_has_two() -> None:
         store.open.set()
         await asyncio.gather(*waiting)
     assert [item for batch in store.batches for item in batch] == list(range(3000))
+
+
+# The short way of one that is alone
+
+
+async def turns(count: int = 3) -> None:
+    """Let whatever can go on do so."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_one_that_is_alone_takes_the_short_way_without_a_task() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        for n in (1, 2):
+            putting = asyncio.create_task(batcher.put(n))
+            await turns()
+            assert short.begun[-1] == n
+            assert asyncio.all_tasks() == {putting, asyncio.current_task()}
+            short.arrive(f"answer {n}")
+            assert await putting == f"answer {n}"
+    assert store.batches == []
+
+
+async def test_what_comes_while_one_is_on_the_short_way_is_written_together_after_it() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        putting = [asyncio.create_task(batcher.put(n)) for n in range(10)]
+        await turns()
+        assert (short.begun, store.batches, batcher.waiting) == ([0], [], 9)
+        short.arrive("first")
+        assert await asyncio.gather(*putting) == ["first", *(f"stored {n}" for n in range(1, 10))]
+        assert store.batches == [list(range(1, 10))]
+        # There were many: the next ones are most likely not alone either, and none of them goes ahead.
+        await asyncio.gather(*(batcher.put(n) for n in range(10, 20)))
+        assert (short.begun, store.batches[1:]) == ([0], [list(range(10, 20))])
+        assert await batcher.put(20) == "stored 20"
+        last = asyncio.create_task(batcher.put(21))
+        await turns()
+        assert short.begun == [0, 21]
+        short.arrive("alone again")
+        assert await last == "alone again"
+
+
+async def test_many_put_together_do_not_take_the_short_way() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        assert await batcher.put_many([1, 2]) == ["stored 1", "stored 2"]
+    assert short.begun == []
+
+
+async def test_where_the_short_way_is_shut_one_is_written_as_ever() -> None:
+    store, short = Store(), Short()
+    short.open = False
+    async with lane(store, begin=short.begin) as batcher:
+        assert await batcher.put(1) == "stored 1"
+
+
+async def test_a_caller_who_is_cancelled_leaves_at_once_and_the_write_keeps_the_lane() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        first = asyncio.create_task(batcher.put(1))
+        await turns()
+        first.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await first
+        second = asyncio.create_task(batcher.put(2))
+        await turns(10)
+        assert (short.begun, store.batches, second.done()) == ([1], [], False)
+        short.arrive("to nobody")
+        assert await second == "stored 2"
+
+
+async def test_what_the_short_way_cannot_do_is_written_the_usual_way_before_what_came_later() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        putting = [asyncio.create_task(batcher.put(n)) for n in range(3)]
+        await turns()
+        short.arrive(None)
+        assert await asyncio.gather(*putting) == ["stored 0", "stored 1", "stored 2"]
+    assert store.batches == [[0], [1, 2]]
+
+
+async def test_a_reply_that_is_lost_on_the_short_way_is_asked_for_again() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        putting = asyncio.create_task(batcher.put(1))
+        await turns()
+        short.arrive(Unavailable("lost", outcome="unknown"))
+        assert await putting == "stored 1"
+
+
+async def test_patience_after_a_loss_on_the_short_way_ends_with_the_outcome_unknown() -> None:
+    store, short = Store(), Short()
+    store.fault = lambda items: Unavailable("no route")  # which says of itself that nothing was written
+    async with lane(store, patience=0.15, begin=short.begin) as batcher:
+        putting = asyncio.create_task(batcher.put(7))
+        await turns()
+        short.arrive(Unavailable("lost", outcome="unknown"))
+        with pytest.raises(Unavailable) as caught:
+            await putting
+    assert (caught.value.outcome, caught.value.ids) == ("unknown", (UUID(int=7),))
+
+
+async def test_what_cannot_be_stored_is_refused_on_the_short_way_too() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        for error, raised in ((Unstorable("bad"), Unstorable), (ZeroDivisionError("oops"), Unavailable)):
+            putting = asyncio.create_task(batcher.put(1))
+            await turns()
+            short.arrive(error)
+            with pytest.raises(raised):
+                await putting
+            assert await batcher.put_many([8, 9]) == ["stored 8", "stored 9"]  # and the lane goes on
+            assert await batcher.put(10) == "stored 10"
+
+
+async def test_close_waits_for_what_is_on_the_short_way_and_for_what_came_behind_it() -> None:
+    store, short = Store(), Short()
+    async with lane(store, begin=short.begin) as batcher:
+        putting = [asyncio.create_task(batcher.put(n)) for n in range(2)]
+        await turns()
+        closing = asyncio.create_task(batcher.close())
+        await turns(10)
+        assert not closing.done()
+        with pytest.raises(Unavailable):
+            await batcher.put(9)
+        short.arrive("first")
+        await closing
+        assert await asyncio.gather(*putting) == ["first", "stored 1"]
+
+
+async def test_a_short_way_that_breaks_does_not_block_the_lane() -> None:
+    def broken(item: int, done: Done) -> bool:
+        raise ZeroDivisionError
+
+    store = Store()
+    async with lane(store, begin=broken) as batcher:
+        with pytest.raises(ZeroDivisionError):
+            await batcher.put(1)
+        assert await batcher.put_many([1, 2]) == ["stored 1", "stored 2"]

@@ -17,6 +17,8 @@ class Proxy:
         self._ways: set[asyncio.StreamWriter] = set()
         self._silent: set[asyncio.StreamWriter] = set()
         self._pumps: set[asyncio.Task[None]] = set()
+        self.asked = 0
+        """How many times something came from the side that connects: one that waits for each answer sends as often."""
 
     @property
     def url(self) -> str:
@@ -53,13 +55,14 @@ class Proxy:
         there, back = await asyncio.open_connection(self._address.hostname, self._address.port)
         self._ways |= {writer, back}
         for source, sink in ((reader, back), (there, writer)):
-            pump = asyncio.create_task(self._pump(source, sink))
+            pump = asyncio.create_task(self._pump(source, sink, asks=source is reader))
             self._pumps.add(pump)
             pump.add_done_callback(self._pumps.discard)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, asks: bool) -> None:
         try:
             while data := await source.read(65536):
+                self.asked += asks
                 if sink not in self._silent:
                     sink.write(data)
                     await sink.drain()

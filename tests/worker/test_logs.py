@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 from uuid import UUID
 
 import pytest
 
+from headrace import App
+from headrace.core.account import FIELDS
 from headrace.core.entry import Kind, LogLine
 from headrace.core.retry import Retry
 from headrace.core.status import Reason, Status
+from headrace.logs import JsonFormatter, TextFormatter
 from headrace.worker.context import Context
 from headrace.worker.entry_writer import MOST_LINES
-from headrace.worker.logs import MOST_CHARACTERS, _text, caught_logs
+from headrace.worker.logs import MOST_CHARACTERS, Style, _text, caught_logs, shown_logs, style_here
 from tests.support.process_tasks import lingers, says, waits
 from tests.support.shop import Shop
 from tests.support.until import until
@@ -113,6 +119,153 @@ async def test_what_a_job_left_behind_in_a_child_does_not_speak_for_the_next(sho
     assert (one.result, two.result) == (int(begin.read_text()), "done"), "by the same process"
     assert await lines(shop, two.id) == []
     assert two.progress is None or two.progress.message is None
+
+
+class Kept(logging.Handler):
+    """Keeps the records that it is given."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self.loggers = [logging.getLogger(name) for name in names]
+        self.records = list[logging.LogRecord]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def __enter__(self) -> Self:
+        for logger in self.loggers:
+            logger.addHandler(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for logger in self.loggers:
+            logger.removeHandler(self)
+
+
+def labels_of(record: logging.LogRecord) -> dict[str, object]:
+    """What a record says about its job."""
+    return {name: vars(record)[name] for name in FIELDS if name in vars(record)}
+
+
+async def test_every_record_made_inside_a_handler_says_which_job_it_was_made_in(shop: Shop) -> None:
+    third = logging.getLogger("third.party")
+
+    async def sell(ctx: Context) -> None:
+        shop_log.info("on the loop")
+        await asyncio.to_thread(third.warning, "in a thread of its own")
+        if ctx.attempt == 1:
+            raise ValueError("once more")
+
+    def plain() -> None:
+        third.warning("in a thread")
+
+    shop.task(sell)
+    shop.task(plain)
+    with Kept("shop.till", "third.party") as kept:
+        shop_log.info("before")
+        async with shop.worker() as worker:
+            one, two = await shop.submit("sell", queue="till"), await shop.submit("plain")
+            await shop.all_ended([one, two])
+        shop_log.info("after")
+    said = {"job_id": str(one), "task": "sell", "queue": "till", "worker": str(worker.id)}
+    first, second = {**said, "attempt": 1}, {**said, "attempt": 2}
+    thread = {"job_id": str(two), "task": "plain", "queue": "default", "worker": str(worker.id), "attempt": 1}
+    found = [(record.getMessage(), labels_of(record)) for record in kept.records]
+    assert found[0] == ("before", {})
+    assert found[-1] == ("after", {})
+    of_sell = [("on the loop", first), ("in a thread of its own", first)]
+    of_sell += [("on the loop", second), ("in a thread of its own", second)]
+    assert [each for each in found[1:-1] if each[1]["task"] == "sell"] == of_sell
+    assert [each for each in found[1:-1] if each[1]["task"] == "plain"] == [("in a thread", thread)]
+
+
+async def test_what_was_passed_as_extra_stays_as_it_is(shop: Shop) -> None:
+    async def sell() -> None:
+        shop_log.info("sold", extra={"task": "mine", "order": 7})
+
+    shop.task(sell)
+    with Kept("shop.till") as kept:
+        async with shop.worker():
+            id = await shop.submit("sell")
+            await shop.ended(id)
+    (record,) = kept.records
+    assert (vars(record)["task"], vars(record)["order"], vars(record)["job_id"]) == ("mine", 7, str(id))
+    told = json.loads(JsonFormatter().format(record))
+    assert (told["task"], told["extra_task"], told["order"]) == ("sell", "mine", 7)
+    assert "sell " in TextFormatter().format(record)
+
+
+async def test_a_call_for_many_jobs_names_none_of_them() -> None:
+    app = App("memory://")
+
+    @app.bulk(size=2, wait=5)
+    async def index(docs: list[int]) -> list[int]:
+        shop_log.info("together")
+        return docs
+
+    with Kept("shop.till") as kept:
+        async with app, app.worker():
+            for job in await index.map([(1,), (2,)]):
+                await job.result(timeout=50)
+    assert kept.records
+    for record in kept.records:
+        assert labels_of(record).keys() == {"task", "queue", "worker"}
+        assert TextFormatter().format(record).endswith(" index: together")
+
+
+async def test_what_headrace_says_about_a_job_names_it(shop: Shop) -> None:
+    async def fails() -> None:
+        raise ValueError("no till")
+
+    shop.task(fails)
+    with Kept("headrace.worker") as kept:
+        async with shop.worker():
+            id = await shop.submit("fails", retry=Retry(0))
+            await shop.ended(id)
+    (record,) = [one for one in kept.records if "no till" in one.getMessage()]
+    assert labels_of(record) == {"job_id": str(id), "task": "fails", "attempt": 1, "queue": "default"}
+
+
+@pytest.fixture
+def bare() -> logging.Logger:
+    """A logger whose records no handler takes."""
+    return logging.Logger("nobodys")  # noqa: LOG001  # one of the tree has the handlers of the test runner
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_what_no_handler_takes_is_shown_in_the_style_of_the_process(
+    bare: logging.Logger, capsys: pytest.CaptureFixture[str], style: Style
+) -> None:
+    with shown_logs(style):
+        assert style_here() == style
+        bare.warning("nobody takes this")
+    said = capsys.readouterr().err
+    if style == "json":
+        assert json.loads(said)["message"] == "nobody takes this"
+    else:
+        assert said.endswith(" warning: nobody takes this\n")
+    bare.warning("as ever")
+    assert capsys.readouterr().err == "as ever\n"
+    assert style_here() is None
+
+
+def test_text_handlers_of_an_app_write_json_whenever_they_were_made(
+    bare: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Own(logging.Formatter):
+        pass
+
+    with shown_logs("json"):
+        plain, own, file = logging.StreamHandler(), logging.StreamHandler(), logging.StreamHandler(io.StringIO())
+        plain.setFormatter(simple := logging.Formatter("plain %(message)s"))
+        own.setFormatter(Own("own %(message)s"))
+        bare.handlers = [plain, own, file]
+        bare.warning("hear")
+        first, second = capsys.readouterr().err.splitlines()
+    assert json.loads(first)["message"] == "hear"
+    assert second == "own hear"
+    assert file.stream.getvalue() == "hear\n"
+    assert plain.formatter is simple
 
 
 async def test_a_log_has_an_end_and_says_how_much_is_missing(shop: Shop) -> None:

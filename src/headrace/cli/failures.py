@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import traceback
 
@@ -77,9 +78,11 @@ def _is_code(note: str) -> bool:
     return note.startswith("  ")
 
 
-def report(error: BaseException, debug: bool) -> int:
-    """Say on stderr what went wrong, and return the exit code."""
-    if isinstance(error, KeyboardInterrupt | click.Abort):
+def report(error: BaseException, debug: bool, *, json: bool = False) -> int:
+    """Say on stderr what went wrong, and return the exit code; ``json``: as a line of a JSON log."""
+    if json:
+        _log(error, debug)
+    elif isinstance(error, KeyboardInterrupt | click.Abort):
         click.echo("interrupted", err=True)
     elif isinstance(error, click.UsageError):
         error.show()
@@ -93,3 +96,13 @@ def report(error: BaseException, debug: bool) -> int:
         text = wrapped(f"error: {sentence(error)}", stderr=True).removeprefix("error: ")
         click.echo(click.style("error: ", fg="red") + text, err=True, color=colour)
     return code_of(error)
+
+
+def _log(error: BaseException, debug: bool) -> None:
+    from headrace.cli.teller import json_line
+
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        json_line("headrace.cli", "interrupted")
+        return
+    facts = {"exception": "".join(traceback.format_exception(error)).rstrip()} if debug else {}
+    json_line("headrace.cli", sentence(error), logging.ERROR, **facts)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Self
 
+from headrace.worker.logs import handlers_of
 from headrace.worker.raising import message_of
 
-__all__ = ["Logs"]
+__all__ = ["Logs", "told"]
 
 _ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worker")
 
@@ -17,9 +18,11 @@ _ALL, _WORKER = logging.getLogger("headrace"), logging.getLogger("headrace.worke
 class Logs(logging.Handler):
     """Headrace's log records, told like everything else, each of them once."""
 
-    def __init__(self, tell: Callable[[str, str], None], *, verbose: bool = False, stdout: bool = False) -> None:
-        """``tell`` is given a line and its level. ``verbose``: also when jobs start and end. ``stdout``: that is where
-        it tells, else on stderr, where people look for both."""
+    def __init__(
+        self, tell: Callable[[logging.LogRecord], None], *, verbose: bool = False, stdout: bool = False
+    ) -> None:
+        """``tell`` shows a record. ``verbose``: also when jobs start and end. ``stdout``: that is where it tells, else
+        on stderr, where people look for both."""
         super().__init__()
         self._tell, self._verbose, self._stdout = tell, verbose, stdout
         self._errors: list[object] = []
@@ -33,13 +36,8 @@ class Logs(logging.Handler):
         if record.levelno >= logging.ERROR and isinstance(record.args, tuple):
             self._errors += [one for one in record.args if isinstance(one, BaseException)]
         # Asked for every record, not once: an App may set up its logging whenever it likes.
-        if any(one is not self and self._shows(one, record) for one in _handlers(record.name)):
-            return
-        level, text = record.levelname.lower(), record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            text += f": {type(record.exc_info[1]).__name__}: {message_of(record.exc_info[1])}"
-        prefix = "" if record.levelno <= logging.INFO else f"{level}: "
-        self._tell(prefix + text, level)
+        if not any(one is not self and self._shows(one, record) for one in handlers_of(logging.getLogger(record.name))):
+            self._tell(record)
 
     def _shows(self, handler: logging.Handler, record: logging.LogRecord) -> bool:
         """Whether the handler writes such a record to where this one does."""
@@ -67,9 +65,9 @@ class Logs(logging.Handler):
             logger.setLevel(level)
 
 
-def _handlers(name: str) -> Iterator[logging.Handler]:
-    """Whoever is given what this logger says."""
-    logger: logging.Logger | None = logging.getLogger(name)
-    while logger is not None:
-        yield from logger.handlers
-        logger = logger.parent if logger.propagate else None
+def told(record: logging.LogRecord) -> str:
+    """One record as a line for people: nothing before what is only news."""
+    text = record.getMessage()
+    if record.exc_info and record.exc_info[1] is not None:
+        text += f": {type(record.exc_info[1]).__name__}: {message_of(record.exc_info[1])}"
+    return text if record.levelno <= logging.INFO else f"{record.levelname.lower()}: {text}"

@@ -29,10 +29,12 @@ def changes() -> AsyncIterator[set[tuple[Any, str]]]:
     return found
 
 
-async def renew_on_change(batches: AsyncIterator[set[tuple[Any, str]]], renew: Callable[[], None]) -> None:
+async def renew_on_change(
+    batches: AsyncIterator[set[tuple[Any, str]]], renew: Callable[[], None], tell: Callable[[str], None] = say
+) -> None:
     """Renew the workers whenever files changed, for ever."""
     here = os.path.join(os.getcwd(), "")
     async for batch in batches:
         names = sorted({path.removeprefix(here) for _, path in batch})
-        say(f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} changed: renewing workers")
+        tell(f"{', '.join(names[:3])}{' …' if len(names) > 3 else ''} changed: renewing workers")
         renew()

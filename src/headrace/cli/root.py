@@ -74,7 +74,7 @@ class Root(click.Group):
         try:
             code = super().main(args, prog_name, standalone_mode=False, **extra)
         except (Exception, KeyboardInterrupt) as error:
-            code = report(error, state.debug)
+            code = report(error, state.debug, json=state.log_format == "json")
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else DONE)
         return code

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,13 +11,11 @@ import click
 from headrace.cli.failures import DONE, FAILED, USAGE, code_of
 from headrace.cli.health import Vitals
 from headrace.cli.health import serve as serve_health
-from headrace.cli.loglines import Logs
-from headrace.cli.output import line, say
 from headrace.cli.pairs import pairs
 from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
-from headrace.cli.times import time_of_day
+from headrace.cli.teller import Teller
 from headrace.cli.words import short
 from headrace.errors import StoreLost
 
@@ -36,7 +33,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
     from headrace.worker.tuning import tune_process
     from headrace.worker.worker import succeed
 
-    tell = _Teller(state)
+    tell = Teller(state, options.log_format)
     async with AsyncExitStack() as stack:
         logs = stack.enter_context(tell.logs(options.verbose))
         await stack.enter_async_context(opened(app))
@@ -59,7 +56,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
 
         signals = stack.enter_context(on_signals(stop, worker.request_stop))
         if place.parent_fd is not None:
-            _on_orphaned(place.parent_fd, worker)
+            _on_orphaned(place.parent_fd, worker, tell)
         if options.health:
             try:
                 server = await serve_health(options.health, lambda: vitals(worker))
@@ -107,31 +104,13 @@ def vitals(worker: Worker) -> Vitals:
     )
 
 
-def _on_orphaned(fd: int, worker: Worker) -> None:
+def _on_orphaned(fd: int, worker: Worker, tell: Teller) -> None:
     """Stop in good order when the supervisor's end of the pipe closes: it is gone."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
         loop.remove_reader(fd)
-        say("the supervisor is gone: stopping")
+        tell.say("the supervisor is gone: stopping")
         worker.request_stop()
 
     loop.add_reader(fd, readable)
-
-
-class _Teller:
-    """Says what the worker does: lines on stderr for people, JSON lines on stdout for programs."""
-
-    def __init__(self, state: State) -> None:
-        self._json = state.json
-
-    def __call__(self, event: str, message: str, **facts: Any) -> None:
-        now = datetime.now(UTC)
-        if self._json:
-            line({"at": now, "event": event, "message": message, **facts})
-        else:
-            say(f"{time_of_day(now)} {message}")
-
-    def logs(self, verbose: bool) -> Logs:
-        """Pass on what headrace logs while the worker runs."""
-        return Logs(lambda text, level: self("log", text, level=level), verbose=verbose, stdout=self._json)

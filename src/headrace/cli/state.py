@@ -20,3 +20,5 @@ class State:
     app: str | None = None
     json: bool = False
     debug: bool = field(default_factory=_debug)
+    log_format: str = "text"
+    """How what is said on stderr is written, also errors; a worker's is looked up in the settings."""

@@ -7,14 +7,13 @@ import os
 import sys
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
 
 import click
 
 from headrace.cli.health import Address, address
 from headrace.cli.options import common, duration
-from headrace.cli.output import say
 from headrace.cli.pairs import pairs
 from headrace.cli.run import choose
 from headrace.cli.state import State
@@ -38,6 +37,7 @@ class Options:
     health: Address | None
     grace: float
     verbose: bool = False
+    log_format: Literal["text", "json"] = "text"
 
     def flags(self, index: int) -> list[str]:
         """The same flags for the child of this index; each takes a health port of its own."""
@@ -48,6 +48,7 @@ class Options:
         words += [word for module in self.imports for word in ("--import", module)]
         words += ["--burst"] if self.burst else []
         words += ["--verbose"] if self.verbose else []
+        words += ["--log-format", self.log_format]
         if self.health:
             words += ["--health", str(self.health._replace(port=self.health.port + index))]
         return words
@@ -103,6 +104,11 @@ class Place:
     help="On stop, how long running jobs may take to finish; then they are released.",
 )
 @click.option("--verbose", "-v", is_flag=True, help="Say when each job starts and ends, and not only what fails.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    help="How the log is written to stderr: text, or one JSON object a line (default: HEADRACE_LOG_FORMAT, else text).",
+)
 @click.option("--parent-fd", type=int, hidden=True)
 @click.option("--id", "id", type=click.UUID, hidden=True)
 @click.option("--after", type=click.UUID, hidden=True)
@@ -124,12 +130,16 @@ def worker(
     health: Address | None,
     grace: float,
     verbose: bool,
+    log_format: str | None,
 ) -> int:
     """Run the tasks of an App until stopped.
 
     The first SIGINT or SIGTERM stops it gracefully: running jobs may finish within the grace, then they are released,
     not charged. The second releases everything at once. The third exits without releasing.
     """
+    from headrace.config import Settings
+
+    state.log_format = log_format or Settings.load().log_format
     pairs(offers)  # what is no pair is told before anything is started
     state.app = where or state.app
     options = Options(
@@ -142,6 +152,7 @@ def worker(
         health=health,
         grace=grace,
         verbose=verbose,
+        log_format=cast('Literal["text", "json"]', state.log_format),
     )
     if processes > 1 or reload:
         return asyncio.run(_supervise(state, options, processes, reload))
@@ -159,11 +170,13 @@ def _serve(state: State, options: Options, place: Place) -> int:
     from headrace.cli.find import import_module
     from headrace.cli.serve import serve
     from headrace.cli.signals import are_ours
+    from headrace.cli.teller import Teller
     from headrace.worker.owning import run_owned
     from headrace.worker.tuning import fast_loop
 
-    found, url = choose(state)
     with ExitStack() as stack:
+        stack.enter_context(Teller(state, options.log_format).others())
+        found, url = choose(state)
         if url:
             stack.enter_context(found.override(url=url))
         for module in (*found.settings.imports, *options.imports):
@@ -181,6 +194,7 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
     from headrace.cli.reload import changes, renew_on_change
     from headrace.cli.signals import on_signals
     from headrace.cli.supervisor import Supervisor
+    from headrace.cli.teller import Teller
     from headrace.errors import NotSupported
 
     if sys.platform == "win32":
@@ -195,17 +209,18 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
     def naming(id: UUID, after: UUID | None) -> list[str]:
         return ["--id", str(id), *(["--after", str(after)] if after else [])]
 
-    supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst, naming=naming)
+    tell = Teller(state, options.log_format, "headrace.supervisor").say
+    supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst, naming=naming, tell=tell)
 
     def stop() -> None:
-        say(f"stopping {processes} worker processes, at most {options.grace:g} s; once more to stop at once")
+        tell(f"stopping {processes} worker processes, at most {options.grace:g} s; once more to stop at once")
         supervisor.stop()
 
     with ExitStack() as stack:
         signals = stack.enter_context(on_signals(stop, supervisor.hurry))
         if reload:
-            watching = asyncio.create_task(renew_on_change(changes(), supervisor.renew))
+            watching = asyncio.create_task(renew_on_change(changes(), supervisor.renew, tell))
             stack.callback(watching.cancel)
-        say(f"{processes} worker processes (supervisor {os.getpid()})")
+        tell(f"{processes} worker processes (supervisor {os.getpid()})")
         code = await supervisor.run()
     return signals.code or code

@@ -10,6 +10,7 @@ from headrace.handler import Handler
 from headrace.worker.callbacks import MOMENTS, STATUSES, Callback, Moment, check_callbacks
 from headrace.worker.middleware import CallNext, Middleware, check_middleware
 from headrace.worker.resources import Maker, Resource
+from headrace.worker.tracing import Tracing
 
 __all__ = [
     "HOOKS",
@@ -41,11 +42,13 @@ class Hooks:
         self.middleware: list[Middleware] = []
         self.callbacks: dict[Moment, list[Callback]] = {moment: [] for moment in MOMENTS}
         self.resources: list[Resource[Any]] = []
+        self.tracing: Tracing | None = None
         self._attached: dict[Handler, Hooks] = {}
 
     def attach(self, handler: Handler, own: Hooks) -> None:
         """Let a handler be called through all of these, also those still to come, and inside them through its own."""
         self._attached[handler] = own
+        handler.tracing = self.tracing
         handler.surround([*self.middleware, *own.middleware])
         told = {STATUSES[one]: (*self.callbacks[one], *own.callbacks[one]) for one in MOMENTS}
         handler.callbacks = {status: found for status, found in told.items() if found} or None
@@ -75,6 +78,16 @@ class Hooked:
     def resources(self) -> Sequence[Resource[Any]]:
         """The resources that a worker of this App opens, in this order."""
         return tuple(self._hooks.resources)
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """What makes a span of every run, if anything does."""
+        return self._hooks.tracing
+
+    def trace(self, tracing: Tracing) -> None:
+        """Have a span made of every run; ``contrib.otel.instrument`` does that."""
+        self._hooks.tracing = tracing
+        self._hooks.renew()
 
     @property
     def submit_middlewares(self) -> Sequence[SubmitMiddleware]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from headrace.core.explain.explanation import span, told
 from headrace.core.job import Job
 from headrace.core.status import Outcome, Reason, Status
 
-__all__ = ["account", "name_of", "short"]
+__all__ = ["FIELDS", "account", "labels", "name_of", "short"]
+
+FIELDS = ("job_id", "task", "attempt", "queue", "worker")
+"""What a log record says about its job, beside its message."""
 
 _SAYS_NOTHING = frozenset({"Lost", "Timeout"})
 """Types of errors that only repeat the outcome."""
@@ -25,6 +29,13 @@ def short(id: UUID) -> str:
 def name_of(job: Job) -> str:
     """The job as a log names it."""
     return f"{job.spec.task} {short(job.id)}"
+
+
+def labels(job: Job, attempt: int | None = None) -> dict[str, Any]:
+    """The job as fields of a log record: plain values, as the ``extra`` of a call."""
+    number = job.attempt if attempt is None else attempt
+    found = {"job_id": str(job.id), "task": job.spec.task, "attempt": number, "queue": job.queue}
+    return found if job.worker is None else found | {"worker": str(job.worker)}
 
 
 def account(job: Job, outcome: Outcome, now: datetime, *, charged: bool = True, began: bool = True) -> str:

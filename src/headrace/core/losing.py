@@ -85,11 +85,17 @@ def lose(
     return change(job, Verb.LOSE, now, fields, owner=owner, closes=closes, key=key_freed(job))
 
 
+def timeout_error(job: Job) -> ErrorInfo:
+    """The error of an attempt that ran out of time."""
+    text = _LOST[Cause.TIMEOUT]
+    return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
+
+
 def _lost(job: Job, cause: Cause, now: datetime, heard_at: datetime | None, rules: Rules) -> ErrorInfo:
     """The error of a lost attempt: why it was lost, in words."""
-    text = _LOST[cause]
     if cause is Cause.TIMEOUT:
-        return ErrorInfo("Timeout", f"{text} ({job.spec.timeout:g} s)" if job.spec.timeout else text)
+        return timeout_error(job)
+    text = _LOST[cause]
     silent = 0.0 if heard_at is None else max(0.0, (now - heard_at).total_seconds())
     # Nobody may have been there to bury it: then it is its silence that made it miss whatever it missed.
     if heard_at is None or (cause is not Cause.LEASE and silent < rules.lease):

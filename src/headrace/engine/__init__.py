@@ -60,7 +60,7 @@ from headrace.engine.bus import Bus, Hint, LocalBus, Topic
 from headrace.engine.documents import Documents
 from headrace.engine.entries import Entries
 from headrace.engine.families import Families
-from headrace.engine.jobs import Jobs
+from headrace.engine.jobs import InsertsOne, Jobs
 from headrace.engine.records import Records
 from headrace.engine.rollups import MAX_ROLL, Rollups
 from headrace.engine.session import Engine
@@ -90,6 +90,7 @@ __all__ = [
     "Hint",
     "InsertAnswer",
     "Inserted",
+    "InsertsOne",
     "Jobs",
     "LocalBus",
     "Overdue",

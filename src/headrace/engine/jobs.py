@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 from uuid import UUID
 
 from headrace.core.batch import Batch
@@ -15,7 +15,7 @@ from headrace.core.status import Status
 from headrace.engine.answers import MAX_BATCH, Claimed, Companions, InsertAnswer, Overdue
 from headrace.engine.workers import Dead
 
-__all__ = ["Jobs"]
+__all__ = ["InsertsOne", "Jobs"]
 
 
 class Jobs(Protocol):
@@ -193,4 +193,23 @@ class Jobs(Protocol):
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:
         """The jobs of these ids, in order, as they are stored; None for what is not here."""
+        ...
+
+
+@runtime_checkable
+class InsertsOne(Protocol):
+    """What the ``jobs`` of an engine may have beside that: a short way for one job that comes alone."""
+
+    def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
+        """Begin to store one new job as ``insert`` stores it, and return at once; on the loop of the session.
+
+        *Whether it was begun.* False where the short way is of no use: the job has keys or relatives, say, or there is
+        no connection at hand. Then nothing was done, and the job goes to ``insert``.
+
+        *The answer.* ``done`` is called once, on the loop, when nothing of the write is under way any more: with the
+        answer, with the error that ``insert`` would have raised, or with None if nothing was stored and ``insert`` has
+        to find out why, say because the id is here already. It may be called before this returns.
+
+        *Nobody can stop it.* The write belongs to no task: whoever waits for the answer may be cancelled meanwhile.
+        """
         ...

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from uuid import UUID
 
-from headrace.core.account import account, name_of
+from headrace.core.account import account, labels, name_of
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.clock_steps import Step
 from headrace.core.defaults import Rules
@@ -219,7 +219,9 @@ class Sweeper(Duty):
             try:
                 verdict = await self.lanes.apply(change)
             except Unstorable:
-                _log.exception("job %s could not be swept", job.id)  # it must not keep the others waiting
+                _log.exception(
+                    "job %s could not be swept", job.id, extra=labels(job)
+                )  # it must not keep the others waiting
                 return False
             if isinstance(verdict, Applied):
                 _say(change, verdict.job, now, charged=verdict.job.charged > job.charged)
@@ -240,6 +242,7 @@ def _say(change: Change, job: Job, now: datetime, *, charged: bool) -> None:
     """Log what was taken from its worker: nobody else may be left to do so."""
     attempt = change.attempt
     if attempt is None:
-        _log.info("%s: %s, now %s", name_of(job), change.verb, job.status)
+        _log.info("%s: %s, now %s", name_of(job), change.verb, job.status, extra=labels(job))
     else:
-        _log.warning("%s", account(job, attempt.outcome, now, charged=charged, began=attempt.started_at is not None))
+        said = account(job, attempt.outcome, now, charged=charged, began=attempt.started_at is not None)
+        _log.warning("%s", said, extra=labels(job))

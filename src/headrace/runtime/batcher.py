@@ -1,9 +1,10 @@
 """Group commit: what is put while a write is in flight forms the next write.
 
-There is no linger: a lone item is written at once. One write is in flight at a time; where a lane allows it, a second
-one once half a batch is waiting, so that it is made ready while the first is being written. Nothing is acknowledged
-before it is durable, every waiter gets its answer or an error, and a write whose reply was lost is repeated until the
-answer is known, which is safe because every write may be repeated.
+There is no linger: a lone item is written at once, and where the lane has a short way for one, without a task or a
+timer of its own; as soon as others come, they are written together. One write is in flight at a time; where a lane
+allows it, a second one once half a batch is waiting, so that it is made ready while the first is being written. Nothing
+is acknowledged before it is durable, every waiter gets its answer or an error, and a write whose reply was lost is
+repeated until the answer is known, which is safe because every write may be repeated.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.errors import EngineError, Overloaded, StoreLost, Unavailable, Unstorable
@@ -90,19 +91,27 @@ class Batcher(Generic[T, A]):
         capacity: int | None = None,
         patience: float | None = None,
         flights: int = 1,
+        begin: Callable[[T, Callable[[A | BaseException | None], None]], bool] | None = None,
     ) -> None:
         """``distinct``: no two items of one key in one write. ``capacity``: how many items may wait before callers do.
 
         ``patience``: seconds after which a caller gets ``Unavailable`` or ``Overloaded``; None is never.
         ``flights``: how many writes may be under way at once, where their order is of no matter.
+        ``begin``: the short way of one item; whether it is on its way now. Once nothing of it is under way any more,
+        it calls back with the answer, with the error of a write that failed, or with None if the item must be written
+        the usual way. Whoever gives up waiting does not stop it.
         """
         self._write, self._host, self._name = write, host, name
         self._identify, self._weigh, self._distinct = identify, weigh, distinct
-        self._capacity, self._patience, self._flights = capacity, patience, flights
+        self._capacity, self._patience, self._flights, self._begin = capacity, patience, flights, begin
         self._queue: deque[Ticket[T, A]] = deque()
         self._waiting = 0
         self._pumps: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Event()
+        self._alone: Ticket[T, A] | None = None
+        """What is on the short way."""
+        self._quiet = True
+        """Whether the last write was of one item, and none came meanwhile: most likely the next one is alone, too."""
+        self._room, self._settled = asyncio.Event(), asyncio.Event()
         self._closed = False
         self._give_up_at = float("inf")
 
@@ -131,18 +140,55 @@ class Batcher(Generic[T, A]):
             return
         ticket.weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
         ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
+        if self._quiet and self._begin is not None and self._began(ticket, self._begin):
+            return
         self._queue.append(ticket)
         self._waiting += len(items)
-        if not self._pumps or (self._waiting >= _MUCH and len(self._pumps) < self._flights):
-            self._pumps.add(asyncio.create_task(self._run(), name=f"batcher-{self._name}"))
+        if self._alone is None and (not self._pumps or (self._waiting >= _MUCH and len(self._pumps) < self._flights)):
+            self._pump(self._run())
+
+    def _pump(self, writing: Coroutine[Any, Any, None]) -> None:
+        self._pumps.add(asyncio.create_task(writing, name=f"batcher-{self._name}"))
+
+    def _began(
+        self, ticket: Ticket[T, A], begin: Callable[[T, Callable[[A | BaseException | None], None]], bool]
+    ) -> bool:
+        """Whether this ticket is on the short way now: it is of one item, and nothing else waits or is under way."""
+        if self._queue or self._pumps or self._alone is not None or len(ticket.items) != 1:
+            return False
+        self._alone, begun = ticket, False
+        try:
+            begun = begin(ticket.items[0], self._arrived)
+        finally:
+            if not begun:
+                self._alone = None
+        return begun
+
+    def _arrived(self, answer: A | BaseException | None) -> None:
+        """What went the short way is over: answered, or it goes on as any other; what came meanwhile is written."""
+        ticket, self._alone = self._alone, None
+        assert ticket is not None
+        if answer is None or isinstance(answer, BaseException):
+            self._quiet = False
+            self._pump(self._run(ticket, answer))
+        else:
+            self._answer([ticket], [answer])
+            if self._queue:
+                self._quiet = False
+                self._pump(self._run())
+        self._settled.set()
 
     async def close(self, patience: float = 5.0) -> None:
         """Take no more, write what is waiting, answer everybody; give up on a silent store after ``patience``."""
         self._closed = True
         self._give_up_at = self._host.clock.monotonic() + patience
         self._room.set()
-        while self._pumps:
-            await asyncio.shield(next(iter(self._pumps)))
+        while self._pumps or self._alone is not None:
+            if self._alone is not None:
+                self._settled.clear()
+                await self._settled.wait()
+            else:
+                await asyncio.shield(next(iter(self._pumps)))
 
     async def _wait_for_room(self) -> None:
         try:
@@ -155,18 +201,27 @@ class Batcher(Generic[T, A]):
                 f"the {self._name} lane stayed full for {self._patience:g} s; nothing was stored"
             ) from None
 
-    async def _run(self) -> None:
-        """Write what waits; a second writer beside the first goes on only while there is much."""
+    async def _run(self, first: Ticket[T, A] | None = None, failed: BaseException | None = None) -> None:
+        """Write what waits; a second writer beside the first goes on only while there is much.
+
+        ``first``: a ticket to write before all others, and how it ``failed`` on the short way.
+        """
         pump = asyncio.current_task()
         assert pump is not None
+        rows = 0
         try:
+            if first is not None:
+                await self._settle([first], failed)
+                rows = 1
             while self._waiting >= (_MUCH if len(self._pumps) > 1 else 1):
                 tickets = self._take()
                 self._room.set()
                 if tickets:
+                    rows += sum(len(ticket.items) for ticket in tickets)
                     await self._settle(tickets)
         finally:
             self._pumps.discard(pump)
+            self._quiet = rows == 1
             if self._queue and not self._pumps:  # cancelled from outside: nobody may be left waiting
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for ticket in lost:
@@ -197,10 +252,10 @@ class Batcher(Generic[T, A]):
             weight += ticket.weight
         return tickets
 
-    async def _settle(self, tickets: list[Ticket[T, A]]) -> None:
-        """Write until every ticket has its answer or its error."""
+    async def _settle(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> None:
+        """Write until every ticket has its answer or its error; ``failed``: how a first write of them ended."""
         try:
-            answers = await self._write_surely(tickets)
+            answers = await self._write_surely(tickets, failed)
         except Unstorable as error:
             if len(tickets) == 1:
                 tickets[0].reject(error)
@@ -220,14 +275,17 @@ class Batcher(Generic[T, A]):
             if not isinstance(error, EngineError):
                 _log.exception("a write of the %s lane failed in an unforeseen way", self._name)
         else:
-            start = 0
-            for ticket in tickets:
-                end = start + len(ticket.items)
-                try:
-                    ticket.answer(answers[start:end])
-                except Exception:  # one who stumbles over the answer must not keep the others from theirs
-                    _log.exception("an answer of the %s lane was not understood", self._name)
-                start = end
+            self._answer(tickets, answers)
+
+    def _answer(self, tickets: list[Ticket[T, A]], answers: list[A]) -> None:
+        start = 0
+        for ticket in tickets:
+            end = start + len(ticket.items)
+            try:
+                ticket.answer(answers[start:end])
+            except Exception:  # one who stumbles over the answer must not keep the others from theirs
+                _log.exception("an answer of the %s lane was not understood", self._name)
+            start = end
 
     async def _halve(self, tickets: list[Ticket[T, A]]) -> None:
         """Write the halves apart, and theirs in turn if need be: one bad row must fail alone."""
@@ -240,12 +298,15 @@ class Batcher(Generic[T, A]):
             raise
         await self._settle(tickets[half:])
 
-    async def _write_surely(self, tickets: list[Ticket[T, A]]) -> list[A]:
+    async def _write_surely(self, tickets: list[Ticket[T, A]], failed: BaseException | None = None) -> list[A]:
         """Repeat after a lost reply or a refusal until the answer is known or patience ends."""
         items = [item for ticket in tickets for item in ticket.items]
         pause, unknown, since = _FIRST_PAUSE, False, tickets[0].since or self._host.clock.monotonic()
         while True:
             try:
+                if failed is not None:
+                    error, failed = failed, None
+                    raise error
                 return await self._write(items)
             except StoreLost:
                 raise  # it does not come back

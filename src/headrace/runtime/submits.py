@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 
 from headrace.core.batch import Batch
 from headrace.core.job import Job
-from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
+from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.batcher import MAX_ROWS, Batcher
@@ -77,7 +78,9 @@ class Submits:
         self.requirements = Requirements(engine, host)
         """Says of new jobs that nobody meets their requirements."""
 
-        def lane(name: str) -> Batcher[Job, InsertAnswer]:
+        short = engine.jobs if isinstance(engine.jobs, InsertsOne) else None
+
+        def lane(name: str, short: InsertsOne | None = None) -> Batcher[Job, InsertAnswer]:
             return Batcher(
                 self._insert,
                 host,
@@ -87,9 +90,10 @@ class Submits:
                 distinct=_number,
                 capacity=_WAITING,
                 patience=patience,
+                begin=None if short is None else partial(self._begin, short),
             )
 
-        self._plain, self._keyed = lane("submits"), lane("keyed submits")
+        self._plain, self._keyed = lane("submits", short), lane("keyed submits")
         self._related, self._blocked = lane("related submits"), lane("blocked submits")
         self._lots: Batcher[_Lot, list[InsertAnswer]] = Batcher(
             self._insert_lots,
@@ -253,6 +257,16 @@ class Submits:
         answers = await self.engine.jobs.insert(jobs, self.host.clock.now())
         self._tell_ready(jobs)
         return answers
+
+    def _begin(self, short: InsertsOne, job: Job, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
+        """``_insert`` of one plain job that comes alone, where the engine has a short way for it."""
+
+        def over(answer: InsertAnswer | BaseException | None) -> None:
+            if isinstance(answer, Inserted):
+                self.engine.bus.send(Hint(Topic.READY, (job.spec.queue,)))
+            done(answer)
+
+        return short.insert_one(job, self.host.clock.now(), over)
 
     def _tell_ready(self, jobs: Iterable[Job]) -> None:
         # A waiting fetcher also wants to hear of a deferred job: it may fall due before the next poll.

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context as Variables
 from typing import Any, Literal
 
+from headrace.core.account import labels
 from headrace.core.job import Job
 from headrace.core.status import Status
 from headrace.errors import ConfigError
@@ -93,9 +94,10 @@ async def tell(job: Job, callbacks: Callbacks, threads: ThreadPool) -> None:
             await _call(callback, job, threads)
         except BaseException as error:  # a callback's SystemExit must not end the worker either
             if is_passing(error) and _is_stopped(error):
-                _log.warning("job %s: %s was stopped with the worker", job.id, _name(callback))
+                _log.warning("job %s: %s was stopped with the worker", job.id, _name(callback), extra=labels(job))
                 raise
-            _log.exception("job %s: %s raised; the job is %s all the same", job.id, _name(callback), job.status)
+            what = "job %s: %s raised; the job is %s all the same"
+            _log.exception(what, job.id, _name(callback), job.status, extra=labels(job))
 
 
 def _is_stopped(error: BaseException) -> bool:

@@ -27,7 +27,7 @@ from headrace.handler import Handler
 from headrace.runtime.clock import SystemClock
 from headrace.worker.context import Caller, Context, Stopping
 from headrace.worker.entry_writer import EntryWriter
-from headrace.worker.logs import caught_logs
+from headrace.worker.logs import Style, caught_logs, shown_logs
 from headrace.worker.perform import perform
 from headrace.worker.raising import message_of
 from headrace.worker.resources import Resource
@@ -62,6 +62,8 @@ class Request(msgspec.Struct, tag="request"):
     started_at: datetime
     begin_by: float | None = None
     """By when its handler is called (monotonic), or not at all."""
+    trace: dict[str, str] | None = None
+    """The span of the run, if it has one."""
 
 
 class Stop(msgspec.Struct, tag="stop"):
@@ -130,8 +132,11 @@ def _arrived(sent: Any) -> int:
     return number
 
 
-def serve(pipe: Connection, held: object = None) -> None:
-    """Serve jobs until the parent is gone; ``held``: a descriptor that stays open as long as this process lives."""
+def serve(pipe: Connection, held: object = None, style: Style | None = None) -> None:
+    """Serve jobs until the parent is gone; ``held``: a descriptor that stays open as long as this process lives.
+
+    ``style``: how the parent shows what is logged, if that is its business.
+    """
     # Ctrl-C reaches the whole group, and service managers send SIGTERM to all: the parent decides what they mean. Not
     # ignored, which programs started by a handler would inherit.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -139,7 +144,7 @@ def serve(pipe: Connection, held: object = None) -> None:
     requests: SimpleQueue[tuple[Request, Context, _Piped]] = SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, requests), daemon=True).start()
     clock = SystemClock()
-    with caught_logs():
+    with caught_logs(), shown_logs(style):
         while True:
             request, ctx, caller = requests.get()
             began = clock.monotonic()
@@ -159,6 +164,8 @@ def _listen(pipe: Connection, requests: SimpleQueue[tuple[Request, Context, _Pip
                     # Made here, so that a stop right behind it finds what to stop.
                     caller = _Piped(pipe, lock, request.begin_by)
                     ctx = Context(request.job, request.attempt, request.started_at, caller)
+                    if request.trace is not None:
+                        ctx.trace = request.trace
                     requests.put((request, ctx, caller))
                 case Stop(why):
                     if ctx is not None:
@@ -278,7 +285,10 @@ def _perform(request: Request, ctx: Context) -> Ending:
         what = f"{type(error).__name__}: {message_of(error)}"
         message = f"the child process cannot import {request.module}:{request.name}: {what}"
         return Failed(error=ErrorInfo("ImportError", message), names=("ImportError",))
-    return perform(handler, ctx, request.job)
+    if request.trace is None or handler.tracing is None:
+        return perform(handler, ctx, request.job)
+    with handler.tracing.within(request.trace):
+        return perform(handler, ctx, request.job)
 
 
 def _find(module: str, name: str) -> Handler:

@@ -32,6 +32,7 @@ from headrace.worker.child import (
     to_parent,
 )
 from headrace.worker.context import Context, Stopping
+from headrace.worker.logs import style_here
 
 __all__ = ["Children"]
 
@@ -51,7 +52,9 @@ class _Child:
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
         kept = None if attended is None or attended.descriptor is None else Descriptor(attended.descriptor)
-        self.process = spawn.Process(target=serve, args=(theirs, kept), daemon=True, name="headrace-child")
+        self.process = spawn.Process(
+            target=serve, args=(theirs, kept, style_here()), daemon=True, name="headrace-child"
+        )
         self.process.start()
         theirs.close()
 
@@ -158,7 +161,9 @@ class Children:
             if left is not None:
                 begin_by = SystemClock().monotonic() + left  # which a child reads on the same machine, alike
             fn = handler.fn
-            ending = child.run(Request(fn.__module__, fn.__qualname__, job, ctx.attempt, ctx.started_at, begin_by), ctx)
+            at, trace = ctx.started_at, getattr(ctx, "trace", None)
+            request = Request(fn.__module__, fn.__qualname__, job, ctx.attempt, at, begin_by, trace)
+            ending = child.run(request, ctx)
             done = True
             if isinstance(ending, Failed) and ending.names == _DIED:
                 ending = timed(ending, handler, job)  # which the child itself did with any other error

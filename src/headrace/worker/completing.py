@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from headrace.core.account import labels
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish
@@ -232,7 +233,8 @@ class Completing:
         while self._open() and self._host.clock.monotonic() < until:
             await self._host.sleep(0.02)
         if self._open():
-            _log.warning("job %s: the transaction it was completed in was left open", self._owned.job.id)
+            job = self._owned.job
+            _log.warning("job %s: the transaction it was completed in was left open", job.id, extra=labels(job))
 
     async def _is_in(self, change: Change) -> bool:
         """Whether the store has the change.
@@ -250,7 +252,8 @@ class Completing:
                 attempts = (await self._engine.records.history(held.id)).attempts
                 return any(one.outcome is Outcome.COMPLETED and one.epoch == held.epoch for one in attempts)
             except HeadraceError as error:
-                _log.warning("job %s: whether it is completed cannot be seen yet: %s", held.id, error)
+                what = "job %s: whether it is completed cannot be seen yet: %s"
+                _log.warning(what, held.id, error, extra=labels(held))
         return False
 
     def _committed(self) -> None:

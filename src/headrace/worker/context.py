@@ -134,7 +134,8 @@ class Context:
     """The current run of a job, for its handler: progress, steps, results, stop requests."""
 
     __headrace_context__ = True
-    __slots__ = ("_places", "attempt", "caller", "job", "started_at", "stopping")
+    __slots__ = ("_places", "attempt", "caller", "job", "started_at", "stopping", "trace")
+    trace: dict[str, str]  # headers of the span of this run; not set where there is none
 
     def __init__(self, job: Job, attempt: int, started_at: datetime, caller: Caller = _NOBODY) -> None:
         self.job = job

@@ -17,12 +17,11 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.account import account
+from headrace.core.account import account, labels
 from headrace.core.change import Applied, Change, Conflict
 from headrace.core.job import Job
 from headrace.core.lifecycle import finish, release, start
 from headrace.core.moments import CLOCK_APART, told_apart
-from headrace.core.outcome import TimedOut
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Alive, Attended, Dead, Engine
 from headrace.engine.bus import Topic
@@ -31,6 +30,7 @@ from headrace.runtime.changes import hint_of
 from headrace.runtime.host import Host
 
 if TYPE_CHECKING:
+    from headrace.worker.run import Run
     from headrace.worker.worker import Worker
 
 __all__ = ["Heartbeat"]
@@ -243,7 +243,7 @@ class Heartbeat:
         todo += [
             (
                 run.owned.job,
-                partial(self._overdue, started_at=started, ran=monotonic - run.began, now=now, chance=chance),
+                partial(self._overdue, run, started_at=started, ran=monotonic - run.began, now=now, chance=chance),
             )
             for run in self._worker.executing()
             if (started := run.owned.started_at) is not None and not run.owned.over
@@ -253,14 +253,16 @@ class Heartbeat:
             again = [await self._apply(session, todo[n : n + MAX_BATCH], now) for n in range(0, len(todo), MAX_BATCH)]
             todo, tries = [one for part in again for one in part], tries - 1
 
-    def _overdue(self, job: Job, started_at: datetime, ran: float, now: datetime, chance: float) -> Change | None:
+    def _overdue(
+        self, run: Run, job: Job, started_at: datetime, ran: float, now: datetime, chance: float
+    ) -> Change | None:
         """The change that the loop would have written by now: the end if the timeout is over, otherwise the start.
 
         ``ran``: for how many seconds the handler has run, by monotonic time.
         """
         timeout = job.spec.timeout
         if timeout is not None and ran >= timeout:
-            return finish(job, TimedOut(), now, chance, self._rules, started_at)
+            return finish(job, run.timed_out(), now, chance, self._rules, started_at)
         return None if job.status is Status.RUNNING else start(job, started_at, self._rules)
 
     async def _apply(self, session: Engine, todo: list[tuple[Job, Decide]], now: datetime) -> list[tuple[Job, Decide]]:
@@ -282,7 +284,7 @@ class Heartbeat:
             session.bus.send(hint_of([one.job.id for one in changes]))
         for change, verdict in zip(changes, verdicts, strict=True):
             if isinstance(verdict, Applied) and change.attempt is not None:
-                _log.warning("%s", account(verdict.job, change.attempt.outcome, now))
+                _log.warning("%s", account(verdict.job, change.attempt.outcome, now), extra=labels(verdict.job))
                 self._worker.sums.taken(change.attempt, verdict.job)
         return [
             (verdict.job, decide)

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from headrace.core.account import name_of
+from headrace.core.account import labels, name_of
 from headrace.core.change import Applied, Change, Conflict, Verdict
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.lifecycle import finish, release, start, start_may_wait
@@ -164,10 +164,10 @@ class OwnedJob:
                 change = decide(self.job)
             except TransitionRefused as error:
                 # Somebody ended or took the job between two changes of this worker: there is nothing left to write.
-                _log.warning("dropped: %s", error)
+                _log.warning("dropped: %s", error, extra=labels(self.job))
                 self.kept = False
             except Exception:  # a bug in headrace: the worker must not go on owning the job because of it
-                _log.exception("job %s: nothing could be decided", self.job.id)
+                _log.exception("job %s: nothing could be decided", self.job.id, extra=labels(self.job))
                 self.kept = False
         if change is not None:
             self._flying = (decide, then, change)
@@ -226,7 +226,8 @@ class OwnedJob:
                 self.kept = False
                 # Without an attempt that ended, nothing is lost that anybody would miss.
                 level = logging.DEBUG if change.attempt is None else logging.WARNING
-                _log.log(level, "%s has another owner by now: what this worker had to say was stale", name_of(self.job))
+                what = "%s has another owner by now: what this worker had to say was stale"
+                _log.log(level, what, name_of(self.job), extra=labels(self.job))
             if then is not None:
                 then(self.kept)
         if self._queue is not None or self._landing is not None:
@@ -237,7 +238,7 @@ class OwnedJob:
         _, then, change = self._landed()
         unstorable = isinstance(error, Unstorable)
         if unstorable and change.verb is Verb.PROGRESS:
-            _log.warning("job %s: a report of progress was dropped: %s", self.job.id, error)
+            _log.warning("job %s: a report of progress was dropped: %s", self.job.id, error, extra=labels(self.job))
             if then is not None:
                 then(True)
         elif unstorable and change.attempt is not None and not _is_substitute(change):
@@ -248,7 +249,7 @@ class OwnedJob:
             self._send(lambda job: finish(job, ending, now, 0.0, rules, self.started_at), then)
         else:
             why = "the store is lost" if isinstance(error, StoreLost) else error  # logged once elsewhere, in full
-            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, why)
+            _log.error("job %s: %s could not be stored: %s", self.job.id, change.verb, why, extra=labels(self.job))
             self.kept = False  # whether it was stored is not known: the sweeper will find out
             if then is not None:
                 then(False)

@@ -11,6 +11,7 @@ from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
+from headrace.core.account import labels
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Ending, Failed, Released, TimedOut
 from headrace.core.status import Status
@@ -25,6 +26,7 @@ from headrace.worker.progress import ProgressWriter
 from headrace.worker.raising import is_passing, message_of
 from headrace.worker.resources import Resource
 from headrace.worker.slot_yielding import RunSlot
+from headrace.worker.tracing import timed_out_in
 
 if TYPE_CHECKING:
     from headrace.worker.bulk import Call
@@ -173,7 +175,7 @@ class Run(Caller):
             if self._progress is not None and isinstance(ending, Failed | TimedOut):
                 self._progress.write()  # how far it came is worth keeping
             if type(ending) is TimedOut:
-                ending = timed_out(ending, owned.handler, owned.job)
+                ending = timed_out_in(self._ctx, timed_out(ending, owned.handler, owned.job))
             slots.unacknowledged += 1
             owned.finish(ending, slots.host.clock.now(), self._time_taken)
 
@@ -190,7 +192,7 @@ class Run(Caller):
             ending = raised(error, self.owned.handler, self.owned.job)
             self._leaving = ending, self._loop.create_task(self._wind_up(ending), name="headrace-leaving")
             raise error
-        _log.exception("job %s: the run broke down", self.owned.job.id)
+        _log.exception("job %s: the run broke down", self.owned.job.id, extra=labels(self.owned.job))
         self.finish(Failed(error=ErrorInfo(type(error).__name__, f"the worker broke down: {message_of(error)}")))
 
     async def _started_first(self) -> bool:
@@ -216,12 +218,16 @@ class Run(Caller):
             if isinstance(ending, Failed) and (error := ending.error) is not None:
                 id, trace = self.owned.job.id, f"\n{error.traceback}" if error.traceback else ""
                 message = "job %s was completed before its handler raised %s: %s%s"
-                _log.error(message, id, error.type, error.message, trace)
+                _log.error(message, id, error.type, error.message, trace, extra=labels(self.owned.job))
             self.finish(ending)
             return
         if self._entry_writer is not None:
             await self._entry_writer.finish()
         self.finish(ending if self._leaving is None else self._leaving[0])
+
+    def timed_out(self) -> TimedOut:
+        """The ending of a run whose time is up."""
+        return timed_out_in(self._ctx, TimedOut())
 
     def _cancelled(self) -> Ending:
         if self._why is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from headrace.core.account import account, name_of
+from headrace.core.account import account, labels, name_of
 from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
@@ -41,7 +41,13 @@ class Tally:
     def begins(self, owned: OwnedJob) -> None:
         """Log that an attempt begins, if that log level is on."""
         job = owned.job
-        _log.debug("%s: attempt %d of %d starts", name_of(job), job.charged + 1, job.max_attempts)
+        _log.debug(
+            "%s: attempt %d of %d starts",
+            name_of(job),
+            job.charged + 1,
+            job.max_attempts,
+            extra=labels(job, job.attempt + 1),
+        )
 
     def ended(self, owned: OwnedJob, *, stored: bool) -> None:
         """Count an attempt whose end is stored or never will be, and log how it ended."""
@@ -59,7 +65,7 @@ class Tally:
             self._add(owned, Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED)
             if _log.isEnabledFor(logging.WARNING):
                 outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
-                _log.warning("%s", account(owned.job, outcome, self._clock.now()))
+                _log.warning("%s", account(owned.job, outcome, self._clock.now()), extra=labels(owned.job))
             return
         elif isinstance(ending, Released):
             self.released += 1
@@ -92,4 +98,4 @@ class Tally:
         else:
             what = "completed"
         took = "" if began is None or ended is None else f" after {max(0.0, (ended - began).total_seconds()):.3f} s"
-        _log.debug("%s: %s%s", name_of(job), what, took)
+        _log.debug("%s: %s%s", name_of(job), what, took, extra=labels(job))

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from headrace.core.account import labels
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
@@ -400,7 +401,9 @@ class Worker(Service):
             # sweeper takes it, and the attempt is charged.
             here = job.id.int in self._slots.owned or any(job.claim == one.request for one in self.fetchers)
             if not here and job.worker == self.id and job.status is not Status.RUNNING:
-                _log.warning("job %s was given to this worker but never arrived: handed back", job.id)
+                _log.warning(
+                    "job %s was given to this worker but never arrived: handed back", job.id, extra=labels(job)
+                )
                 self._aside(partial(self.lanes.apply, release(job, self.host.clock.now())))
         self._slots.dispatch()
 

@@ -19,16 +19,18 @@ from headrace.core.job import Job
 from headrace.core.outcome import Completed
 from headrace.core.query import Filter
 from headrace.core.status import Status
-from headrace.engine import Duplicated, Engine, Inserted, Refused
+from headrace.engine import Duplicated, Engine, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, lines
+from headrace.engines.postgres.connection import Connection
 from headrace.errors import ConfigError, Unavailable
 from headrace.runtime.lanes import Lanes
 from tests.engines.postgres.conftest import Connect
 from tests.support.faults import LosesReplies
 from tests.support.invariants import check_store
 from tests.support.postgres import shared
-from tests.support.schemas import url_of
+from tests.support.proxy import Proxy
+from tests.support.schemas import schema_of, url_of
 from tests.support.until import until
 
 
@@ -273,3 +275,193 @@ async def test_a_queue_that_was_set_by_customer_by_a_process_that_died_then(
     taken = await lab.claim(worker, queues=("default",), customers=Customers(strict=True))
     assert [job.customer for job in taken] == ["a", "a"]
     await other.close()
+
+
+# The short way of one job that comes alone
+
+
+def short_way(engine: Engine) -> InsertsOne:
+    assert isinstance(engine.jobs, InsertsOne)
+    return engine.jobs
+
+
+async def insert_one(lab: Lab, job: Job) -> Any:
+    """What the short way answers; it must be open."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    assert short_way(lab.engine).insert_one(job, lab.now, answer.set_result)
+    return await answer
+
+
+async def rows_of(connection: Connection, schema: str, job: Job) -> dict[str, list[tuple[Any, ...]]]:
+    """All that is stored of a job but its id, its order number, and what counts on from that."""
+    found = {}
+    for table, where in {
+        "jobs": "seq = $1",
+        "bodies": "seq = $1",
+        "labels": "seq = $1",
+        "arrivals": "seq = $1",
+    }.items():
+        rows = await connection.fetch(f"SELECT * FROM {schema}.{table} WHERE {where}", job.seq)
+        found[table] = [tuple(value for name, value in row.items() if name not in ("id", "seq")) for row in rows]
+    blocks = (
+        f"SELECT count(*) FROM {schema}.line_blocks b JOIN {schema}.jobs j USING (line) WHERE b.block = j.seq >> 10"
+    )
+    found["found by line"] = [(await connection.fetchval(f"{blocks} AND j.seq = $1", job.seq) > 0,)]
+    times = f"SELECT count(*) FROM {schema}.time_blocks t JOIN {schema}.bodies b ON b.created_at >> 29 = t.bucket"
+    found["found by time"] = [
+        (await connection.fetchval(f"{times} WHERE t.block = b.seq >> 13 AND b.seq = $1", job.seq) > 0,)
+    ]
+    return found
+
+
+async def test_the_short_way_stores_what_the_long_one_stores(lab: Lab, schema: str, connect: Connect) -> None:
+    await lab.put()
+    connection = await connect()
+    each: list[dict[str, Any]] = [
+        {},
+        {"queue": "default", "priority": 90},
+        {"metadata": {"a": ["\u00e9", None]}, "trace": {"traceparent": "00-1"}},
+        {"delay": 60.0},
+        {"not_after": 60.0},
+    ]
+    for options in each:
+        job = lab.job(**options)
+        [stored] = await lab.put_all(job)
+        answer = await insert_one(lab, replace(job, id=lab.new_id()))
+        assert isinstance(answer, Inserted)
+        assert answer.job == replace(stored, id=answer.job.id, seq=answer.job.seq) == await lab.get(answer.job)
+        assert answer.job.seq > stored.seq
+        assert await rows_of(connection, schema, answer.job) == await rows_of(connection, schema, stored)
+    ledger = await lab.engine.records.ledger()
+    assert (ledger.accepted, ledger.live) == (11, 11)
+    await check_store(lab.engine)
+
+
+async def test_what_needs_more_than_one_row_does_not_take_the_short_way(lab: Lab) -> None:
+    parent = await lab.put()
+    for job in (
+        lab.job("another task"),
+        lab.job(dedup="k"),
+        lab.job(request_key="r"),
+        lab.job(concurrency_key="c"),
+        lab.job(tags=("t",)),
+        lab.job(customer="c"),
+        lab.job(parent=parent.id, root=parent.id),
+        lab.job(after=(parent.id,), waits=1),
+        replace(lab.job(), attempt=1),
+        replace(lab.job(), payload_text='"\0"'),
+    ):
+        assert not short_way(lab.engine).insert_one(job, lab.now, lambda answer: None)
+    assert (await lab.engine.records.ledger()).accepted == 1
+
+
+async def test_an_id_that_is_here_goes_the_long_way_and_is_answered_as_it_stands(lab: Lab) -> None:
+    job = await lab.put()
+    assert await insert_one(lab, replace(job, seq=0)) is None
+    await lab.cancel(job)
+    lanes = Lanes(lab.engine, lab.host)
+    answer = await lanes.insert(replace(job, seq=0))
+    await lanes.close()
+    assert isinstance(answer, Inserted)
+    assert answer.job.status is Status.CANCELLED
+    assert (await lab.engine.records.ledger()).accepted == 1
+
+
+async def test_one_job_is_one_round_trip(lab: Lab, tmp_path: Path) -> None:
+    async with Proxy(shared().url()) as proxy:
+        engine = PostgresEngine(proxy.url, rules=lab.rules, host=lab.host, schema=schema_of(tmp_path))
+        await engine.open()
+        lanes = Lanes(engine, lab.host)
+        for _ in range(2):  # the first learns the line, and the second how the statement is called
+            await lanes.insert(lab.job())
+        before = proxy.asked
+        for _ in range(5):
+            await lanes.insert(lab.job())
+        assert proxy.asked - before == 5
+        await lanes.close()
+        await engine.close()
+
+
+async def test_the_hint_of_one_job_comes_with_its_commit(lab: Lab) -> None:
+    await lab.put()
+    other = lab.engine.another_session()
+    await other.open()
+    heard: list[Hint] = []
+    other.bus.listen(frozenset({Topic.READY}), heard.append)
+    await until(lambda: Hint(Topic.READY) in heard)
+    assert isinstance(await insert_one(lab, lab.job()), Inserted)
+    await until(lambda: Hint(Topic.READY, ("default",)) in heard)
+    await other.close()
+
+
+async def test_a_caller_cancelled_in_the_middle_leaves_at_once_and_the_job_is_stored(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    lanes = Lanes(lab.engine, lab.host)
+    for _ in range(2):
+        await lanes.insert(lab.job())
+    user = await connect()
+    transaction = user.transaction()
+    await transaction.start()
+    await user.execute(f"LOCK TABLE {schema}.ledger IN EXCLUSIVE MODE")
+    jobs = [lab.job() for _ in range(4)]
+    first = asyncio.create_task(lanes.insert(jobs[0]))
+    await until(lambda: _waits(user))
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    # What comes meanwhile waits for that write, and is then written together.
+    rest = [asyncio.create_task(lanes.insert(job)) for job in jobs[1:]]
+    await asyncio.sleep(0)
+    assert await _waits(user) <= 1
+    await transaction.rollback()
+    answers = await asyncio.gather(*rest)
+    assert [answer.job.id for answer in answers] == [job.id for job in jobs[1:]]
+    assert (await lab.get(jobs[0])).status is Status.QUEUED
+    await lanes.close()
+    assert (await lab.engine.records.ledger()).accepted == 6
+
+
+async def test_lanes_that_are_closed_in_the_middle_wait_for_the_job(lab: Lab) -> None:
+    lanes = Lanes(lab.engine, lab.host)
+    for _ in range(2):
+        await lanes.insert(lab.job())
+    inserting = asyncio.create_task(lanes.insert(lab.job()))
+    await asyncio.sleep(0)  # now it is on its way
+    await lanes.close()
+    assert inserting.done() or isinstance(await inserting, Inserted)
+    assert (await lab.engine.records.ledger()).accepted == 3
+
+
+async def test_a_connection_that_is_cut_in_the_middle_costs_no_job_and_stores_none_twice(
+    lab: Lab, schema: str, connect: Connect
+) -> None:
+    lanes = Lanes(lab.engine, lab.host)
+    for _ in range(2):
+        await lanes.insert(lab.job())
+    user = await connect()
+    transaction = user.transaction()
+    await transaction.start()
+    await user.execute(f"LOCK TABLE {schema}.ledger IN EXCLUSIVE MODE")
+    job = lab.job()
+    inserting = asyncio.create_task(lanes.insert(job))
+    await until(lambda: _waits(user))
+    await user.execute(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {_WAITING}", user.get_server_pid()
+    )
+    await transaction.rollback()
+    answer = await inserting
+    assert isinstance(answer, Inserted)
+    assert answer.job.id == job.id
+    await lanes.close()
+    assert (await lab.engine.records.ledger()).accepted == 3
+    await check_store(lab.engine)
+
+
+_WAITING = "$1 = ANY (pg_blocking_pids(pid))"
+
+
+async def _waits(user: Connection) -> int:
+    """How many wait for a lock of this one."""
+    count: int = await user.fetchval(f"SELECT count(*) FROM pg_stat_activity WHERE {_WAITING}", user.get_server_pid())
+    return count

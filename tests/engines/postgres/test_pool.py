@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,8 @@ from headrace.core.outcome import Completed
 from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, pool
-from headrace.errors import ConfigError, Unavailable
+from headrace.engines.postgres.pool import COLD, Pool
+from headrace.errors import ConfigError, Unavailable, Unstorable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
 from tests.engines.postgres.conftest import Connect
@@ -150,3 +153,96 @@ async def test_other_defaults_of_the_database_change_nothing(level: str, pgbounc
         await other.close()
     await check_store(lab.engine)
     await lab.engine.close()
+
+
+# Connections at hand
+
+_PID = "SELECT pg_backend_pid()"
+
+
+async def opened(size: int) -> Pool:
+    found = Pool(shared().url(), size=size, settings=COLD, pgbouncer=False)
+    await found.open()
+    return found
+
+
+def prompt(one: Pool) -> bool:
+    """Whether a connection is at hand."""
+    return one.is_prompt
+
+
+async def pid_of(one: Pool) -> int:
+    [(pid,)] = await one.fetch(_PID)
+    return int(pid)
+
+
+async def test_the_next_statement_takes_the_connection_of_the_last_one() -> None:
+    one = await opened(4)
+    pids = {await pid_of(one) for _ in range(5)}
+    async with one.transaction() as connection:
+        pids.add(await connection.fetchval(_PID))
+    assert len(pids) == 1
+    assert prompt(one)
+    await one.close()
+    assert not prompt(one)
+
+
+async def test_whoever_waits_for_a_connection_gets_the_one_that_is_given_back() -> None:
+    one = await opened(2)
+    async with asyncio.timeout(45):
+        pids = await asyncio.gather(*(pid_of(one) for _ in range(40)))
+        async with one.connection(), one.connection():
+            waiting = [asyncio.create_task(pid_of(one)) for _ in range(4)]
+            await asyncio.sleep(0)
+        assert {*pids, *[await each for each in waiting]} <= set(pids)
+    assert len(set(pids)) <= 2
+    await one.close()
+
+
+async def test_a_connection_that_was_cut_at_hand_is_not_used(connect: Connect) -> None:
+    one, user = await opened(1), await connect()
+    pid = await pid_of(one)
+    assert prompt(one)
+    await user.execute("SELECT pg_terminate_backend($1, 45000)", pid)
+    await until(lambda: not prompt(one))
+    other = await pid_of(one)
+    assert other != pid
+    # The driver may not have noticed yet: then the statement says so, and the next is fine.
+    await user.execute("SELECT pg_terminate_backend($1, 45000)", other)
+    with contextlib.suppress(Unavailable):
+        await one.fetch(_PID)
+    assert await pid_of(one) != other
+    await one.close()
+
+
+async def test_connections_that_are_not_needed_are_closed(monkeypatch: pytest.MonkeyPatch, connect: Connect) -> None:
+    monkeypatch.setattr(pool, "_UNUSED", 0.05)
+    one, user = await opened(3), await connect()
+    async with one.connection() as first, one.connection() as second:
+        pids = [await each.fetchval(_PID) for each in (first, second)]
+    alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY($1)"
+    await until(lambda: _is_none(user.fetchval(alive, pids)))
+    assert not prompt(one)
+    assert await pid_of(one) not in pids
+    await one.close()
+
+
+async def _is_none(asked: Awaitable[int]) -> bool:
+    return await asked == 0
+
+
+async def test_after_an_error_the_connection_goes_back_to_the_pool() -> None:
+    one = await opened(1)
+    pid = await pid_of(one)
+    ends: list[tuple[list[Any], Exception | None]] = []
+    one.begin("SELECT 1 / $1::integer", [0], lambda *end: ends.append(end))
+    assert not prompt(one)
+    await until(lambda: ends)
+    assert isinstance(ends[0][1], Unstorable)
+    assert await pid_of(one) == pid
+    one.begin("SELECT 1 / $1::integer", [1], lambda *end: ends.append(end))
+    await until(lambda: len(ends) == 2)
+    assert [tuple(row) for row in ends[1][0]] == [(1,)]
+    assert ends[1][1] is None
+    assert prompt(one)
+    await one.close()

@@ -145,7 +145,8 @@ class NotifyBus:
             self._listener.stir()
 
     def _send(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
-        loop.call_soon(self._local.deliver, hint)
+        if hint.topic in self._local.topics:
+            loop.call_soon(self._local.deliver, hint)
         if not self._wanted_elsewhere(hint.topic):
             return
         if hint.topic is Topic.CHANGED:  # whoever sends these has spaced them
@@ -157,8 +158,8 @@ class NotifyBus:
             names = [name for name in names if not self._was_carried(name)]
             if not names:
                 return
-        self._throttle.add(hint.topic, names)
-        self._said.set()
+        if self._throttle.add(hint.topic, names):  # otherwise others of its group wait, and it goes with them
+            self._said.set()
 
     def _add_change(self, hint: Hint) -> None:
         if len(self._changes) < _MOST_CHANGES:

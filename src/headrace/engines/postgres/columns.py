@@ -9,7 +9,7 @@ from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
-__all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
+__all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "ONE", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
 
 _HELD = "{0}={0} if held else None"
 """Read only while the job is held: on a completed job the worker is that of its attempt, and the claim is unused."""
@@ -44,6 +44,9 @@ RUN = (
 )
 """The columns that ``insert.sql`` takes for each run of jobs that differ only in id and payload; they have no dedup key
 and no request key."""
+
+ONE = tuple(column for column in RUN[2:] if column.name not in ("turn_key", "labels"))
+"""The columns that ``insert_one.sql`` takes of one job that has no key to take turns by, and no labels."""
 
 RECORD = tuple(column for column in JOB if column.read)
 """The columns of a job as it is read."""
@@ -142,6 +145,7 @@ _PAST_OF_COMPLETED = {
 """What a completed job says of its last attempt, where that is not in the column of the same name."""
 
 _new = _values(NEW)
+_one = {column.name: f"${place}::{column.type}" for place, column in enumerate(ONE, 7)}
 
 WORDS = {
     "record": ", ".join(column.selected for column in RECORD),
@@ -154,6 +158,9 @@ WORDS = {
     "run_names": names(RUN),
     "run_columns": _in_jobs(RUN),
     "run_arrays": _arrays(RUN, 7),
+    "one_columns": _in_jobs(ONE),
+    "one_values": ", ".join(_one[column.name] for column in ONE if column.table == "jobs"),
+    **{f"one_{name}": _one[name] for name in ("spec", "created_at", "line")},
     "suspect": f"(coalesce((j.state::json ->> {State.__struct_fields__.index('suspect')})::integer, 0) > 0)",
     "ids": "bodies",
     "job_id": "j.id::text",

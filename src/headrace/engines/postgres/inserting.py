@@ -35,10 +35,12 @@ from headrace.engines.postgres.rows import (
     Reader,
     held_key,
     is_new,
+    is_one,
     key_lock,
     request_key,
     request_lock,
     row_of_new,
+    row_of_one,
     runs_of,
 )
 from headrace.engines.refusing import refuse_jobs
@@ -47,7 +49,7 @@ from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected, Learned
 from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.record import Micros, encode, queues_by_customer, sort_out
-from headrace.errors import HeadraceError, Unavailable
+from headrace.errors import HeadraceError, Unavailable, Unstorable
 from headrace.runtime.host import Host
 
 __all__ = ["Inserting"]
@@ -57,6 +59,9 @@ _KEY_PATIENCE = 250
 """Milliseconds to wait for keys that others have locked; longer would keep the jobs of other keys waiting."""
 _HURRY = 2.0
 """Seconds without waiting for any key after a wait was in vain: longer than whoever was refused pauses."""
+
+
+_NO_HINT = (None, None)
 
 
 class _Stored(msgspec.Struct):
@@ -91,7 +96,7 @@ class Inserting:
 
     def __init__(self, hot: Pool, cold: Pool, schema: str, bus: NotifyBus, host: Host) -> None:
         self._hot, self._cold, self._schema, self._bus, self._host = hot, cold, schema, bus, host
-        self._text = sql("insert", schema)
+        self._text, self._text_of_one = sql("insert", schema), sql("insert_one", schema)
         self.forget()
 
     def forget(self) -> None:
@@ -111,6 +116,33 @@ class Inserting:
     ) -> list[InsertAnswer]:
         """The verb ``Jobs.insert``."""
         return await self.lines.insert(jobs, batch, whole, companions, self._insert)
+
+    def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
+        """The verb ``InsertsOne.insert_one``."""
+        line = self.lines.known(job)
+        if line is None or not self._hot.is_prompt or not is_one(job):
+            return False
+        try:
+            refuse_jobs((job,))
+        except Unstorable:
+            return False  # and ``insert`` says so
+        collected, hints = self.lines.collected, self._bus.ready_now((job.spec.queue,))
+
+        def over(rows: list[Any], error: Exception | None) -> None:
+            if error is not None:
+                # An id that is stored already, or no room for the hint: ``insert`` knows what to do.
+                again = isinstance(error, UniqueViolationError) or (hints and "NOTIFY" in str(error))
+                done(None if again else error)
+            elif (seq := rows[0][0]) is None:
+                self.lines.forget(collected)
+                done(None)
+            else:
+                self._bus.ready_told(hints)
+                done(Inserted(replace(job, seq=seq)))
+
+        args = (job.id, job.payload_text, collected, self.lines.lock, *(hints[0] if hints else _NO_HINT))
+        self._hot.begin(self._text_of_one, (*args, *row_of_one(job, line, Micros())), over)
+        return True
 
     async def realign(self, limit: int = MAX_BATCH) -> int:
         """The verb ``Jobs.realign``."""

@@ -42,7 +42,7 @@ class Jobs:
     ) -> None:
         self._hot, self._cold, self._schema = hot, cold, schema
         # The methods themselves, without a call in between: they are called for every batch of jobs.
-        self.insert, self.realign = inserting.insert, inserting.realign
+        self.insert, self.insert_one, self.realign = inserting.insert, inserting.insert_one, inserting.realign
         self.claim, self.promote = claiming.claim, claiming.promote
         self.apply = applying.apply
 

@@ -120,9 +120,9 @@ class Throttle:
         """When the next hint of a group may be sent."""
         self._waiting: dict[tuple[Topic, int], dict[str, None]] = {}
 
-    def add(self, topic: Topic, names: Iterable[str]) -> None:
-        """Add a hint that is to be sent; without names it is for everybody."""
-        empty = True
+    def add(self, topic: Topic, names: Iterable[str]) -> bool:
+        """Add a hint that is to be sent; without names it is for everybody. Whether ``due`` may be earlier now."""
+        empty, before = True, len(self._waiting)
         for name in names:
             empty = False
             waiting = self._waiting.setdefault((topic, _group(name)), {})
@@ -130,6 +130,7 @@ class Throttle:
                 waiting[name] = None
         if empty:
             self._waiting.setdefault((topic, GROUPS), {})
+        return len(self._waiting) > before
 
     def take(self, now: float, *, everything: bool = False) -> list[Hint]:
         """The hints that may be sent now, or all that wait; they count as sent."""

@@ -1,16 +1,23 @@
-"""Pools of connections, of several kinds: each connects when needed, up to its size."""
+"""Pools of connections, of several kinds: each connects when needed, up to its size.
+
+The driver's pool makes a task and two timers whenever a connection is taken or given back, which takes longer than a
+short statement. So a connection that did its work well is kept at hand for the next statement, and given back to the
+driver's pool only if somebody waits there, if something went wrong on it, or if it was not needed for a while.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NoReturn, cast
 
 import asyncpg
 
 from headrace.engines.postgres.connection import Connection, raise_meaning, sql
+from headrace.engines.postgres.stepping import step_through
 from headrace.engines.sql.files import Fetch
-from headrace.errors import NotOpen
+from headrace.errors import NotOpen, Unavailable
 from headrace.runtime.host import Host
 
 __all__ = ["COLD", "HOT", "LONG_PATIENCE", "WARM", "Pool", "connect_once", "fetching"]
@@ -54,6 +61,8 @@ COLD = {"plan_cache_mode": "force_custom_plan", "jit": "off", **_NOT_FOR_LONG, *
 _PATIENCE = 30.0
 """Seconds for a statement; after that the connection counts as broken."""
 _REPLAN = 1.0
+_UNUSED = 120.0
+"""Seconds after which a connection that was not needed is closed; at most twice that."""
 LONG_PATIENCE = 300.0
 """Seconds for a statement that may have to look at every job, or is the user's."""
 
@@ -98,6 +107,14 @@ class Pool:
         self._say_to_read = ";".join(said)
         self._patience = LONG_PATIENCE if long else _PATIENCE
         self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._at_hand: list[Connection] = []
+        """Connections of the pool that nobody uses at the moment; the last is taken first."""
+        self._fewest = 0
+        """How many of them, the first ones, were not needed since the last look."""
+        self._looking: asyncio.TimerHandle | None = None
+        self._releasing: set[asyncio.Future[None]] = set()
+        self._asking = 0
+        """How many wait for a connection of the driver's pool."""
 
     async def open(self) -> None:
         """Open the pool; it connects when the first statement comes."""
@@ -106,7 +123,7 @@ class Pool:
             min_size=0,
             max_size=self._size,
             connection_class=_Connection,
-            max_inactive_connection_lifetime=120.0,
+            max_inactive_connection_lifetime=_UNUSED,
             command_timeout=self._patience,
             timeout=10.0,
             **_kept({} if self._pgbouncer else self._settings, self._pgbouncer),
@@ -115,24 +132,62 @@ class Pool:
     async def close(self) -> None:
         """Close all connections, even those in use."""
         pool, self._pool = self._pool, None
+        self._at_hand.clear()
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
         if pool is not None:
             pool.terminate()
 
     async def fetch(self, text: str, *args: Any, patience: float | None = None) -> list[Any]:
         """The rows of one statement, run in a transaction of its own; ``patience``: another timeout, in seconds."""
         connection, pool = await self._take()
+        well = False
         try:
             if self._pgbouncer:  # without a transaction, parsing and running might reach two sessions of the server
                 async with connection.transaction():
                     await connection.execute(self._say, timeout=patience)
-                    return await connection.fetch(text, *args, timeout=patience)
-            if self._replan is not None:
-                await cast("_Connection", connection).replan(self._replan.clock.monotonic())
-            return await connection.fetch(text, *args, timeout=patience)
+                    rows = await connection.fetch(text, *args, timeout=patience)
+            else:
+                if self._replan is not None:
+                    await cast("_Connection", connection).replan(self._replan.clock.monotonic())
+                rows = await connection.fetch(text, *args, timeout=patience)
+            well = True
+            return rows
         except Exception as error:
             _broken(connection, error)
         finally:
-            await pool.release(connection, timeout=self._patience)
+            if not (well and self._keep(connection, pool)):
+                await pool.release(connection, timeout=self._patience)
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether ``begin`` can begin: a connection is at hand, and a statement is all that has to be sent on it."""
+        while self._at_hand and not _is_usable(self._at_hand[-1]):
+            self._at_hand.pop()
+        return bool(self._at_hand) and not self._pgbouncer and self._replan is None
+
+    def begin(self, text: str, args: Sequence[Any], done: Callable[[list[Any], Exception | None], None]) -> None:
+        """``fetch``, without a task and on a connection that is at hand; ``done`` is called with the rows, or with the
+        error that ``fetch`` would have raised."""
+        pool, connection = self._pool, self._take_at_hand()
+        assert pool is not None
+        assert connection is not None, "is_prompt says whether there is one"
+
+        def over(rows: list[Any] | None, error: BaseException | None) -> None:
+            meant = None if error is None else _meant(connection, error)
+            if meant is not None or not self._keep(connection, pool):
+                releasing = asyncio.ensure_future(pool.release(connection, timeout=self._patience))  # type: ignore[arg-type]
+                self._releasing.add(releasing)
+                releasing.add_done_callback(self._released)
+            done(rows or [], meant)
+
+        step_through(connection.fetch(text, *args), over)
+
+    def _released(self, releasing: asyncio.Future[None]) -> None:
+        self._releasing.discard(releasing)
+        if not releasing.cancelled():
+            releasing.exception()  # nobody waits for it: the pool has let go of the connection in any case
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -162,7 +217,7 @@ class Pool:
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[Connection]:
         """A connection for the user, in a transaction that ends with the block; what the block raises is passed on."""
-        async with self._taken() as connection:
+        async with self._taken(keep=False) as connection:  # the user may have left something on it
             transaction = connection.transaction()
             try:
                 await transaction.start()
@@ -180,29 +235,90 @@ class Pool:
                 raise_meaning(error)
 
     @asynccontextmanager
-    async def _taken(self) -> AsyncIterator[Connection]:
+    async def _taken(self, *, keep: bool = True) -> AsyncIterator[Connection]:
         connection, pool = await self._take()
+        well = False
         try:
             yield connection
+            well = keep
         finally:
-            await pool.release(connection, timeout=self._patience)
+            if not (well and self._keep(connection, pool)):
+                await pool.release(connection, timeout=self._patience)
 
     async def _take(self) -> tuple[Connection, Any]:
         """A connection, or its proxy, and the pool to give it back to."""
         pool = self._pool
         if pool is None:
             raise NotOpen("this session of the PostgreSQL engine is not open")
+        if (connection := self._take_at_hand()) is not None:
+            return connection, pool
+        self._asking += 1
         try:
             return await pool.acquire(timeout=self._patience), pool  # type: ignore[return-value]
         except Exception as error:
             raise_meaning(error, sent=False)
+        finally:
+            self._asking -= 1
+
+    def _take_at_hand(self) -> Connection | None:
+        while self._at_hand:
+            connection = self._at_hand.pop()
+            self._fewest = min(self._fewest, len(self._at_hand))
+            if _is_usable(connection):
+                return connection
+        return None
+
+    def _keep(self, connection: Connection, pool: object) -> bool:
+        """Keep a connection at hand, unless somebody waits for one, or there is no use for it any more."""
+        if self._asking or pool is not self._pool or not _is_usable(connection):
+            return False
+        self._at_hand.append(connection)
+        if self._looking is None:
+            self._look_later()
+        return True
+
+    def _look_later(self) -> None:
+        self._fewest = len(self._at_hand)
+        self._looking = asyncio.get_running_loop().call_later(_UNUSED, self._look)
+
+    def _look(self) -> None:
+        """Close the connections that were not needed since the last look."""
+        unused, self._at_hand = self._at_hand[: self._fewest], self._at_hand[self._fewest :]
+        for connection in unused:
+            if _is_usable(connection):
+                connection.terminate()
+        self._looking = None
+        if self._at_hand:
+            self._look_later()
+
+
+def _is_usable(connection: Connection) -> bool:
+    try:
+        if not connection.is_closed():
+            return True
+        connection.terminate()  # which gives its place in the pool free
+    except asyncpg.InterfaceError:
+        pass  # the server cut it, and the driver's pool has taken it back by itself
+    return False
 
 
 def _broken(connection: Connection, error: Exception) -> NoReturn:
     # After a timeout its answer may still come; after an error within the driver nothing more can be asked on it.
-    if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError):
+    if isinstance(error, TimeoutError | asyncpg.exceptions.InternalClientError) and _is_usable(connection):
         connection.terminate()
     raise_meaning(error)
+
+
+def _meant(connection: Connection, error: BaseException) -> Exception:
+    """``_broken``, where the error is passed on instead of raised."""
+    if not isinstance(error, Exception):  # somebody else cancelled what the driver waits for
+        if _is_usable(connection):
+            connection.terminate()
+        return Unavailable(f"PostgreSQL did not answer: {error!r}", outcome="unknown")
+    try:
+        _broken(connection, error)
+    except Exception as meant:
+        return meant
 
 
 def fetching(pool: Pool, schema: str) -> Fetch:

@@ -11,7 +11,7 @@ from headrace.core.claim import Grant
 from headrace.core.job import Job
 from headrace.core.lifecycle import DONE
 from headrace.core.status import HELD
-from headrace.engines.postgres.columns import CHANGE, CLAIMED, COMPLETE, NEW, RECORD, REPORT, RUN, texts
+from headrace.engines.postgres.columns import CHANGE, CLAIMED, COMPLETE, NEW, ONE, RECORD, REPORT, RUN, texts
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
 from headrace.engines.sql.attempts import past_of
@@ -29,6 +29,7 @@ __all__ = [
     "Reader",
     "held_key",
     "is_new",
+    "is_one",
     "key_lock",
     "label",
     "lines_lock",
@@ -37,6 +38,7 @@ __all__ = [
     "row_of_change",
     "row_of_complete",
     "row_of_new",
+    "row_of_one",
     "row_of_report",
     "runs_of",
 ]
@@ -152,6 +154,19 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
     labels=labels,
 )
 """A job as ``insert_document.sql`` takes it."""
+
+row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
+    "row_of_one", "job, line, at", [row(column.new for column in ONE)], stage_of=stage_of
+)
+"""A job as ``insert_one.sql`` takes it."""
+
+
+def is_one(job: Job) -> bool:
+    """Whether ``insert_one.sql`` stores all there is of this job: it has no keys, no relatives, and no labels."""
+    spec = job.spec
+    keys = spec.dedup is None and spec.request_key is None and spec.concurrency_key is None
+    return keys and not spec.after and is_new(job) and not any(labels_of(job))
+
 
 _row_of_run: Callable[[int, int, Job, int, Micros], tuple[Any, ...]] = function(
     "row_of_run",

@@ -81,6 +81,15 @@ class KnownLines:
         """The count of collections, and the queues in which customers have lines of their own, read after it."""
         raise NotImplementedError
 
+    @property
+    def collected(self) -> int:
+        """The count of collections for which the lines are valid; -1 if none is known."""
+        return self._collected
+
+    def known(self, job: Job) -> int | None:
+        """The line of a job, if this session remembers it."""
+        return self._lines.get(place_of(job, self._by_customer))
+
     def forget(self, collected: int) -> None:
         """Forget the lines that were learned at this count, because lines were collected since."""
         if collected == self._collected:

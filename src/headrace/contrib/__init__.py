@@ -1,0 +1,1 @@
+"""What connects headrace with other libraries; each module needs its extra."""

@@ -1,0 +1,232 @@
+"""OpenTelemetry: a span for every submit and for every run, in one trace, through the job; needs the extra ``otel``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
+from headrace.core.status import Outcome, Reason
+from headrace.draft import Draft
+from headrace.errors import MissingExtra
+from headrace.worker import logs
+from headrace.worker.context import Context
+from headrace.worker.tracing import SPAN, noted
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace
+    from opentelemetry.baggage.propagation import W3CBaggagePropagator
+    from opentelemetry.propagators.composite import CompositePropagator
+    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+except ImportError:
+    raise MissingExtra("headrace.contrib.otel", "opentelemetry-api", "otel") from None
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.client.hooks import SubmitNext
+    from headrace.handle import JobHandle
+
+__all__ = ["instrument"]
+
+# Whatever a program sets for its requests: jobs carry W3C headers, which every process that runs them can read.
+_W3C = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+
+_PRIVATE = frozenset({Reason.INVALID_PAYLOAD, Reason.INVALID_RESULT})
+"""What is found wrong with a payload or a result may quote it."""
+
+
+def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
+    """Make a span for every submit of this App and for every run of its tasks, from now on.
+
+    ``tracer_provider``: None is the global one, also if that is set later. Log records that are made in a run get the
+    ``trace_id`` and ``span_id`` of the span they are made in. A second call changes the provider.
+
+    :raises MissingExtra: when this module is imported without the extra ``otel``
+    """
+    tracer = trace.get_tracer("headrace", version("headrace"), tracer_provider)
+    if isinstance(app.tracing, _Spans):
+        app.tracing.tracer = tracer
+        return
+    spans = _Spans(tracer)
+    app.trace(spans)
+    app.submit_middleware(spans.submit)
+    logs.more_labels = _labels
+
+
+class _Spans:
+    """The spans of one App."""
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+
+    # -- submits
+
+    async def submit(self, drafts: Sequence[Draft[Any]], call_next: SubmitNext) -> list[JobHandle[Any]]:
+        """One span for the call; all of its jobs carry it on."""
+        if not drafts:
+            return await call_next(drafts)
+        name, attributes = _described(drafts)
+        given = shared([draft.options.get("trace") for draft in drafts])
+        context = None if given is None else _W3C.extract(given)
+        with self.tracer.start_as_current_span(name, context, SpanKind.PRODUCER, attributes) as span:
+            handles = await call_next(_carrying(drafts, _headers(), given))
+            if len(handles) == 1:
+                span.set_attribute("messaging.message.id", str(handles[0].id))
+                if handles[0].duplicate:
+                    span.set_attribute("headrace.duplicate", True)
+            return handles
+
+    # -- runs
+
+    async def run(self, ctx: Context, call: Callable[[], Coroutine[Any, Any, Ending]]) -> Ending:
+        """One span for a run, in the trace of the submit; a retry links to the span of the attempt before."""
+        job = ctx.job
+        # Not in the span that the program of the worker may be in: a job belongs to whoever submitted it.
+        context = _W3C.extract(job.trace or {}, contexts.Context())
+        attributes = {
+            **_about("run", "process", job.queue, job.task),
+            "messaging.message.id": str(job.id),
+            "headrace.attempt": ctx.attempt,
+        }
+        if job.worker is not None:
+            attributes["messaging.client.id"] = str(job.worker)
+        span = self.tracer.start_span(f"run {job.task}", context, SpanKind.CONSUMER, attributes, _links(ctx))
+        token = contexts.attach(trace.set_span_in_context(span, context))
+        try:
+            if headers := _headers():
+                ctx.trace = headers
+            try:
+                ending = await call()
+            except asyncio.CancelledError:
+                _stopped(span, ctx)
+                raise
+            return _ended(span, ctx, ending)
+        finally:
+            contexts.detach(token)
+            span.end()
+
+    @contextmanager
+    def within(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Go on within the span of a run that was begun in another process."""
+        token = contexts.attach(_W3C.extract(headers, contexts.Context()))
+        try:
+            yield
+        finally:
+            contexts.detach(token)
+
+
+def _headers() -> dict[str, str]:
+    """The span that this code is in, as a job carries it."""
+    headers: dict[str, str] = {}
+    _W3C.inject(headers)
+    return headers if SPAN in headers else {}
+
+
+def shared(values: Sequence[Any]) -> Any:
+    """The value, if it is the same everywhere."""
+    return values[0] if all(value == values[0] for value in values) else None
+
+
+def _carrying(
+    drafts: Sequence[Draft[Any]], headers: dict[str, str], given: Mapping[str, str] | None
+) -> Sequence[Draft[Any]]:
+    """The drafts with these headers as their trace; those that were given others than the rest keep theirs."""
+    if not headers:
+        return drafts
+    alike: dict[int, dict[str, Any]] = {}  # what shares its options goes on to: jobs are made from that faster
+    made = []
+    for draft in drafts:
+        old = draft.options
+        if given is None and old.get("trace") is not None:
+            made.append(draft)
+            continue
+        options = alike.get(id(old))
+        if options is None:
+            options = alike[id(old)] = {**old, "trace": headers}
+        made.append(Draft(draft.app, draft.id, draft.task, draft.payload_text, options, draft.handler))
+    return made
+
+
+def _described(drafts: Sequence[Draft[Any]]) -> tuple[str, dict[str, Any]]:
+    """The name and the attributes of the span of a submit."""
+    task = shared([draft.task for draft in drafts])
+    queue = shared([draft.options.get("queue", "default") for draft in drafts])
+    attributes = _about("submit", "send", queue, task)
+    if len(drafts) > 1:
+        attributes["messaging.batch.message_count"] = len(drafts)
+    return "submit" if task is None else f"submit {task}", attributes
+
+
+def _about(name: str, type: str, queue: str | None, task: str | None) -> dict[str, Any]:
+    """Attributes by the names that the semantic conventions for messaging give them."""
+    found: dict[str, Any] = {
+        "messaging.system": "headrace",
+        "messaging.operation.name": name,
+        "messaging.operation.type": type,
+    }
+    if queue is not None:
+        found["messaging.destination.name"] = queue
+    if task is not None:
+        found["headrace.task"] = task
+    return found
+
+
+def _links(ctx: Context) -> list[Link]:
+    """To the span of the attempt before, if that failed and left word of it."""
+    error = ctx.job.error
+    header = None if error is None or not error.details else error.details.get(SPAN)
+    if not isinstance(header, str):
+        return []
+    before = trace.get_current_span(_W3C.extract({SPAN: header}, contexts.Context())).get_span_context()
+    return [Link(before, {"headrace.attempt": ctx.attempt - 1})] if before.is_valid else []
+
+
+def _ended(span: Span, ctx: Context, ending: Ending) -> Ending:
+    """Put on the span how the run ended; the ending, with word of the span for the next attempt."""
+    if ctx.stopping == "timed_out":
+        _stopped(span, ctx)
+        return ending  # whatever it is, it counts as timed out: see Run
+    match ending:
+        case Completed():
+            span.set_attribute("headrace.outcome", Outcome.COMPLETED.value)
+        case Snoozed():
+            span.set_attribute("headrace.outcome", Outcome.SNOOZED.value)
+        case Failed():
+            _failed(span, ending)
+            return replace(ending, error=noted(ending.error, getattr(ctx, "trace", {})))
+        case Released() | TimedOut():
+            _stopped(span, ctx)
+    return ending
+
+
+def _failed(span: Span, ending: Failed) -> None:
+    error, private = ending.error, ending.reason in _PRIVATE
+    span.set_attributes({"headrace.outcome": Outcome.FAILED.value, "error.type": error.type})
+    span.set_status(Status(StatusCode.ERROR, error.type if private else f"{error.type}: {error.message}"))
+    if not private:
+        said = {"exception.type": error.type, "exception.message": error.message}
+        span.add_event("exception", said | ({"exception.stacktrace": error.traceback} if error.traceback else {}))
+
+
+def _stopped(span: Span, ctx: Context) -> None:
+    """A run that ended because it was told to, or because nobody waits for it any more."""
+    outcome = {"cancelled": Outcome.CANCELLED, "timed_out": Outcome.TIMED_OUT}.get(ctx.stopping or "", Outcome.RELEASED)
+    span.set_attribute("headrace.outcome", outcome.value)
+    if outcome is not Outcome.RELEASED:  # which is no fault of the job's, and not charged
+        span.set_attribute("error.type", outcome.value)
+        span.set_status(Status(StatusCode.ERROR, outcome.value.replace("_", " ")))
+
+
+def _labels() -> dict[str, str]:
+    """What a log record says about the span it was made in."""
+    here = trace.get_current_span().get_span_context()
+    if not here.is_valid:
+        return {}
+    return {"trace_id": trace.format_trace_id(here.trace_id), "span_id": trace.format_span_id(here.span_id)}

@@ -1,0 +1,22 @@
+-- Store one new job that nothing else refers to, which is neither in a turn nor labelled; fails if its id is stored
+-- already. $1 the id, $2 the payload; $3 the count of collections for which the line is valid, $4 the lock against
+-- collecting, $5 and $6 the channel and the message of a hint, or null; from $7 on columns.ONE. Answers the order number;
+-- null if the line is not valid.
+WITH first AS MATERIALIZED (
+  SELECT nextval('{schema}.seqs') AS seq
+  -- The lock first: if a line was collected before it was taken, the count has grown.
+  WHERE CASE WHEN pg_advisory_xact_lock_shared($4) IS NOT NULL
+    THEN (SELECT last_value FROM {schema}.collections) END = $3
+),
+stored AS (
+  INSERT INTO {schema}.jobs (seq, id, {one_columns}, rev, epoch, unstarted_losses, unnamed)
+  SELECT seq, $1, {one_values}, 1, 0, 0, 0 FROM first
+),
+kept AS (
+  INSERT INTO {schema}.bodies (seq, id, payload, spec, created_at)
+  SELECT seq, $1, $2, {one_spec}, {one_created_at} FROM first
+),
+runs AS (SELECT seq, {one_line} AS line, {one_created_at} >> 29 AS bucket FROM first),
+{list_blocks.sql}
+booked AS (INSERT INTO {schema}.ledger (accepted, pruned) SELECT 1, 0 FROM first)
+SELECT (SELECT seq FROM first), CASE WHEN $5::text IS NOT NULL THEN pg_notify($5, $6) END

@@ -1,0 +1,120 @@
+"""Log records as JSON lines, and what a record says about the job that it was made in."""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from headrace.core.account import FIELDS
+from headrace.core.moments import time_of_day
+
+__all__ = ["JobFields", "JsonFormatter"]
+
+NONE = "-"
+"""What a record says in place of a job that it was not made in, where its format asks for one."""
+ABOUT = "_headrace"
+"""Where a record keeps what it says about its job, if it has other things under some of the names."""
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", ABOUT}
+
+
+class JobFields(logging.Filter):
+    """Lets a format name the job of a record, as in ``%(task)s %(job_id)s``: outside a handler each of them is ``-``.
+
+    Add it to a handler. While a worker runs, records that are made inside its handlers have ``job_id``, ``task``,
+    ``attempt``, ``queue`` and ``worker`` anyway; but a format that names them would fail for all other records.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass, with all of the fields."""
+        for name in FIELDS:
+            record.__dict__.setdefault(name, NONE)
+        return True
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object for each record, on one line, whatever the record holds.
+
+    Its keys: ``time``, ``level``, ``logger``, ``message``, ``pid``; of a record made inside a handler also ``job_id``,
+    ``task``, ``attempt``, ``queue`` and ``worker``; ``exception`` and ``stack`` if there are any; and what was passed
+    as ``extra``, under its own name, or under ``extra_NAME`` if that name is one of the above.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line, without its end."""
+        said = vars(record)
+        job = said.get(ABOUT) or {name: said[name] for name in FIELDS if said.get(name, NONE) != NONE}
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": message_of(record),
+            "pid": record.process,
+            **job,
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = record.exc_text or self.formatException(record.exc_info)
+        elif record.exc_text:  # of a record that was sent here by another process
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        for name, value in said.items():
+            known = name in _STANDARD or (name in FIELDS and value is NONE) or (name in job and job[name] is value)
+            if not known:
+                line[name if name not in line else f"extra_{name}"] = value
+        return _encode(line)
+
+
+class TextFormatter(logging.Formatter):
+    """Records of others as ``headrace worker`` shows its own: time of day, level, job, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as text, with its traceback beneath."""
+        at, level = datetime.fromtimestamp(record.created, UTC), record.levelname.lower()
+        prefix = "" if record.levelno <= logging.INFO else f"{level}: "
+        said = vars(record)
+        job = said.get(ABOUT) or said
+        task, id = (str(job.get(name, NONE)) for name in ("task", "job_id"))
+        name = f"{task} {id[-8:]}: " if id != NONE else f"{task}: " if task != NONE and "worker" in job else ""
+        text = f"{time_of_day(at, None)} {prefix}{name}{message_of(record)}"
+        if record.exc_info and record.exc_info[0] is not None:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+def message_of(record: logging.LogRecord) -> str:
+    """What the record says; as it was written, if its arguments do not fit."""
+    try:
+        return record.getMessage()
+    except Exception:  # logging complains of that by itself
+        return str(record.msg)
+
+
+def _encode(line: dict[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(line, enc_hook=_shown).decode()
+    except (
+        Exception
+    ):  # a circle, half a character, a key that is no text: each value by itself, as far as it can be shown
+        return msgspec.json.encode({_text(name): _plain(value) for name, value in line.items()}).decode()
+
+
+def _plain(value: Any) -> Any:
+    try:
+        return msgspec.Raw(msgspec.json.encode(value, enc_hook=_shown))
+    except Exception:
+        return _text(value if isinstance(value, str) else _shown(value))
+
+
+def _shown(value: Any) -> str:
+    try:
+        return _text(repr(value))
+    except Exception as error:
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode()

@@ -1,0 +1,44 @@
+"""What is around the runs of an App that is instrumented, and how a run leaves word of its span for what follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from headrace.core.job import ErrorInfo
+from headrace.core.losing import timeout_error
+from headrace.core.outcome import Ending, TimedOut
+from headrace.worker.context import Context
+
+__all__ = ["SPAN", "Tracing", "noted", "timed_out_in"]
+
+SPAN = "traceparent"
+"""The detail of an error that names the span of the attempt that failed; the next attempt links to it."""
+
+
+class Tracing(Protocol):
+    """The spans of runs; ``contrib.otel`` makes them."""
+
+    def run(self, ctx: Context, call: Callable[[], Coroutine[Any, Any, Ending]]) -> Coroutine[Any, Any, Ending]:
+        """Make the call within a span; how it ended, with word of the span if it failed."""
+        ...
+
+    def within(self, headers: Mapping[str, str]) -> AbstractContextManager[None]:
+        """Go on within the span of a run that was begun in another process."""
+        ...
+
+
+def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
+    """The error with word of the span of its attempt."""
+    return replace(error, details={**(error.details or {}), SPAN: headers[SPAN]}) if SPAN in headers else error
+
+
+def timed_out_in(ctx: Context | None, ending: TimedOut) -> TimedOut:
+    """The ending of an attempt that ran out of time, with word of its span if it had one."""
+    headers = None if ctx is None else getattr(ctx, "trace", None)
+    if ctx is None or headers is None:
+        return ending
+    return replace(ending, error=noted(ending.error or timeout_error(ctx.job), headers))

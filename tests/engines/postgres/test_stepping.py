@@ -1,0 +1,58 @@
+"""A coroutine without a task: its result, its error, and that nobody can stop it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from headrace.engines.postgres.stepping import step_through
+from tests.support.until import until
+
+
+async def test_it_goes_on_whenever_what_it_waits_for_is_there() -> None:
+    loop = asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    ends: list[tuple[Any, BaseException | None]] = []
+
+    async def add() -> int:
+        return int(await first) + int(await second)
+
+    step_through(add(), lambda *end: ends.append(end))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    first.set_result(1)
+    await asyncio.sleep(0)
+    assert ends == []
+    second.set_result(2)
+    await until(lambda: ends)
+    assert ends == [(3, None)]
+
+
+async def test_what_needs_no_wait_is_over_at_once() -> None:
+    ends: list[tuple[Any, BaseException | None]] = []
+
+    async def at_once(error: Exception | None = None) -> str:
+        if error is not None:
+            raise error
+        return "done"
+
+    broken = ZeroDivisionError()
+    step_through(at_once(), lambda *end: ends.append(end))
+    step_through(at_once(broken), lambda *end: ends.append(end))
+    assert ends == [("done", None), (None, broken)]
+
+
+async def test_an_error_of_what_it_waits_for_is_raised_within_it() -> None:
+    waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    ends: list[tuple[Any, BaseException | None]] = []
+
+    async def careful() -> str:
+        try:
+            await waited
+        except ConnectionError:
+            return "caught"
+        return "nothing to catch"
+
+    step_through(careful(), lambda *end: ends.append(end))
+    waited.set_exception(ConnectionError())
+    await until(lambda: ends)
+    assert ends == [("caught", None)]
