@@ -24,6 +24,7 @@ from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.moving import Moving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
+    ALIKE_IN_COMPLETE,
     RECORD_TYPE,
     TEXTS_OF_CHANGE,
     TEXTS_OF_COMPLETE,
@@ -166,6 +167,8 @@ class _Kind(msgspec.Struct, frozen=True):
     rare: int
     """How many of the last columns only ``whole`` uses; they are texts."""
     texts: frozenset[int]
+    alike: frozenset[int] = frozenset()
+    """Which columns are passed once where they are the same in all rows."""
 
 
 class Applying:
@@ -175,7 +178,7 @@ class Applying:
         self._warm, self._cold, self._schema, self._storing, self._moving = warm, cold, schema, storing, moving
         report, rows = sql("report", schema), sql("changes_rows", schema)
         plain, counted = complete_text(schema, counted=False), complete_text(schema, counted=True)
-        self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE)
+        self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE, ALIKE_IN_COMPLETE)
         plain, followed = rows + apply_text(schema, followed=False), rows + apply_text(schema)
         self._other = _Kind(plain, followed, 2, TEXTS_OF_CHANGE)
         self._report = _Kind(report, report, 0, TEXTS_OF_REPORT)
@@ -268,8 +271,8 @@ class Applying:
         return await self._send(kind, rows) if rows else []
 
     async def _send(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
-        args = columns(rows, kind.texts)
-        more = any(column is not None for column in args[len(args) - kind.rare :])
+        args, width = columns(rows, kind.texts, kind.alike), len(rows[0])
+        more = any(column is not None for column in args[width - kind.rare : width])
         return _places((await self._warm.fetch(kind.whole if more else kind.plain, *args))[0][0])
 
     async def _look_whether_locked(self, seqs: list[int]) -> None:

@@ -11,7 +11,7 @@ from headrace.core.claim import Grant
 from headrace.core.job import Job
 from headrace.core.lifecycle import DONE
 from headrace.core.status import HELD
-from headrace.engines.postgres.columns import CHANGE, CLAIMED, COMPLETE, NEW, ONE, RECORD, REPORT, RUN, texts
+from headrace.engines.postgres.columns import ALIKE, CHANGE, CLAIMED, COMPLETE, NEW, ONE, RECORD, REPORT, RUN, texts
 from headrace.engines.postgres.connection import digest, lock_number
 from headrace.engines.postgres.relations import notes_of, tally_in
 from headrace.engines.sql.attempts import past_of
@@ -21,6 +21,7 @@ from headrace.engines.sql.reader import RecordReader
 from headrace.engines.sql.record import Micros, encode, key_of, labels_of, request_of, stage_of
 
 __all__ = [
+    "ALIKE_IN_COMPLETE",
     "RECORD_TYPE",
     "TEXTS_OF_CHANGE",
     "TEXTS_OF_COMPLETE",
@@ -141,6 +142,7 @@ def labels(job: Job) -> str | None:
 
 TEXTS_OF_RUN, TEXTS_OF_CHANGE = texts(RUN), texts(CHANGE)
 TEXTS_OF_REPORT, TEXTS_OF_COMPLETE = texts(REPORT), texts(COMPLETE)
+ALIKE_IN_COMPLETE = frozenset(place for place, column in enumerate(COMPLETE) if column.name in ALIKE)
 
 is_new = make_is_new(NEW)
 
