@@ -26,17 +26,22 @@ class Step:
     jobs: int
     threads: int = 1
     processes: int = 1
+    sync: bool = False
+    """Whether headrace submits without an event loop."""
 
     def __str__(self) -> str:
         threads = f" with {self.threads} threads" if self.threads > 1 else ""
         processes = f" in {self.processes} processes" if self.processes > 1 else ""
-        return f"{self.what}: {LABELS[self.side]}{threads}{processes}"
+        sync = " by submit_sync" if self.sync else ""
+        return f"{self.what}: {LABELS[self.side]}{threads}{processes}{sync}"
 
     @property
     def key(self) -> Key:
         """The row it belongs to; of a latency measurement, the first."""
         if self.what == "latency":
             return "p50"
+        if self.sync:
+            return "sync"
         return "drain4" if self.threads > 1 else "drain2" if self.processes > 1 else self.what
 
 
@@ -70,6 +75,8 @@ def steps(plan: Plan) -> Iterator[Step]:
 def _crews(plan: Plan, what: Measure, side: SideName, jobs: int) -> Iterator[Step]:
     if what != "drain":
         yield Step(what, side, jobs)
+        if what == "one" and plan.engine == "sqlite" and side == "headrace":
+            yield Step(what, side, jobs, sync=True)
     elif side.startswith("huey"):
         yield from (Step(what, side, jobs, threads=threads) for threads in plan.threads)
     else:
@@ -92,7 +99,11 @@ def _take(step: Step, plan: Plan, stores: Stores, store: str, figures: Figures) 
         if step.key == "drain":
             figures.add("rss", side, rss)
     else:
-        figures.add(step.key, side, step.jobs / float(ask(engine, side, store, "submit", step.what, step.jobs, 0)))
+        how = "sync" if step.sync else step.what
+        rate = step.jobs / float(ask(engine, side, store, "submit", how, step.jobs, 0))
+        figures.add(step.key, side, rate)
+        if step.what == "one" and engine == "sqlite" and side != "headrace":
+            figures.add("sync", side, rate)  # there is but one way to submit to them, on the caller's thread
 
 
 def _waits(engine: EngineName, side: SideName, store: str, jobs: int, per_second: float) -> list[float]:

@@ -41,6 +41,7 @@ PUBLIC: dict[str, tuple[str, ...]] = {
     "headrace.core.status": ("Outcome", "Reason"),
     "headrace.engine": ("WorkerRow", "WorkerInfo", "Beat"),
     "headrace.client.registry": ("UnregisteredTask",),
+    "headrace.contrib.prometheus": (),
     "headrace.testing": (),
     "headrace.logs": (),
     "headrace.contrib.otel": (),
@@ -70,7 +71,7 @@ MADE_ELSEWHERE = frozenset(
 """Never constructed by a user, so how they are is nobody's business."""
 
 INNER: dict[str, frozenset[str]] = {
-    "App": frozenset({"by_name", "forget", "new_id", "session", "trace", "tracing"}),
+    "App": frozenset({"by_name", "forget", "new_id", "session", "session_on", "trace", "tracing"}),
     "Attempt": frozenset({"fold"}),
     "Context": frozenset({"entered", "place", "places", "rewind", "trace"}),
     "Continuous": frozenset({"rest", "retry"}),

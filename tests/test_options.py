@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from headrace.app import App
 from headrace.core.retry import Retry
 from headrace.errors import ConfigError
 from headrace.options import JobOptions, check_options, check_templates, fill_templates, merged
@@ -55,16 +56,23 @@ def test_options_are_brought_into_one_form() -> None:
         ({"metadata": {"a": {"b": {1}}}}, r"metadata\.a\.b"),
         ({"metadata": {"a": float("inf")}}, "metadata"),
         ({"requires": "gpu"}, "requires"),
+        ({"requires": {"region": {"in": "eu"}}}, "requires: region: 'in' takes a list of what will do, not 'eu'"),
         ({"requires": {"headrace.customer": {"is": "acme"}}}, "requires.*customer="),
         ({"request_key": ""}, "request_key"),
         ({"customer": 5}, "customer"),
         ({"prority": 5}, "did you mean 'priority'"),
         ({"xyz": 5}, "known are"),
+        ({"rates": ["api"]}, r"one of the task: @app.task\(rates=…\)"),
     ],
 )
 def test_a_bad_option_is_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         check_options(options)
+
+
+def test_of_a_task_an_option_of_tasks_is_suggested() -> None:
+    with pytest.raises(ConfigError, match="unknown option 'rate'; did you mean 'rates'"):
+        App("memory://").task(rate="api")  # type: ignore[call-overload]
 
 
 def test_every_option_has_a_check() -> None:

@@ -9,9 +9,10 @@ from bench.plan import EngineName, SideName
 
 __all__ = ["How", "Side", "load"]
 
-How = Literal["one", "concurrent", "bulk", "fill", "fill-other", "fill-required", "fill-lines", "paced"]
-"""Ways to submit; the kinds of ``fill`` are not measured. Those with a second name are headrace's alone: jobs of a task
-that no worker has, jobs that require what no worker has, jobs spread over many lines."""
+How = Literal["one", "sync", "concurrent", "bulk", "fill", "fill-other", "fill-required", "fill-lines", "paced"]
+"""Ways to submit; the kinds of ``fill`` are not measured. ``sync``, which is ``one`` without an event loop, and those
+with a second name are headrace's alone: jobs of a task that no worker has, jobs that require what no worker has, jobs
+spread over many lines."""
 
 _MODULES: dict[tuple[EngineName, SideName], str] = {
     ("sqlite", "headrace"): "headrace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Coroutine, Sequence
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -55,6 +56,15 @@ class _Bench:
     async def one(self, n: int) -> None:
         await self._noop.submit(n)
 
+    def submit_sync(self, count: int) -> float:
+        """Submit one by one on this thread, without a loop; the seconds it took."""
+        for n in range(WARM["sqlite"]):
+            self._noop.submit_sync(n)
+        began = time.perf_counter()
+        for n in range(count):
+            self._noop.submit_sync(n)
+        return time.perf_counter() - began
+
     async def many(self, numbers: Sequence[int]) -> None:
         if self._how == "fill-lines":
             await asyncio.gather(*(self._noop.options(queue=f"line-{n % LINES}").submit(n) for n in numbers))
@@ -78,6 +88,8 @@ class _Bench:
 def submit(store: str, how: How, count: int, per_second: float) -> float:
     """Submit through the App, in this process."""
     bench = _Bench(store, how)
+    if how == "sync":
+        return bench.submit_sync(count)
 
     async def act() -> float:
         async with bench.app:

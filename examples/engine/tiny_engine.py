@@ -38,7 +38,7 @@ from headrace.core.limits.limit import Usage, deal, forgets, lapses, refusal
 from headrace.core.limits.rate import micros
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of, limits_of
 from headrace.core.match import Profile
-from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches
+from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
 from headrace.core.rollup import Rollup, concerns, regrouped
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
@@ -55,6 +55,7 @@ from headrace.engine import (
     Claimed,
     Companions,
     Dead,
+    Direct,
     Duplicated,
     Engine,
     Gone,
@@ -431,10 +432,10 @@ class Records(Role):
         with self.store() as store:
             return grouped((job for job in store.jobs.values() if matches(job, filter, now)), limit)
 
-    async def count(self, now: datetime) -> list[Count]:
+    async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         with self.store() as store:
             groups: dict[tuple[str, Status], list[Job]] = {}
-            for job in (as_seen(one, now) for one in store.jobs.values()):
+            for job in (as_seen(one, now) for one in store.jobs.values() if history or one.status not in HISTORY):
                 groups.setdefault((job.queue, job.status), []).append(job)
             return [
                 Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)
@@ -782,6 +783,7 @@ class TinyEngine:
     """A session on a store in memory."""
 
     name = "tiny"
+    direct: Direct | None = None
     transactions: Transactions | None = None
 
     def __init__(self, rules: Rules, host: Host, store: Store | None = None) -> None:

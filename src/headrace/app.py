@@ -12,15 +12,16 @@ from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
 
 from headrace.batch import Batch, BatchHandle
-from headrace.client import admin, jobs
-from headrace.client.acting import Acting
+from headrace.client import admin, direct, jobs
+from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.charts import Moment, charts, estimated_processing_time
-from headrace.client.finding import Filters, Finding, checked_limit, filter_of
+from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
+from headrace.client.local_workers import LocalWorkers
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.submitting import submit_here_through, submit_through, through
@@ -59,7 +60,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, Acting, Scheduling, Limited, Finding):
+class App(Hooked, ActingOnMany, Scheduling, Limited):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -88,6 +89,8 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         self._register = Register()
         self._hooks = self._register.hooks
         self._declared = {}
+        self.local_workers = LocalWorkers()
+        """The workers that this App has made in this process."""
         self._tasks = Tasks()
         self._tasks.bind(self, self._register)
 
@@ -203,7 +206,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
             means = session.engine, session.lanes, session.host
             return services(*means, id, follow=not burst, ended=ended, sums=sums)
 
-        return Worker(
+        worker = Worker(
             session.engine,
             handlers,
             host=session.host,
@@ -215,6 +218,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
             sums=sums,
             **options,
         )
+        return self.local_workers.add(worker)
 
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
@@ -268,7 +272,7 @@ class App(Hooked, Acting, Scheduling, Limited, Finding):
         """``submit_draft`` for callers without an event loop; ``draft.submit_sync()`` is this."""
         connection = draft.options.get("connection")
         if connection is None:
-            return self.wait(draft.submit())  # which finds the session of the loop it runs on
+            return direct.submit(self, draft)
         if self.submit_middlewares:
             return submit_here_through(self, draft, connection)
         return submit_here(self, [draft], connection)[0]

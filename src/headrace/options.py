@@ -13,6 +13,7 @@ from headrace.core import bounds, customers
 from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
+from headrace.core.match import fault_of
 from headrace.core.moments import moment as told
 from headrace.core.retry import Backoff, Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
@@ -207,6 +208,8 @@ def _requires(value: Any, name: str) -> dict[str, Any]:
         raise ConfigError(f"{name} must not name {REQUIREMENT!r}: headrace keeps that for jobs whose worker died")
     if customers.REQUIREMENT in plain:
         raise ConfigError(f"{name} must not name {customers.REQUIREMENT!r}: say customer= instead")
+    if (fault := fault_of(plain)) is not None:
+        raise ConfigError(f"{name}: {fault}")
     return plain
 
 
@@ -244,8 +247,11 @@ def check_options(options: Mapping[str, Any], *, template: bool = False) -> dict
     for name, value in options.items():
         check = _CHECKS.get(name)
         if check is None:
-            near = get_close_matches(name, _CHECKS, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_CHECKS)}"
+            known = [*_CHECKS, *(TaskOptions.__annotations__ if template else ())]
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(dict.fromkeys(known))}"
+            if name in TaskOptions.__annotations__:
+                hint = f"it is one of the task: @app.task({name}=…)"
             raise ConfigError(f"unknown option {name!r}; {hint}")
         checked[name] = check(value, name)
     if "delay" in checked and checked.get("not_before") is not None:

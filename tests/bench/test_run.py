@@ -29,7 +29,7 @@ def _tiny(engine: EngineName = "sqlite") -> Plan:
 
 def test_every_side_takes_every_place() -> None:
     plan = replace(_tiny(), repeat=len(SIDES["sqlite"]), measures=("one",))
-    order = [step.side for step in steps(plan)]
+    order = [step.side for step in steps(plan) if not step.sync]
     assert {order[turn * len(plan.sides)] for turn in range(plan.repeat)} == set(plan.sides)
 
 
@@ -38,6 +38,18 @@ def test_drains_are_planned_for_every_number_of_threads_or_processes() -> None:
     assert [(step.threads, step.processes, step.key) for step in steps(huey)] == [(1, 1, "drain"), (4, 1, "drain4")]
     saq = replace(_tiny("postgres"), sides=("saq",), measures=("drain", "full"))
     assert [(step.processes, step.key) for step in steps(saq)] == [(1, "drain"), (2, "drain2"), (1, "full")]
+
+
+def test_one_by_one_on_sqlite_is_measured_with_a_loop_and_without(tmp_path: Path) -> None:
+    plan = replace(_tiny(), sides=("headrace", "huey"), measures=("one",))
+    figures = measure(plan, Files(tmp_path))
+    assert {key: set(found) for key, found in figures.samples.items()} == {
+        "one": {"headrace", "huey"},
+        "sync": {"headrace", "huey"},
+    }
+    assert figures.samples["one"]["huey"] == figures.samples["sync"]["huey"]
+    assert figures.samples["one"]["headrace"] != figures.samples["sync"]["headrace"]
+    assert [step.key for step in steps(replace(plan, engine="postgres", sides=("headrace",)))] == ["one"]
 
 
 def test_it_measures_and_reports(

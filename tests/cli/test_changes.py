@@ -53,8 +53,24 @@ def test_jobs_are_changed_by_filter(shell: Shell) -> None:
 
 def test_a_time_is_a_moment_or_a_duration(shell: Shell) -> None:
     id = shell.submit("add", "a=1")
-    assert "neither a duration nor a moment" in shell("postpone", id, "--to", "soon", "--url", shell.url, code=2).stderr
-    assert "is not in the future" in shell("postpone", id, "--to", "2020-01-01", "--url", shell.url, code=4).stderr
+    assert (
+        "is neither a moment nor a length of time"
+        in shell("postpone", id, "--to", "soon", "--url", shell.url, code=2).stderr
+    )
+    told = shell("postpone", id, "--to", "2020-01-01", "--url", shell.url, code=4).stderr
+    assert "is not in the future; to run it at once: headrace run-now" in told
+
+
+def test_what_was_changed_is_said(shell: Shell) -> None:
+    id = shell.submit("boom", "--max-retries", "0", "--delay", "1h")
+    assert "scheduled  queue slow" in shell("move", id, "--to", "slow", "--url", shell.url).stdout
+    assert "scheduled  priority 80" in shell("reprioritise", id, "--to", "80", "--url", shell.url).stdout
+    assert "scheduled  due in " in shell("postpone", id, "--to", "1d", "--url", shell.url).stdout
+    told = shell("postpone", id, "--to", "2099-01-31T08:00+00:00", "--url", shell.url).stdout
+    assert "d, 2099-01-31" in told
+    shell("cancel", id, "--url", shell.url)
+    assert "due in " in shell("retry", id, "--delay", "1h", "--url", shell.url).stdout
+    assert "delay 1 h" in shell("show", id, "--url", shell.url).stdout
 
 
 def test_jobs_are_resolved(shell: Shell) -> None:
@@ -63,6 +79,27 @@ def test_jobs_are_resolved(shell: Shell) -> None:
     [verdict] = shell.json("resolve", failed, "--error", "given up", "--url", shell.url)
     assert (verdict["job"]["status"], verdict["job"]["error"]["message"]) == ("failed", "given up")
     shell("resolve", done, "--result", "7", "--error", "x", "--url", shell.url, code=2)
+
+
+def test_a_resolved_job_ends_as_it_was_said_and_not_by_silence(shell: Shell) -> None:
+    id, other = shell.submit("add", "a=1"), shell.submit("resize", "image=x")
+    assert "--result JSON (null, if they have none) or --error" in shell("resolve", id, "--app", "quick", code=2).stderr
+    assert shell.json("show", id, "--url", shell.url)["status"] == "queued"
+    verdicts = shell.json("resolve", id, other, "--result", '{"image": 1}', "--app", "quick", code=2)
+    assert [one["verdict"] for one in verdicts] == ["refused", "done"], "each is judged by its own task"
+    assert "result" in verdicts[0]["message"]
+    assert shell.json("resolve", id, "--result", "null", "--app", "quick")[0]["job"]["status"] == "completed"
+    refused = shell("resolve", id, "--result", "no number", "--app", "quick", code=4).stderr
+    assert "completed" in refused, "what is wrong with the job is said before what is wrong with the result"
+
+
+def test_what_was_failed_by_hand_is_listed_with_the_failures_until_it_is_discarded(shell: Shell) -> None:
+    id = shell.submit("add", "a=1")
+    shell("resolve", id, "--error", "given up", "--url", shell.url)
+    [group] = shell.json("failures", "--url", shell.url)
+    assert (group["task"], group["type"], group["message"]) == ("add", "Resolved", "given up")
+    shell("discard", "--fingerprint", group["fingerprint"], "--yes", "--url", shell.url)
+    assert shell.json("failures", "--url", shell.url) == []
 
 
 def test_a_job_is_rerun_with_changes_and_retried_later(shell: Shell) -> None:

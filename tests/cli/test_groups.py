@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from msgspec.structs import replace
+
+from headrace.cli.ids import resolve_fingerprint
+from headrace.core.fingerprint import FailureGroup, grouped
+from headrace.core.status import Status
 from tests.cli.conftest import Shell
+from tests.core.stand import stand
 
 
 def test_failures_come_in_groups_and_are_acted_on_by_fingerprint(shell: Shell) -> None:
@@ -25,10 +36,40 @@ def test_failures_come_in_groups_and_are_acted_on_by_fingerprint(shell: Shell) -
     assert shell("jobs", "--fingerprint", print_, "--status", "failed", "--count", "--url", shell.url).stdout == "0\n"
 
 
+def test_a_fingerprint_can_be_cut(shell: Shell) -> None:
+    shell.submit("boom", "--max-retries", "0")
+    shell.work()
+    [group] = shell.json("failures", "--url", shell.url)
+    part = group["fingerprint"][:4]
+    assert shell.json("jobs", "--fingerprint", part.upper(), "--count", "--url", shell.url) == {"count": 1}
+    assert shell.json("failures", "--fingerprint", f"{part}…", "--url", shell.url) == [group]
+    assert len(shell.json("discard", "--fingerprint", part, "--yes", "--url", shell.url)) == 1
+    # Also of jobs that are no longer among the failures.
+    assert shell.json("jobs", "--fingerprint", part, "--count", "--url", shell.url) == {"count": 1}
+    other = "0000" if part != "0000" else "1111"
+    assert "no fingerprint begins with" in shell("jobs", "--fingerprint", other, "--url", shell.url, code=3).stderr
+    for wrong in ("abc", "not hex"):
+        told = shell("jobs", "--fingerprint", wrong, "--url", shell.url, code=2).stderr
+        assert f"'{wrong}' is not a fingerprint: give at least 4 of its first digits" in told
+
+
+async def test_a_part_that_fits_several_fingerprints_is_refused() -> None:
+    async def failures(**_: object) -> list[FailureGroup]:
+        return [group, replace(group, fingerprint="abcd00000002")]
+
+    group = grouped([stand(Status.FAILED)], 1)[0]
+    group = replace(group, fingerprint="abcd00000001")
+    app: Any = SimpleNamespace(failures=failures)
+    with pytest.raises(click.UsageError, match="'abcd' fits several fingerprints: abcd00000001, abcd00000002"):
+        await resolve_fingerprint(app, "abcd")
+    assert await resolve_fingerprint(app, "abcd00000002") == "abcd00000002"
+
+
 def test_nothing_fails(shell: Shell) -> None:
     shell.submit("add", "a=1")
     assert shell.json("failures", "--url", shell.url) == []
-    assert "nothing fails" in shell("failures", "--url", shell.url).stderr
+    assert "nothing has failed" in shell("failures", "--url", shell.url).stderr
+    assert "no failures match" in shell("failures", "--task", "add", "--url", shell.url).stderr
 
 
 def test_jobs_are_chosen_by_reason_customer_and_time(shell: Shell) -> None:
@@ -54,7 +95,10 @@ def test_jobs_are_chosen_by_reason_customer_and_time(shell: Shell) -> None:
     shell("jobs", "--worker", "01990000-0000-7000-8000-0000deadbeef", "--url", shell.url, code=3)
     for words, told in (
         (("--since", "soon"), "'soon' is neither a moment nor a length of time"),
-        (("--since", "1h", "--until", "2h"), "created_before must be later than created_after"),
+        (("--since", "1h", "--until", "2h"), "--until must be later than --since: nothing is between"),
+        (("--finished-since", "1h", "--finished-until", "2h"), "--finished-until must be later than --finished-since"),
+        (("--since", "999999d"), "'999999d' is longer than a century"),
+        (("--until", "-2h"), "'-2h' has a sign: say 2h"),
         (("--reason", "late"), "'late' is not one of"),
     ):
         assert told in shell("jobs", *words, "--url", shell.url, code=2).stderr

@@ -117,6 +117,26 @@ def test_a_second_interrupt_is_no_worse(tmp_path: Path) -> None:
     assert seen.code in (0, 130)
 
 
+@pytest.mark.parametrize(
+    ("keys", "code", "says"),
+    [
+        (CTRL_C, 130, "interrupted"),
+        ("n\n", 1, "nothing done"),
+        ("\n", 1, "nothing done"),
+        ("\x04", 1, "nothing done"),
+        ("y\n", 0, "cancelled"),
+    ],
+    ids=["Ctrl-C", "no", "enter", "Ctrl-D", "yes"],
+)
+def test_a_question_is_answered_by_one_key(keys: str, code: int, says: str, shell: Shell) -> None:
+    id = shell.submit("add", "a=1", "--delay", "1h")
+    seen = look([*HEADRACE, "cancel", "--task", "add", "--url", shell.url], press=[(r"\[y/N\]", keys)])
+    assert seen.code == code, seen
+    assert says in seen.lines[-2 if not seen.lines[-1] else -1], seen
+    assert ("interrupted" in seen.text) == (code == 130), seen
+    assert (shell.json("show", id, "--url", shell.url)["status"] == "cancelled") == (code == 0)
+
+
 EARLY = ["headrace.cli.root", "click", "headrace.cli.failures", "headrace.cli.state"]
 """Modules that every command imports before it begins."""
 

@@ -30,3 +30,16 @@ def test_a_worker_whose_clock_is_wrong_is_seen(apart: float, said: str | None) -
     assert "running" in printed
     assert ("clock" in printed) is (said is not None)
     assert said is None or said in printed
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_what_a_worker_offers_is_seen(width: int) -> None:
+    offers = {"gpu_memory_gb": 48, "region": "eu", "hardware": {"kind": "a100"}}
+    info = WorkerInfo(id=ID, host="mill", pid=42, started_at=at(0), concurrency=10, offers=offers)
+    out = Console(file=io.StringIO(), width=width, color_system=None, markup=False)
+    out.print(workers_view([WorkerRow(info, Beat(), 7, at(5), True, 0)], at(5)))
+    assert isinstance(out.file, io.StringIO)
+    printed = " ".join(out.file.getvalue().split())
+    assert "offers" in printed
+    for word in ("gpu_memory_gb=48,", "region=eu,", '"a100"}'):
+        assert word in printed

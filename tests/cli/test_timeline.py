@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from headrace.cli.timeline import Row, draw, extent, rows
 from headrace.core.job import Event, History
-from headrace.core.status import Outcome, Status, Verb
+from headrace.core.status import Outcome, Reason, Status, Verb
 from tests.cli.records import WORKER, at, attempt, dead_letter, job
 
 
@@ -75,3 +77,15 @@ def test_rows_are_in_the_order_of_the_times_they_show() -> None:
     assert [row.at for row in made] == [at(0), at(2), at(30), at(60)]
     moved = rows(job(), History((attempt(1, 1, 5, Outcome.FAILED),), (Event(Verb.CANCEL, at(8)),)), at(10))
     assert moved[-1].at == at(8), "what it does now began before, and is said last"
+
+
+def test_what_is_done_to_an_ended_job_does_not_move_its_end() -> None:
+    done = job(status=Status.COMPLETED, finished_at=at(5), updated_at=at(50))
+    history = History((attempt(1, 1, 5, Outcome.COMPLETED),), (Event(Verb.RERUN, at(50), "cli"),))
+    made = rows(done, history, at(90))
+    assert [(row.label, row.at) for row in made[-2:]] == [("completed", at(5)), ("rerun", at(50))]
+    put_away = replace(done, status=Status.CANCELLED, reason=Reason.DISCARDED)
+    events = (Event(Verb.DISCARD, at(40), "cli"), Event(Verb.RERUN, at(50), "cli"))
+    made = rows(put_away, History(history.attempts, events), at(90))
+    assert [row.label for row in made] == ["submitted", "attempt 1", "discard", "cancelled", "rerun"]
+    assert made[-2].at == at(40), "it was put away later than it ended"

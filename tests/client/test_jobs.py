@@ -150,6 +150,8 @@ async def test_resolving_sets_the_end(sums: Sums) -> None:
         await sums.app.resolve(good.id, result=8)
     with pytest.raises(InvalidResult):
         await sums.app.resolve(bad.id, result=object())
+    with pytest.raises(TransitionRefused):
+        await sums.app.resolve(good.id, result=object())
     with pytest.raises(ConfigError, match="not with both"):
         await sums.app.resolve(bad.id, result=7, error="no")
     (event,) = (await sums.app.history(good.id)).events

@@ -120,14 +120,17 @@ app = App("sqlite:///jobs.db")
 def add(a: int) -> int:
     return a
 
-add.submit_sync(1)
+for n in range(5):
+    add.submit_sync(n)
 child = os.fork()
 if child == 0:
-    add.submit_sync(2)
+    for n in range(5):
+        add.submit_sync(n)
     sys.exit(0)
 _, status = os.waitpid(child, 0)
 assert status == 0, status
-add.submit_sync(3)
+for n in range(5):
+    add.submit_sync(n)
 print(app.wait(app.stats()).ledger.accepted)
 """
 
@@ -136,6 +139,6 @@ print(app.wait(app.stats()).ledger.accepted)
 def test_the_loop_is_remade_after_a_fork_and_closed_at_exit(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "3\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "15\n", "")
     # Closed in good order: the last one to leave takes the log of the database along.
     assert "jobs.db-wal" not in os.listdir(tmp_path)

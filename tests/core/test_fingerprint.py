@@ -87,7 +87,7 @@ def test_task_type_and_place_tell_errors_apart() -> None:
 
 
 def failed(seq: int, info: ErrorInfo | None, finished: float, status: Status = Status.FAILED) -> Job:
-    job = replace(stand(status), seq=seq, error=info, fingerprint=fingerprint("work", info))
+    job = replace(stand(status), seq=seq, error=info, fingerprint=fingerprint("work", info), failed_at=None)
     return replace(job, finished_at=at(finished) if status is Status.FAILED else None, updated_at=at(finished))
 
 
@@ -99,6 +99,12 @@ def test_groups_are_counted_and_the_largest_comes_first() -> None:
     assert (first.type, first.place, first.message, first.example) == ("KeyError", None, "newest", jobs[2].id)
     assert (second.jobs, second.place) == (1, "mail.py:send")
     assert grouped(jobs, 1) == [first]
+
+
+def test_a_failure_is_dated_by_when_it_happened() -> None:
+    acted = replace(failed(1, error(USERS), 9, Status.RETRYING), failed_at=at(3))
+    [group] = grouped([acted], 10)
+    assert (group.first_seen, group.last_seen) == (at(3), at(3))
 
 
 def test_errors_from_before_there_were_fingerprints_are_grouped_by_task_and_type() -> None:

@@ -45,7 +45,7 @@ RECORD = {
         "schedule",
         "fire_at",
     ),
-    *("result", "error", "fingerprint", "webhook", "trace", "seq", "arrived_at", "timeout_at"),
+    *("result", "error", "fingerprint", "failed_at", "webhook", "trace", "seq", "arrived_at", "timeout_at"),
     *("created_at", "assigned_at", "accepted_at", "started_at", "first_started_at", "finished_at"),
     *("cancel_requested_at", "updated_at"),
 }

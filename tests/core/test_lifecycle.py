@@ -265,6 +265,7 @@ def test_failing_waits_for_the_backoff() -> None:
         "charged": 1,
         "error": OOPS,
         "fingerprint": fingerprint(job.task, OOPS),
+        "failed_at": at(5),
         "epoch": job.epoch + 1,
         "rev": job.rev + 1,
         "updated_at": at(5),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.match import Profile, meets, mismatch, serves
+from headrace.core.match import Profile, fault_of, meets, mismatch, serves
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,36 @@ def test_what_is_offered_beside_others_meets_as_much(need: Any, offer: Any) -> N
     scalar = not isinstance(need, dict | list) and not isinstance(offer, list) and need is not None
     if scalar and meets({"thing": need}, {"thing": offer}):
         assert meets({"thing": need}, {"thing": ["other", offer]})
+
+
+@pytest.mark.parametrize(
+    ("need", "fault"),
+    [
+        ({"min": "eu"}, "x: 'min' takes a number, not 'eu'"),
+        ({"max": True}, "x: 'max' takes a number, not True"),
+        ({"in": "eu"}, "x: 'in' takes a list of what will do, not 'eu'"),
+        ({"in": []}, "x: 'in' takes a list of what will do, not []"),
+        ({"not": {"in": 5}}, "x: 'in' takes a list of what will do, not 5"),
+        ({"in": ["a", {"min": None}]}, "x: 'min' takes a number, not None"),
+        ({"gpu": {"memory": {"min": "24"}}}, "x.gpu.memory: 'min' takes a number, not '24'"),
+        ([{"max": "1"}], "x: 'max' takes a number, not '1'"),
+        ({"min": 1, "most": 5}, "x: 'most' is no test, and stands among tests (in, max, min, not)"),
+        ({"min": 5, "max": 1}, "x: no number is at least 5 and at most 1"),
+        ({"min": 1, "max": 1.5}, None),
+        ({"in": ["eu", 3, {"min": 1}]}, None),
+        ({"not": "eu"}, None),
+        ({"not": ["eu", "us"]}, None),
+        ({"gpu": {"memory": 24, "kind": ["a", "b"]}}, None),
+        ("eu", None),
+        ({}, None),
+    ],
+)
+def test_what_nobody_could_meet_is_a_fault(need: Any, fault: str | None) -> None:
+    assert fault_of({"x": need}) == fault
+
+
+def test_what_is_too_deep_is_a_fault() -> None:
+    need: Any = 1
+    for _ in range(40):
+        need = {"a": need}
+    assert fault_of({"x": need}) == "nobody looks deeper than 32 levels"

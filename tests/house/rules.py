@@ -6,6 +6,7 @@ A finding reads `path:line: what`, so a failing test names the places. Nothing i
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -147,6 +148,29 @@ def _modules(root: Path) -> list[Path]:
 
 def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+SHARE_A_NUMBER = frozenset(
+    f"{engine}/migrations/{number}_{name}.sql"
+    for engine, number in (("postgres", "0008"), ("sqlite", "0006"))
+    for name in ("by_customer", "customers", "requests")
+)
+"""Migrations that share a number: their names are kept in stores, so they cannot be changed any more."""
+
+
+def shared_numbers(root: Path) -> list[str]:
+    """Each migration has a number of its own, so that their order is plain."""
+    found = list[str]()
+    for folder in sorted(root.glob("engines/*/migrations")):
+        names = sorted(path.name for path in folder.glob("*.sql"))
+        numbers = Counter(name.partition("_")[0] for name in names)
+        for name in names:
+            number, place = name.partition("_")[0], f"{folder.parent.name}/migrations/{name}"
+            if not (len(number) == 4 and number.isdigit()):
+                found.append(f"{place}: no number of four digits")
+            elif numbers[number] > 1 and place not in SHARE_A_NUMBER:
+                found.append(f"{place}: another migration has this number")
+    return found
 
 
 def _name(root: Path, path: Path) -> PurePosixPath:

@@ -18,6 +18,7 @@ RULES = [
     rules.stray_readings,
     rules.crossed_engines,
     rules.stray_wiring,
+    rules.shared_numbers,
 ]
 
 
@@ -60,6 +61,17 @@ def test_an_empty_tree_keeps_every_rule(rule: Callable[[Path], list[str]], tmp_p
 def test_a_long_module_is_found(tmp_path: Path) -> None:
     root = tree(tmp_path, {"long.py": "x = 1\n" * 601, "right.py": "x = 1\n" * 600})
     assert rules.oversized(root) == ["long.py: 601 lines, at most 600"]
+
+
+def test_a_migration_without_a_number_of_its_own_is_found(tmp_path: Path) -> None:
+    names = ("0008_by_customer", "0008_customers", "0008_late", "0009_acts", "0012_a", "0012_b", "13_c")
+    files = {f"engines/postgres/migrations/{name}.sql": "" for name in names}
+    assert rules.shared_numbers(tree(tmp_path, files)) == [
+        "postgres/migrations/0008_late.sql: another migration has this number",
+        "postgres/migrations/0012_a.sql: another migration has this number",
+        "postgres/migrations/0012_b.sql: another migration has this number",
+        "postgres/migrations/13_c.sql: no number of four digits",
+    ]
 
 
 def test_a_public_module_without_docstring_is_found(tmp_path: Path) -> None:

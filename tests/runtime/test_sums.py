@@ -149,3 +149,23 @@ def test_nothing_is_lost_between_two_threads() -> None:
     over.set()
     taker.join()
     assert sum(found) + sum(counts(sums.report(ME)[1]).values()) == 4000
+
+
+def test_what_is_followed_is_counted_for_ever_whatever_is_handed_in() -> None:
+    sums = Sums()
+    add(sums, "a", "q")
+    assert sums.ever() == ({}, {})
+    sums.report(ME)
+    sums.follow()
+    sums.follow()  # again does no harm
+    add(sums, "a", "q")
+    sums.ended("a", "q", Outcome.FAILED, AT, 0.2, 3.0, retried=True)
+    sums.ended("a", "q", Outcome.FAILED, AT, 0.2, 3.0, dead=True)
+    told = sums.ever()
+    totals, dead = told
+    assert [(one.completed, one.failed, one.retried, one.ran.count) for one in totals.values()] == [(1, 2, 1, 3)]
+    assert dead == {("a", "q"): 1}
+    number, _ = sums.report(ME)
+    sums.acknowledged(number)
+    sums.acknowledged(sums.report(ME)[0])
+    assert sums.ever() == told

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 import click
 
-from headrace.cli.failures import DONE, NOT_FOUND, REFUSED
-from headrace.cli.ids import NoSuchJob, every, given, resolve, wanted
+from headrace.cli.failures import DONE, FAILED, NOT_FOUND, REFUSED, USAGE
+from headrace.cli.ids import NoSuchJob, given, resolve, wanted
 from headrace.cli.options import F, common, duration, filters
 from headrace.cli.output import console, document, is_terminal, say
 from headrace.cli.pairs import pairs
 from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import me, with_app
 from headrace.cli.state import State
+from headrace.cli.times import ago, moment
 from headrace.cli.words import counted
 from headrace.core.job import Job
 from headrace.core.status import Verb
-from headrace.core.table import TABLE
-from headrace.errors import Duplicate, JobNotFound, TransitionRefused
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.client.acting_on_many import Acted
 
 __all__ = ["act", "cancel", "chooser", "confirm", "discard", "rerun", "retry"]
 
@@ -59,6 +62,18 @@ class Verdict(NamedTuple):
     code: int
     why: str = ""
     """Of a refusal: what it shares with others, so that they can be counted."""
+
+    @classmethod
+    def of(cls, acted: Acted) -> Verdict:
+        """The answer of the App, with its exit code."""
+        code, why = DONE, ""
+        if acted.answer == "not_found":
+            code, why = NOT_FOUND, "not found"
+        elif acted.answer == "refused":
+            code, why = REFUSED, _why(acted)
+            if acted.error in ("InvalidPayload", "InvalidResult"):
+                code = USAGE
+        return cls(str(acted.id), acted.answer, acted.message, acted.job, code, why)
 
     def to_dict(self) -> dict[str, Any]:
         """As printed for programs."""
@@ -144,68 +159,110 @@ def act(state: State, verb: Verb, ids: Sequence[str], yes: bool, chosen: dict[st
         raise click.UsageError("name jobs by their ids or choose them by filters (--status, --task …), one of the two")
 
     async def work(app: App) -> int:
-        verdicts = [await _judged(app, verb, name, do) for name in ids or await _found(app, verb, filters, yes)]
-        _print(verdicts, verb, state)
+        if ids:
+            verdicts = [await _named(app, verb, name, do) for name in ids]
+        else:
+            verdicts = await _found(app, verb, filters, yes, do)
+        _print(verdicts, verb, state, app.host.clock.now())
         return max((verdict.code for verdict in verdicts), default=DONE)
 
     return with_app(state, work)
 
 
-async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool) -> list[str]:
-    """The ids of the jobs the filters choose; without a status, those the verb can act on."""
-    chosen = {"status": [status.value for status in TABLE[verb]]} | await wanted(app, filters)
-    count = await app.count(**chosen)
+async def _found(app: App, verb: Verb, filters: dict[str, Any], yes: bool, do: Do) -> list[Verdict]:
+    """Act on the jobs the filters choose; without a status, those the verb can act on."""
+    from headrace.client.acting_on_many import act_on_all
+
+    chosen: Any = await wanted(app, filters)
+    count = await app.dry_run(verb, chosen)
     if not count:
         say("no jobs match")
         return []
-    confirm(verb, count, yes)
-    # All ids are collected first: acting while paging would move jobs under the cursor.
-    names = [str(job.id) async for job in every(app, **chosen)]
-    # Oldest first: a job that waits for others is retried after them, or it would be ended for their sake once more.
-    names.reverse()
-    return names
+    await confirm(verb, count, yes)
+    return [Verdict.of(one) async for one in act_on_all(app, verb, chosen, lambda id: do(app, id))]
 
 
-def confirm(verb: Verb, count: int, yes: bool) -> None:
-    """Ask before acting on several jobs; :raises click.UsageError: there is nobody to ask"""
+async def _named(app: App, verb: Verb, name: str, do: Do) -> Verdict:
+    """Act on the job that is named."""
+    from headrace.client.acting_on_many import answered
+
+    try:
+        id = await resolve(app, name)
+    except NoSuchJob as error:
+        return Verdict(name, "not_found", error.message, None, NOT_FOUND, "not found")
+    return Verdict.of(await answered(app, verb, id, lambda id: do(app, id)))
+
+
+async def confirm(verb: Verb, count: int, yes: bool) -> None:
+    """Ask before acting on several jobs.
+
+    :raises click.UsageError: there is nobody to ask
+    :raises click.exceptions.Exit: the answer is no
+    """
     if yes:
         if is_terminal(stderr=True) and count > 1:
             say(f"{_words(verb)}: {counted(count, 'job')}")
         return
     if not is_terminal(stderr=True):
         raise click.UsageError(f"this would {_words(verb)} {counted(count, 'job')}: say --yes")
-    click.confirm(f"{_words(verb)} {counted(count, 'job')}?", abort=True, err=True)
+    if not await _agreed(f"{_words(verb)} {counted(count, 'job')}?"):
+        say("nothing done")
+        raise click.exceptions.Exit(FAILED)
 
 
-async def _judged(app: App, verb: Verb, name: str, do: Do) -> Verdict:
-    """Act on one job; what came of it, whatever it is."""
+async def _agreed(question: str) -> bool:
+    """Whether the person says yes; :raises click.Abort: they press Ctrl-C"""
+    click.echo(f"{question} [y/N]: ", nl=False, err=True)
     try:
-        id = await resolve(app, name)
-        job = await do(app, id)
-    except (JobNotFound, NoSuchJob) as error:
-        return Verdict(name, "not_found", _text(error), None, NOT_FOUND, "not found")
-    except (TransitionRefused, Duplicate) as error:
-        # A key held by another job is a refusal too: the message names the holder, the job is unchanged.
-        job = error.job if error.job.id == id else await app.get(id)
-        return Verdict(str(id), "refused", str(error), job, REFUSED, _why(error))
-    return Verdict(str(id), "done" if verb is not Verb.CANCEL or job.ended else "requested", None, job, DONE)
+        await _typed()
+    except asyncio.CancelledError:
+        click.echo(err=True)  # after the ^C
+        raise click.Abort from None
+    answer = sys.stdin.readline()
+    if not answer:
+        click.echo(err=True)  # after a Ctrl-D
+    return answer.strip().lower() in ("y", "yes")
+
+
+async def _typed() -> None:
+    """Wait for a line on stdin while the loop goes on: in a read that blocks, the loop would not hear a Ctrl-C."""
+    loop, heard = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(sys.stdin, heard.set)
+    except (NotImplementedError, OSError, ValueError):  # a file, or a platform that cannot wait for a terminal
+        return
+    try:
+        await heard.wait()
+    finally:
+        loop.remove_reader(sys.stdin)
 
 
 def _words(verb: Verb) -> str:
     return verb.replace("_", " ")
 
 
-def _why(error: TransitionRefused | Duplicate) -> str:
-    if isinstance(error, Duplicate):
+def _why(acted: Acted) -> str:
+    if acted.error == "Duplicate":
         return "whose dedup key another job holds"
-    return f"{error.job.status} ({error.job.reason.replace('_', ' ')})" if error.job.reason else error.job.status.value
+    if acted.error != "TransitionRefused" or acted.job is None:
+        return "that it does not fit"
+    job = acted.job
+    return f"{job.status} ({job.reason.replace('_', ' ')})" if job.reason else job.status.value
 
 
-def _text(error: BaseException) -> str:
-    return error.message if isinstance(error, click.ClickException) else str(error)
+def _changed(job: Job, verb: Verb, now: datetime, brief: bool) -> str:
+    """What the act made of the job, where its status does not say it; ``brief``: on a line of a terminal."""
+    match verb:
+        case Verb.MOVE:
+            return f"queue {job.queue}"
+        case Verb.REPRIORITISE:
+            return f"priority {job.priority}"
+        case Verb.POSTPONE | Verb.RETRY if job.available_at > now:
+            return f"due {ago(job.available_at, now)}" + ("" if brief else f", {moment(job.available_at)}")
+    return ""
 
 
-def _print(verdicts: Sequence[Verdict], verb: Verb, state: State) -> None:
+def _print(verdicts: Sequence[Verdict], verb: Verb, state: State, now: datetime) -> None:
     if state.json:
         document([verdict.to_dict() for verdict in verdicts])
         return
@@ -224,7 +281,9 @@ def _print(verdicts: Sequence[Verdict], verb: Verb, state: State) -> None:
 
         out = console()
         for job in done:
-            out.print(Text.assemble((str(job.id), "cyan"), f"  {job.task}  ", status_text(job)))
+            line = Text.assemble((str(job.id), "cyan"), f"  {job.task}  ", status_text(job))
+            changed = _changed(job, verb, now, out.is_terminal)
+            out.print(line.append(f"  {changed}") if changed else line)
     if len(verdicts) > 1:
         told = f"{len(done):,} of {len(verdicts):,} {PAST[verb]}"
         say(f"{told}; {_counted(refused, verb)}" if len(refused) > FEW else told)

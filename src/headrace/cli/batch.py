@@ -58,7 +58,7 @@ def batch(state: State, id: str, wait: bool, timeout: float | None, cancel: bool
         handle = app.batch_handle(await resolve_batch(app, id))
         record = await handle.refresh()
         if cancel and cancelled(record, app.host.clock.now(), me()) is not None:
-            confirm(Verb.CANCEL, record.tally.live, yes)
+            await confirm(Verb.CANCEL, record.tally.live, yes)
             say(f"{counted(await handle.cancel(by=me()), 'job')} cancelled, or asked to stop")
             record = await handle.refresh()
         elif cancel:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from headrace.cli.acts import act, chooser
-from headrace.cli.options import common, duration, moment
+from headrace.cli.options import common, when
 from headrace.cli.pairs import value
 from headrace.cli.run import me
 from headrace.cli.state import State
@@ -17,21 +17,9 @@ from headrace.core.status import Verb
 __all__ = ["move", "postpone", "reprioritise", "resolve", "run_now"]
 
 
-def _when(text: str) -> datetime | float:
-    """A moment, or a length of time from now."""
-    try:
-        return duration(text)
-    except click.BadParameter:
-        pass
-    try:
-        return moment(text)
-    except click.BadParameter:
-        raise click.BadParameter(f"{text!r} is neither a duration nor a moment: say 2h or 2026-01-31T08:00") from None
-
-
 @click.command()
 @chooser
-@click.option("--to", "until", type=_when, required=True, metavar="TIME", help="A moment, or how long from now: 2h.")
+@click.option("--to", "until", type=when, required=True, metavar="TIME", help="A moment, or how long from now: 2h.")
 @common
 def postpone(state: State, ids: tuple[str, ...], yes: bool, until: datetime | float, **chosen: Any) -> int:
     """Let jobs wait for another time, later or earlier than their own."""
@@ -66,12 +54,16 @@ def reprioritise(state: State, ids: tuple[str, ...], yes: bool, priority: int, *
 
 @click.command()
 @chooser
-@click.option("--result", metavar="JSON", help="Complete them with this; it is text if it is no JSON.")
+@click.option(
+    "--result", metavar="JSON", help="Complete them with this, which may be null; it is text if it is no JSON."
+)
 @click.option("--error", metavar="TEXT", help="Fail them with this error instead.")
 @common
 def resolve(state: State, ids: tuple[str, ...], yes: bool, result: str | None, error: str | None, **chosen: Any) -> int:
-    """Set the outcome of jobs by hand: completed, or failed with --error; nothing of them runs any more."""
-    if result is not None and error is not None:
-        raise click.UsageError("--result and --error exclude each other")
+    """Set the outcome of jobs by hand: completed with --result, or failed with --error; they do not run any more."""
+    if (result is None) == (error is None):
+        raise click.UsageError(
+            "say how they end: --result JSON (null, if they have none) or --error TEXT, one of the two"
+        )
     end = None if result is None else value(result)
     return act(state, Verb.RESOLVE, ids, yes, chosen, lambda app, id: app.resolve(id, result=end, error=error, by=me()))

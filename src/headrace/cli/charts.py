@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.options import common, duration, moment
+from headrace.cli.ids import check_range
+from headrace.cli.options import common, when
 from headrace.cli.output import console, document, say
 from headrace.cli.run import with_app
 from headrace.cli.state import State
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.core.charts import Charts, Series
     from headrace.core.histogram import Quantiles
 
-__all__ = ["charts"]
+__all__ = ["charts", "view"]
 
 _SIGNS = "▁▂▃▄▅▆▇█"
 _BARS_MOST = 16
@@ -28,19 +29,11 @@ _BARS_MOST = 16
 _ATTEMPTS = ("completed", "failed", "timed_out", "lost", "snoozed", "released", "cancelled")
 
 
-def _ago(value: str) -> datetime | float:
-    """A moment, or how long ago it was."""
-    try:
-        return duration(value)
-    except click.BadParameter:
-        return moment(value)
-
-
 @click.command()
 @click.option("--task", metavar="TASK", help="Only this task.")
 @click.option("--queue", metavar="QUEUE", help="Only this queue.")
-@click.option("--since", type=_ago, metavar="WHEN", help="From when on: 2h (ago), or a moment.  [default: 1h]")
-@click.option("--until", type=_ago, metavar="WHEN", help="Until when.  [default: now]")
+@click.option("--since", type=when, metavar="WHEN", help="From when on: 2h (ago), or a moment.  [default: 1h]")
+@click.option("--until", type=when, metavar="WHEN", help="Until when.  [default: now]")
 @click.option(
     "--step", type=click.Choice(["minute", "hour", "day"]), help="How long a point is.  [default: by --since]"
 )
@@ -61,18 +54,22 @@ def charts(
     """
 
     async def work(app: App) -> None:
+        hour_ago, now = 3600.0 if since is None else since, 0.0 if until is None else until
+        check_range(app.host.clock.now(), hour_ago, now, "--since", "--until")
         found = await app.charts(task=task, queue=queue, since=since, until=until, step=step)  # type: ignore[arg-type]
         if state.json:
             document(found)
         elif not found.series:
             say("nothing was finished in this time, or no worker has told of it yet")
         else:
-            console().print(_view(found))
+            out = console()
+            out.print(view(found, out.width))
 
     with_app(state, work)
 
 
-def _view(found: Charts) -> RenderableType:
+def view(found: Charts, columns: int) -> RenderableType:
+    """The table for a terminal of so many columns, and what its numbers are."""
     from rich.console import Group
     from rich.text import Text
 
@@ -98,8 +95,14 @@ def _view(found: Charts) -> RenderableType:
             _times(total.running),
             Text(_line(series, found, wide), "cyan"),
         )
-    bars = f"{told(found.since)} to {told(found.until)}, a bar is {span(wide.total_seconds())}"
-    return Group(Fitted(made, spare=("retried", "queue")), Text(f"{bars}; waited, ran: p50 / p95", "dim"))
+    # Queue and task tell the lines apart, so they stay.
+    fitted = Fitted(made, spare=("retried", "attempts", "waited")).at(columns)
+    shown = [str(column.header) for column in fitted.columns]
+    legend = f"{told(found.since)} to {told(found.until)}"
+    if "attempts" in shown:
+        legend += f", a bar is {span(wide.total_seconds())}"
+    times = ", ".join(name for name in ("waited", "ran") if name in shown)
+    return Group(fitted, Text(f"{legend}; {times}: p50 / p95", "dim"))
 
 
 def _line(series: Series, found: Charts, wide: timedelta) -> str:

@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.EngineError, UNREACHABLE),
     (errors.ConfigError, USAGE),
     (errors.InvalidPayload, USAGE),
+    (errors.InvalidResult, USAGE),
     (errors.HeadraceError, FAILED),
 )
 """First match wins."""

@@ -45,7 +45,7 @@ def failures(state: State, limit: int, **chosen: Any) -> None:
         if state.json:
             document([group.to_dict() for group in groups])
         elif not groups:
-            say("nothing fails")
+            say("no failures match" if filters else "nothing has failed")
         else:
             out = console()
             out.print(_table(groups, app.host.clock.now(), out))

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import click
 
 from headrace.cli.failures import NOT_FOUND
+from headrace.core import moments
+from headrace.core.fingerprint import DIGITS
 from headrace.core.job import Job
+from headrace.core.status import Status
 
 if TYPE_CHECKING:
     from headrace.app import App
 
 __all__ = [
     "NoSuchBatch",
+    "NoSuchFailure",
     "NoSuchJob",
     "NoSuchWorker",
     "NotInBatch",
+    "check_range",
     "every",
     "given",
     "resolve",
     "resolve_batch",
+    "resolve_fingerprint",
     "resolve_worker",
     "wanted",
 ]
@@ -61,6 +67,15 @@ class NoSuchWorker(click.ClickException):
 
     def __init__(self, text: str) -> None:
         super().__init__(f"no worker's id is, begins or ends with {text!r}: list them with headrace workers")
+
+
+class NoSuchFailure(click.ClickException):
+    """No failure's fingerprint begins so."""
+
+    exit_code = NOT_FOUND
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"no fingerprint begins with {text!r}: list them with headrace failures")
 
 
 class NotInBatch(click.ClickException):
@@ -147,6 +162,26 @@ async def resolve_worker(app: App, text: str) -> UUID:
     return found[0]
 
 
+async def resolve_fingerprint(app: App, text: str) -> str:
+    """The fingerprint that is meant, by its first digits.
+
+    :raises NoSuchFailure: nothing fits.
+    :raises click.UsageError: it is none, or fits several.
+    """
+    part = text.strip().lower().removesuffix("…")
+    if len(part) >= DIGITS:
+        return part
+    if len(part) < LEAST or not re.fullmatch(r"[0-9a-f]+", part):
+        raise click.UsageError(f"{text!r} is not a fingerprint: give at least {LEAST} of its first digits")
+    groups = await app.failures(limit=1000, status=list(Status))
+    found = [group.fingerprint for group in groups if group.fingerprint and group.fingerprint.startswith(part)]
+    if not found:
+        raise NoSuchFailure(text)
+    if len(found) > 1:
+        raise click.UsageError(f"{text!r} fits several fingerprints: {', '.join(found[:5])}")
+    return found[0]
+
+
 async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
     """The filters with whole ids in them.
 
@@ -158,10 +193,15 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = await resolve(app, found[name])
     if "worker" in found:
         found["worker"] = [await resolve_worker(app, text) for text in found["worker"]]
+    if "fingerprint" in found:
+        found["fingerprint"] = [await resolve_fingerprint(app, text) for text in found["fingerprint"]]
     now = app.host.clock.now()
+    check_range(now, found.get("created_after"), found.get("created_before"), "--since", "--until")
+    ends = found.get("finished_after"), found.get("finished_before")
+    check_range(now, *ends, "--finished-since", "--finished-until")
     for name in ("created_after", "created_before", "finished_after", "finished_before"):
-        if isinstance(found.get(name), float | int):
-            found[name] = now - timedelta(seconds=found[name])
+        if name in found:
+            found[name] = moment_of(found[name], now)
     if "batch" in found:
         found["batch"] = await resolve_batch(app, found["batch"])
     if "root" in found:
@@ -173,6 +213,23 @@ async def wanted(app: App, filters: Mapping[str, Any]) -> dict[str, Any]:
                 f"or --parent {job.id} for its children"
             )
     return found
+
+
+def moment_of(when: datetime | float, now: datetime) -> datetime:
+    """A moment that is given as such, or as how long ago it was."""
+    return when if isinstance(when, datetime) else now - timedelta(seconds=when)
+
+
+def check_range(
+    now: datetime, since: datetime | float | None, until: datetime | float | None, first: str, second: str
+) -> None:
+    """Refuse a range of time with nothing in it, by the names of its flags; :raises click.UsageError:"""
+    if since is None or until is None:
+        return
+    begin, end = moment_of(since, now), moment_of(until, now)
+    if end <= begin:
+        told = f"nothing is between {moments.moment(begin, None)} and {moments.moment(end, None)}"
+        raise click.UsageError(f"{second} must be later than {first}: {told}")
 
 
 def given(**chosen: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
@@ -69,19 +70,30 @@ def common(fn: Callable[..., int | None]) -> Callable[..., int | None]:
 
 
 def when(value: str | datetime | float) -> datetime | float:
-    """A moment: an ISO date and time, or how long ago, in seconds."""
+    """A moment: an ISO date and time, or how long ago or from now, in seconds."""
     if not isinstance(value, str):
         return value
     try:
         return durations.duration(value)
-    except ValueError:
-        pass
+    except ValueError as error:
+        if value.startswith("-") and _is_duration(value[1:]):
+            raise click.BadParameter(f"{value!r} has a sign: say {value[1:]}, which is a length of time") from None
+        if _is_duration(value):
+            raise click.BadParameter(str(error)) from None
     try:
         return moment(value)
-    except click.BadParameter:
+    except click.BadParameter as error:
+        # Of what looks like a moment it is said what is wrong with it.
+        if "local time" in error.message:
+            raise
         raise click.BadParameter(
             f"{value!r} is neither a moment nor a length of time: say 2026-01-31T08:00 or 2h"
         ) from None
+
+
+def _is_duration(text: str) -> bool:
+    """Whether this is meant as a length of time, whatever its length."""
+    return re.fullmatch(rf"\s*([\d.]+\s*({'|'.join(durations.UNITS)})?\s*)+", text.lower()) is not None
 
 
 def filters(fn: F) -> F:
@@ -99,7 +111,9 @@ def filters(fn: F) -> F:
         click.option("--parent", metavar="ID", help="Jobs that the handler of this job submitted."),
         click.option("--schedule", metavar="NAME", help="Jobs that this schedule submitted."),
         click.option("--tag", metavar="TAG", help="Jobs with this tag."),
-        _several("--fingerprint", "Jobs whose error has this fingerprint (headrace failures)."),
+        _several(
+            "--fingerprint", "Jobs whose error has this fingerprint (headrace failures); its first digits will do."
+        ),
         _several("--worker", "Jobs that this worker has now.", metavar="ID"),
         _several("--customer", "Jobs of this customer."),
         _several("--queue", "Jobs of this queue."),
@@ -118,7 +132,7 @@ def _several(name: str, help: str, **attributes: Any) -> Callable[[F], F]:
 
 def _words(name: str, words: type[StrEnum], help: str) -> Callable[[F], F]:
     kind = click.Choice([word.value for word in words])
-    return _several(name, f"{help} ({', '.join(words)}))", type=kind)
+    return _several(name, f"{help} ({', '.join(words)}).", type=kind)
 
 
 def _time(name: str, field: str, help: str) -> Callable[[F], F]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.cli.fitting import Fitted
 from headrace.cli.render import STYLES, counts_text, grid, table
 from headrace.cli.times import ago, moment, span
-from headrace.cli.words import compact, short
+from headrace.cli.words import compact, printable, short
 from headrace.core.audit import Audited
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.schedule.schedule import Continuous
@@ -194,9 +194,10 @@ def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:
 
 
 def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
-    """Workers with how they are, judged by when they were last heard of, and what they hold."""
+    """Workers with how they are, judged by when they were last heard of, what they hold, and what they offer."""
     columns = ("worker", "host", "pid", "state", "busy", "holds", "done", "up", "queues")
-    made = table(*columns, right=("pid", "busy", "holds", "done"))
+    offers = ("offers",) if any(row.info.offers for row in workers) else ()
+    made = table(*columns, *offers, right=("pid", "busy", "holds", "done"))
     for row in workers:
         info, beat = row.info, row.beat
         style = {"running": "green", "draining": "yellow"}.get(beat.state, "bold red")
@@ -215,5 +216,12 @@ def workers_view(workers: Sequence[WorkerRow], now: datetime) -> Fitted:
             str(beat.done),
             span((now - info.started_at).total_seconds()),
             Text(", ".join(info.queues) if info.queues else "all", "dim"),
+            *([Text(_offered(info.offers), "dim")] if offers else []),
         )
     return Fitted(made, ("done", "up", "holds", "pid"), wrap=True)
+
+
+def _offered(offers: Mapping[str, Any]) -> str:
+    return printable(
+        ", ".join(f"{name}={one if isinstance(one, str) else compact(one)}" for name, one in offers.items())
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.failures import DONE, FAILED, USAGE, code_of
-from headrace.cli.health import Vitals
+from headrace.cli.health import Address, Vitals
 from headrace.cli.health import serve as serve_health
 from headrace.cli.pairs import pairs
 from headrace.cli.run import opened
@@ -64,6 +64,9 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
                 raise _BadAddress(f"cannot listen on {options.health}: {error.strerror or error}") from None
             stack.push_async_callback(server.wait_closed)
             stack.callback(server.close)
+        if options.metrics:
+            url = _serve_metrics(stack, app, options.metrics)
+            tell("metrics", f"metrics at {url}", url=url)
         tasks = sorted({handler.name for handler in worker.handlers.values()})
         queues = ", ".join(options.queues) or "all queues"
         offers = f", offers {', '.join(options.offers)}" if options.offers else ""
@@ -87,6 +90,17 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
         tell("stopped", f"stopped: {stats.done} done, {stats.failed} failed{back}", **counts)
     # Left because of handlers that cannot be stopped: whoever supervises it should start another.
     return signals.code or (FAILED if worker.exhausted else DONE)
+
+
+def _serve_metrics(stack: AsyncExitStack, app: App, where: Address) -> str:
+    """Serve metrics from now on; where."""
+    from headrace.cli.metrics import serving
+
+    try:
+        return f"http://{stack.enter_context(serving(app, where))}/metrics"
+    except OSError as error:
+        why = error.strerror or error
+        raise _BadAddress(f"cannot serve metrics on {where}: {why}; choose another --metrics-port") from None
 
 
 class _BadAddress(click.ClickException):

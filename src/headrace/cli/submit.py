@@ -45,7 +45,8 @@ def job_options(fn: F) -> F:
             "requires",
             multiple=True,
             metavar="NAME=VALUE",
-            help="What a worker must offer, as in gpu_memory_gb=24; may be given several times.",
+            help="What a worker must offer, as in gpu_memory_gb=24; may be given several times. Together they take the "
+            "place of what the task requires.",
         ),
         click.option("--dedup", metavar="KEY", help="Only one live job of the task may hold this key."),
         click.option(

@@ -9,7 +9,7 @@ from headrace.cli.times import span
 from headrace.cli.words import counted, printable, short
 from headrace.core import moments
 from headrace.core.job import Attempt, Event, History, Job
-from headrace.core.status import Outcome, Status
+from headrace.core.status import Outcome, Reason, Status, Verb
 
 __all__ = ["Bar", "Row", "draw", "rows"]
 
@@ -63,8 +63,23 @@ def rows(job: Job, history: History, now: datetime) -> list[Row]:
         note = " · ".join(part for part in (by, event.note or "", _said(event)) if part)
         found.append(Row(event.at, event.verb.replace("_", " "), "yellow", (_point(event.at, "yellow"),), "", note))
     found.sort(key=lambda row: row.at)
+    if job.ended:
+        end = _end(job, history)
+        # What was done to it afterwards, such as a rerun, does not move its end.
+        later = [row for row in found if row.at > end.at]
+        return [*found[: len(found) - len(later)], end, *later]
     last = _standing(job, since, now)
     return [*found, last._replace(at=max(last.at, found[-1].at))]
+
+
+def _end(job: Job, history: History) -> Row:
+    """The row of its end."""
+    at = job.finished_at or job.updated_at
+    if job.reason is Reason.DISCARDED:  # it had ended before, in another way
+        at = max([at, *(event.at for event in history.events if event.verb == Verb.DISCARD)])
+    note = job.reason.value.replace("_", " ") if job.reason else ""
+    style = ENDS[job.status]
+    return Row(at, job.status.value, style, (_point(at, style),), "", note)
 
 
 def _said(event: Event) -> str:
@@ -72,6 +87,8 @@ def _said(event: Event) -> str:
     told = dict(event.details or {})
     if isinstance(until := told.get("until"), str):
         told["until"] = moments.moment(datetime.fromisoformat(until), None)
+    if isinstance(delay := told.get("delay"), float | int):
+        told["delay"] = span(delay)
     return printable(" ".join(f"{name} {value}" for name, value in told.items()))
 
 
@@ -105,12 +122,7 @@ def _attempt_row(attempt: Attempt, since: datetime) -> Row:
 
 
 def _standing(job: Job, since: datetime, now: datetime) -> Row:
-    """The row of what is still going on, or of the end."""
-    if job.ended:
-        end = job.finished_at or job.updated_at
-        note = job.reason.value.replace("_", " ") if job.reason else ""
-        style = ENDS[job.status]
-        return Row(end, job.status.value, style, (_point(end, style),), "", note)
+    """The row of what is still going on."""
     if job.held:
         begun = job.assigned_at or job.started_at or since
         started = job.started_at or now

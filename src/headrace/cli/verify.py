@@ -75,7 +75,7 @@ def _view(found: Verification) -> RenderableType:
         )
         made.add_row(Text.assemble(sign, f" {book.name}"), Text(f"{book.checked}"), holds)
         for finding in book.findings:
-            made.add_row("", "", Text.assemble((f"{finding.about}: " if finding.about else "", "bold"), finding.what))
+            made.add_row("", "", Text.assemble((_named(finding.about), "bold"), finding.what))
         if book.wrong > len(book.findings):
             made.add_row("", "", Text(f"and {book.wrong - len(book.findings)} more", "dim"))
     made.columns[0].no_wrap = made.columns[1].no_wrap = True
@@ -91,3 +91,10 @@ def _view(found: Verification) -> RenderableType:
             "bold red",
         ),
     )
+
+
+def _named(about: str | None) -> str:
+    """Whom a finding is about; a job that is gone has only its order number left."""
+    if about is None:
+        return ""
+    return f"order number {about[1:]}: " if about.startswith("#") else f"{about}: "

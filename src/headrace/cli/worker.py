@@ -36,11 +36,12 @@ class Options:
     imports: tuple[str, ...]
     health: Address | None
     grace: float
+    metrics: Address | None = None
     verbose: bool = False
     log_format: Literal["text", "json"] = "text"
 
     def flags(self, index: int) -> list[str]:
-        """The same flags for the child of this index; each takes a health port of its own."""
+        """The same flags for the child of this index; each takes ports of its own."""
         words = ["--concurrency", str(self.concurrency), "--grace", str(self.grace)]
         words += [word for queue in self.queues for word in ("--queues", queue)]
         words += [word for task in self.tasks for word in ("--tasks", task)]
@@ -51,6 +52,9 @@ class Options:
         words += ["--log-format", self.log_format]
         if self.health:
             words += ["--health", str(self.health._replace(port=self.health.port + index))]
+        if self.metrics:
+            port = self.metrics.port + index if self.metrics.port else 0
+            words += ["--metrics-port", str(port), "--metrics-host", self.metrics.host]
         return words
 
 
@@ -96,6 +100,22 @@ class Place:
     help="Serve /healthz and /metrics; with --processes each process takes the next port.",
 )
 @click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    envvar="HEADRACE_METRICS_PORT",
+    metavar="PORT",
+    help="Serve /metrics for Prometheus, per task and queue; 0: a free port. With --processes each process takes the "
+    "next port. Also HEADRACE_METRICS_PORT.",
+)
+@click.option(
+    "--metrics-host",
+    default="127.0.0.1",
+    show_default=True,
+    envvar="HEADRACE_METRICS_HOST",
+    metavar="HOST",
+    help="Where --metrics-port listens; 0.0.0.0 for scrapes from other machines. Also HEADRACE_METRICS_HOST.",
+)
+@click.option(
     "--grace",
     type=duration,
     default=15.0,
@@ -128,6 +148,8 @@ def worker(
     burst: bool,
     imports: tuple[str, ...],
     health: Address | None,
+    metrics_port: int | None,
+    metrics_host: str,
     grace: float,
     verbose: bool,
     log_format: str | None,
@@ -150,6 +172,7 @@ def worker(
         burst=burst,
         imports=imports,
         health=health,
+        metrics=_metrics(metrics_port, metrics_host, processes),
         grace=grace,
         verbose=verbose,
         log_format=cast('Literal["text", "json"]', state.log_format),
@@ -164,6 +187,17 @@ def _names(words: tuple[str, ...], flag: str) -> tuple[str, ...]:
     if words and not names:
         raise click.UsageError(f"{flag} names nothing: an empty value would mean all; leave it out for that")
     return names
+
+
+def _metrics(port: int | None, host: str, processes: int) -> Address | None:
+    if port is None:
+        return None
+    from headrace.cli.metrics import check
+
+    check()  # told once, and not by each process
+    if port and port + processes - 1 > 65535:
+        raise click.UsageError(f"--metrics-port {port} leaves no ports for {processes} processes")
+    return Address(host.strip("[]"), port)
 
 
 def _serve(state: State, options: Options, place: Place) -> int:

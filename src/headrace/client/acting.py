@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack, cast
 from uuid import UUID
@@ -16,19 +18,20 @@ from headrace.core.change import Change
 from headrace.core.codec.codec import Codec
 from headrace.core.codec.value import encode_value
 from headrace.core.job import ErrorInfo, Job
+from headrace.core.query import Filter, matches
 from headrace.core.retry import Seconds, seconds
-from headrace.core.status import Verb
+from headrace.core.status import Status, Verb
 from headrace.core.table import check
 from headrace.draft import SPEC_OPTIONS
 from headrace.engine import Duplicated
-from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound
+from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound, TransitionRefused
 from headrace.handle import JobHandle, as_id
 from headrace.options import JobOptions, check_options, refuse_function
 
 if TYPE_CHECKING:
     from headrace.app import App
 
-__all__ = ["Acting"]
+__all__ = ["Acting", "only_if"]
 
 _log = logging.getLogger("headrace.app")
 
@@ -94,7 +97,7 @@ class Acting(Lifetime):
     ) -> Job:
         """Set the outcome of a job by hand: ``error`` fails it, else ``result`` completes it.
 
-        :raises JobNotFound, TransitionRefused:
+        :raises JobNotFound, TransitionRefused, InvalidResult:
         """
         if error is not None and result is not None:
             raise ConfigError("resolve: a job ends with a result or with an error, not with both")
@@ -102,10 +105,12 @@ class Acting(Lifetime):
             raise ConfigError(f"resolve: error must be text or an ErrorInfo, not {error!r}")
         info = ErrorInfo("Resolved", error) if isinstance(error, str) else error
         info = None if info is None else info.cut(self.engine.rules.error_limit)
-        handler = None
-        if result is not None:  # without one, the job is completed with none, whatever the task returns
-            task = cast("App", self).by_name.get((await get(self.session, as_id(id))).task)
-            handler = None if task is None else task.handler
+        job = await get(self.session, as_id(id))
+        # Before the result is looked at: whoever errs about the job is told so.
+        check(job, Verb.RESOLVE, Status.COMPLETED if info is None else Status.FAILED)
+        # Without a result the job is completed with none, whatever the task returns.
+        task = None if result is None else cast("App", self).by_name.get(job.task)
+        handler = None if task is None else task.handler
         text = encode_value(_ANY, result, "result") if handler is None else handler.encode_result(result)
         return await self._decide(id, by, lambda job, now: acts.resolve(job, now, result_text=text, error=info, by=by))
 
@@ -165,7 +170,32 @@ class Acting(Lifetime):
 
     async def _decide(self, id: UUID | str, by: str | None, decide: Decide) -> Job:
         checked_note(by, "by")  # also where nothing comes of it
-        return await self.session.lanes.decide(as_id(id), decide)
+        only = _ONLY_IF.get()
+        return await self.session.lanes.decide(as_id(id), decide if only is None else _judging(decide, *only))
+
+
+_ONLY_IF: ContextVar[tuple[Verb, Filter] | None] = ContextVar("headrace_only_if", default=None)
+
+
+@contextmanager
+def only_if(verb: Verb, filter: Filter) -> Iterator[None]:
+    """Within this, jobs are acted on only if they match, as of the moment of the act."""
+    token = _ONLY_IF.set((verb, filter))
+    try:
+        yield
+    finally:
+        _ONLY_IF.reset(token)
+
+
+def _judging(decide: Decide, verb: Verb, filter: Filter) -> Decide:
+    def judged(job: Job, now: datetime) -> Change | None:
+        change = decide(job, now)
+        # What need not be done, such as a cancel that came with its parent's, is done whatever the job is now.
+        if change is not None and not matches(job, filter, now):
+            raise TransitionRefused(job, verb, f"it is {job.status} now, and no longer among those that were chosen")
+        return change
+
+    return judged
 
 
 def _options_of_rerun(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,10 @@ class Lifetime:
     def _open_somewhere(self) -> bool:
         return any(stay.count and not loop.is_closed() for loop, stay in list(self._stays.items()))
 
+    def open_loop(self) -> asyncio.AbstractEventLoop | None:
+        """An event loop that runs, and on which this App is open; None: it is open nowhere."""
+        return next((loop for loop, stay in list(self._stays.items()) if stay.session and loop.is_running()), None)
+
     def new_engine(self) -> Engine:
         """Another session on the one store of this App; opened and closed by its user."""
         if not self._made:
@@ -173,6 +177,11 @@ class Lifetime:
     def forget(self, loop: asyncio.AbstractEventLoop) -> object:
         """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""
         return self._stays.pop(loop, None)
+
+    def session_on(self, loop: asyncio.AbstractEventLoop) -> Session | None:
+        """What is open on a loop, if anything is; also for other threads than the loop's."""
+        stay = self._stays.get(loop)
+        return None if stay is None else stay.session
 
     @property
     def session(self) -> Session:

@@ -16,8 +16,9 @@ from headrace.worker.context import Context
 
 if TYPE_CHECKING:
     from headrace.app import App
+    from headrace.client.session import Session
 
-__all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "wait"]
+__all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "session_of", "wait"]
 
 T = TypeVar("T")
 
@@ -133,13 +134,26 @@ def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
 
 def refuse_in_loop(work: Coroutine[Any, Any, Any]) -> None:
     """Refuse to wait on a thread whose loop the waiting would stop; :raises SyncInAsync:"""
+    if _has_loop():
+        work.close()
+        raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
+
+
+def _has_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        pass
-    else:
-        work.close()
-        raise SyncInAsync("this thread has a running event loop: await the coroutine instead of blocking the loop")
+        return False
+    return True
+
+
+def session_of(app: App) -> Session | None:
+    """What is open for an App on the background loop, for a thread that may block; None: nothing, or it may not.
+
+    It may be closed at any moment.
+    """
+    background = _background
+    return None if background is None or _has_loop() else app.session_on(background.loop)
 
 
 def is_here() -> bool:

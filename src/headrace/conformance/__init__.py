@@ -26,6 +26,7 @@ import pytest
 _PARTS = (
     "lab",
     "jobs",
+    "direct",
     "records",
     "entries",
     "families",
@@ -38,6 +39,7 @@ _PARTS = (
 # Before they are imported: a failing assert then shows its values, as in a test file.
 pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
+from headrace.conformance.direct import Directly  # noqa: E402
 from headrace.conformance.documents import Documents  # noqa: E402
 from headrace.conformance.entries import Entries  # noqa: E402
 from headrace.conformance.families.batches import Batches  # noqa: E402
@@ -77,6 +79,7 @@ __all__ = ["Lab", "Suite"]
 
 class Suite(
     Inserting,
+    Directly,
     Requests,
     OfCustomers,
     Companionship,

@@ -36,6 +36,9 @@ __all__ = [
 ]
 
 
+_RUN_NOW = "to run it at once: headrace run-now, or run_now()"
+
+
 def _event(
     job: Job,
     verb: Verb,
@@ -130,7 +133,7 @@ def postpone(job: Job, until: datetime, now: datetime, *, by: str | None = None)
     """Let a job that nobody holds wait for another time, later or earlier than its own."""
     _check_idle(job, Verb.POSTPONE)
     if until <= now:
-        raise TransitionRefused(job, Verb.POSTPONE, f"{utc(until)} is not in the future; run_now makes it run now")
+        raise TransitionRefused(job, Verb.POSTPONE, f"{utc(until)} is not in the future; {_RUN_NOW}")
     _check_last_moment(job, Verb.POSTPONE, until, now)
     fields = {"status": Status.SCHEDULED, "available_at": until}
     event = _event(job, Verb.POSTPONE, now, by, details={"until": utc(until)})

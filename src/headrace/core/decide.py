@@ -76,7 +76,9 @@ def change(
     """The decided change, checked against the table; ``owner`` fences it to the worker that holds the job."""
     check(job, verb, fields.get("status"))
     if "error" in fields:
-        fields = fields | {"fingerprint": fingerprint(job.task, fields["error"])}
+        error = fields["error"]
+        failed_at = None if error is None else dated(job, now)
+        fields = fields | {"fingerprint": fingerprint(job.task, error), "failed_at": failed_at}
     made = replace(job, rev=job.rev + 1, updated_at=dated(job, now), **fields)
     return Change(
         verb=verb,

@@ -83,15 +83,15 @@ class FailureGroup(msgspec.Struct, Record, frozen=True, kw_only=True):
     failed: int
     """How many of them have ended ``failed``; the others are to be tried again, or were cancelled."""
     first_seen: datetime
-    """When the first of these jobs last failed."""
+    """When the first of these jobs last failed; whatever was done to it since does not count."""
     last_seen: datetime
     example: UUID
     """The newest job."""
 
 
 def seen_at(job: Job) -> datetime:
-    """When the error of a job was last seen: at its end, or as long as it is live, when it last changed."""
-    return job.finished_at or job.updated_at
+    """When the error of a job happened; of one from before that was kept: its end, or when it last changed."""
+    return job.failed_at or job.finished_at or job.updated_at
 
 
 def group_key(job: Job) -> tuple[str | None, str, str] | None:

@@ -126,6 +126,8 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     result_text: str | None = None
     error: ErrorInfo | None = None
     fingerprint: str | None = None
+    failed_at: datetime | None = None
+    """When its error happened; None: it has none, or an earlier version stored it."""
     moved_to: str | None = None
     """Its queue, if somebody moved it; None: as asked for."""
     reprioritised_to: int | None = None

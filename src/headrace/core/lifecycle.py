@@ -56,6 +56,17 @@ __all__ = [
 _RUNNING, _COMPLETED, _START, _COMPLETE = Status.RUNNING, Status.COMPLETED, Verb.START, Verb.COMPLETE
 _DID = Outcome.COMPLETED
 
+_UNTROUBLED: dict[str, Any] = {
+    "unstarted_losses": 0,
+    "suspect": 0,
+    "spared": False,
+    "reason": None,
+    "error": None,
+    "fingerprint": None,
+    "failed_at": None,
+}
+"""What is cleared when a job ends well; the last two are set only beside an error."""
+
 DONE = Progress(100.0)
 """What a job says that ended well without a word about how far it was."""
 
@@ -244,9 +255,8 @@ def _complete(
         attempt, first, revs = job.attempt + 1, job.first_started_at or began, 2
         at = dated(job, now if now >= began else began)  # noqa: FURB136, see ``dated``
     # What few jobs have is cleared apart: Python passes 14 keywords in a third of the time that a few more would take.
-    troubled = job.unstarted_losses or job.suspect or job.spared or job.reason is not None
-    if troubled or job.error is not None or job.fingerprint is not None:
-        job = replace(job, unstarted_losses=0, suspect=0, spared=False, reason=None, error=None, fingerprint=None)
+    if job.unstarted_losses or job.suspect or job.spared or job.reason is not None or job.error is not None:
+        job = replace(job, **_UNTROUBLED)
     done = replace(
         job,
         status=_COMPLETED,

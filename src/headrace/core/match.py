@@ -14,12 +14,12 @@ What is offered as a list meets a number, a text, true or false if one of its el
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-__all__ = ["Profile", "meets", "mismatch", "serves"]
+__all__ = ["Profile", "fault_of", "meets", "mismatch", "serves"]
 
 
 _MANY = (list, tuple, set, frozenset)
@@ -94,3 +94,44 @@ def meets(requires: Mapping[str, Any], offers: Mapping[str, Any]) -> bool:
 def serves(profile: Profile, tasks: frozenset[str], offers: Mapping[str, Any]) -> bool:
     """Whether a worker with these tasks and offers may be given jobs of this profile."""
     return profile.task in tasks and meets(profile.requires, offers)
+
+
+def fault_of(requires: Mapping[str, Any]) -> str | None:
+    """What is wrong with requirements that no worker could ever meet as they are written; None: nothing."""
+    try:
+        return next((fault for name, need in requires.items() for fault in _faults(name, need)), None)
+    except _TooDeep:
+        return f"nobody looks deeper than {_DEEPEST} levels"
+
+
+def _faults(place: str, need: Any, depth: int = 0) -> Iterator[str]:
+    if depth > _DEEPEST:
+        raise _TooDeep
+    if isinstance(need, _MANY):
+        for one in need:
+            yield from _faults(place, one, depth + 1)
+    if not isinstance(need, Mapping):
+        return
+    if not _TESTS.isdisjoint(need):
+        yield from _faults_of_tests(place, need, depth)
+        return
+    for name, one in need.items():
+        yield from _faults(f"{place}.{name}", one, depth + 1)
+
+
+def _faults_of_tests(place: str, need: Mapping[str, Any], depth: int) -> Iterator[str]:
+    for name, value in need.items():
+        if name in ("min", "max"):
+            if not _is_number(value):
+                yield f"{place}: {name!r} takes a number, not {value!r:.80}"
+        elif name == "in":
+            if not isinstance(value, _MANY) or not value:
+                yield f"{place}: 'in' takes a list of what will do, not {value!r:.80}"
+            else:
+                yield from _faults(place, value, depth + 1)
+        elif name == "not":
+            yield from _faults(place, value, depth + 1)
+        else:
+            yield f"{place}: {name!r} is no test, and stands among tests ({', '.join(sorted(_TESTS))})"
+    if {"min", "max"} <= need.keys() and all(map(_is_number, (need["min"], need["max"]))) and need["min"] > need["max"]:
+        yield f"{place}: no number is at least {need['min']!r} and at most {need['max']!r}"

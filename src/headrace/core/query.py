@@ -15,7 +15,7 @@ from headrace.core.record import Record, plain, schema_of
 from headrace.core.status import DEFERRED, Reason, Status
 from headrace.errors import ConfigError
 
-__all__ = ["Count", "Filter", "Ledger", "Page", "as_seen", "cursor_of", "matches", "seen_status"]
+__all__ = ["HISTORY", "Count", "Filter", "Ledger", "Page", "as_seen", "cursor_of", "matches", "seen_status"]
 
 T = TypeVar("T")
 
@@ -84,6 +84,10 @@ class Page(msgspec.Struct, Record, Generic[T], frozen=True):
             if isinstance(kind, type) and issubclass(kind, Record):
                 schema["properties"]["items"]["items"] = kind._json_schema()
         return schema
+
+
+HISTORY = frozenset({Status.COMPLETED, Status.CANCELLED})
+"""What is over, and asks nothing of anybody: failed jobs wait for somebody to look at them."""
 
 
 class Count(msgspec.Struct, Record, frozen=True):

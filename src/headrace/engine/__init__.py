@@ -1,8 +1,8 @@
 """The contract: what every engine promises, role by role.
 
 An engine is a session on a store. It holds one object for each role, and each role is a Protocol in a module of its
-own: ``jobs``, ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``, ``transactions`` and
-``bus``.
+own: ``jobs``, ``direct``, ``records``, ``entries``, ``families``, ``rollups``, ``workers``, ``documents``,
+``transactions`` and ``bus``.
 
 Five rules hold for every verb of every role:
 
@@ -15,8 +15,8 @@ Five rules hold for every verb of every role:
   several commits, its docstring says so.
 - **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more
   changes.
-- **No verb is optional.** An engine that has no transactions has ``transactions`` None; there is nothing else that an
-  engine may leave out.
+- **No verb is optional.** An engine that has no transactions has ``transactions`` None, and one that cannot write on
+  the thread of its caller has ``direct`` None; there is nothing else that an engine may leave out.
 
 Errors that every verb may raise:
 
@@ -57,6 +57,7 @@ from headrace.engine.answers import (
     Setting,
 )
 from headrace.engine.bus import Bus, Hint, LocalBus, Topic
+from headrace.engine.direct import Direct
 from headrace.engine.documents import Documents
 from headrace.engine.entries import Entries
 from headrace.engine.families import Families
@@ -80,6 +81,7 @@ __all__ = [
     "Claimed",
     "Companions",
     "Dead",
+    "Direct",
     "Documents",
     "Duplicated",
     "Engine",

@@ -39,8 +39,12 @@ class Records(Protocol):
         """The jobs that ``core.query.matches``, as ``core.fingerprint.grouped`` groups them."""
         ...
 
-    async def count(self, now: datetime) -> list[Count]:
-        """How many jobs each queue has in each status, as seen now, with the earliest arrival of live ones; sorted."""
+    async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
+        """How many jobs each queue has in each status, as seen now, with the earliest arrival of live ones; sorted.
+
+        Without ``history`` those are left out that completed or were cancelled, and however many they are must not
+        matter: this is asked again and again.
+        """
         ...
 
     async def history(self, id: UUID) -> History:

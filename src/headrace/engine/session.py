@@ -8,6 +8,7 @@ from typing import Protocol
 from headrace.core.defaults import Rules
 from headrace.engine.answers import Check
 from headrace.engine.bus import Bus
+from headrace.engine.direct import Direct
 from headrace.engine.documents import Documents
 from headrace.engine.entries import Entries
 from headrace.engine.families import Families
@@ -33,6 +34,11 @@ class Engine(Protocol):
     @property
     def jobs(self) -> Jobs:
         """The verbs that move jobs."""
+        ...
+
+    @property
+    def direct(self) -> Direct | None:
+        """Inserts on the thread of the caller; None where the engine has no such way."""
         ...
 
     @property

@@ -15,6 +15,7 @@ from headrace.core.histogram import BOUNDS, Histogram
 from headrace.core.job import Attempt, Job
 from headrace.core.rollup import Rollup, Step, Totals, begin_of, merged
 from headrace.core.status import Outcome, Status
+from headrace.runtime.ever import Ever, Pair
 
 __all__ = ["Sums"]
 
@@ -42,6 +43,23 @@ class Sums:
         """The last report, until it is acknowledged, and how often it was sent."""
         self._sender: UUID | None = None
         """The worker under whose id it was sent; None: no store can have it."""
+        self.stale = 0
+        """Attempts whose end had no say any more."""
+        self._ever: Ever | None = None
+        """All that was ever counted, where somebody follows that."""
+
+    def follow(self) -> None:
+        """From now on keep all that is counted, too, for metrics."""
+        with self._lock:
+            self._ever = self._ever or Ever()
+
+    def ever(self) -> tuple[dict[Pair, Totals], dict[Pair, int]]:
+        """All that was counted since it is followed: attempts, and jobs that became dead letters; on any thread.
+
+        What completed since the last ``gather`` is missing.
+        """
+        with self._lock:
+            return ({}, {}) if self._ever is None else self._ever.all(self._minutes.values())
 
     def gather(self) -> None:
         """Add up what has completed."""
@@ -88,9 +106,12 @@ class Sums:
         ran: float | None = None,
         *,
         retried: bool = False,
+        dead: bool = False,
     ) -> None:
-        """Count an attempt that ended in any way; None: how long it took says nothing."""
+        """Count an attempt that ended in any way; None: how long it took says nothing. ``dead``: its job has failed."""
         with self._lock:
+            if dead and self._ever is not None:
+                self._ever.died(task, queue)
             totals = self._totals(begin_of(at, Step.MINUTE), task, queue)
             setattr(totals, outcome.value, getattr(totals, outcome.value) + 1)
             totals.retried += retried
@@ -102,8 +123,8 @@ class Sums:
         waited = ran = None
         if attempt.outcome is Outcome.TIMED_OUT and (began := attempt.started_at) is not None:
             waited, ran = (began - job.arrived_at).total_seconds(), (attempt.finished_at - began).total_seconds()
-        retried = job.status is Status.RETRYING
-        self.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, waited, ran, retried=retried)
+        retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
+        self.ended(job.task, job.queue, attempt.outcome, attempt.finished_at, waited, ran, retried=retried, dead=dead)
 
     def report(self, worker: UUID) -> tuple[int, tuple[Rollup, ...]]:
         """What this worker is to hand in now, and its number; 0: nothing.
@@ -116,6 +137,9 @@ class Sums:
                 self._handed_in = ()
             if not self._handed_in and self._minutes:
                 taken, self._minutes = self._minutes, {}
+                if self._ever is not None:
+                    for series in taken.values():
+                        self._ever.add(series)
                 self._handed_in = tuple(
                     merged(
                         Rollup(Step.MINUTE, at, task, queue, totals)

@@ -54,6 +54,7 @@ class Tally:
         ending = owned.ending
         if not stored:
             self.stale += 1
+            self.sums.stale += 1
         elif type(ending) is Completed:  # most of them: what is asked before is asked for every job
             self.done += 1
             if (began := owned.started_at) is not None and (at := owned.ended_at) is not None:
@@ -84,8 +85,8 @@ class Tally:
         waited = ran = None
         if began is not None and outcome in _MEASURED:
             waited, ran = (began - job.arrived_at).total_seconds(), (at - began).total_seconds()
-        retried = job.status is Status.RETRYING
-        self.sums.ended(job.spec.task, job.queue, outcome, at, waited, ran, retried=retried)
+        retried, dead = job.status is Status.RETRYING, job.status is Status.FAILED
+        self.sums.ended(job.spec.task, job.queue, outcome, at, waited, ran, retried=retried, dead=dead)
 
     def _say(self, owned: OwnedJob, stored: bool) -> None:
         job, began, ended = owned.job, owned.started_at, owned.ended_at

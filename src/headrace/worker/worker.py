@@ -13,6 +13,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.account import labels
+from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
 from headrace.core.status import Status
@@ -77,7 +78,7 @@ class Worker(Service):
         self.queues = None if queues is None else tuple(queues)
         if REQUIREMENT in (offers or {}):
             raise ConfigError(f"a worker must not offer {REQUIREMENT!r}: headrace keeps that for itself")
-        self.offers, self._burst, self._version = dict(offers or {}), burst, version
+        self.offers, self._burst, self.version = dict(offers or {}), burst, version
         self._make_services, self._announce = services, announce
         self._resources, self.sums = Resources(resources), sums or Sums()
         self._slots = self._new_slots()
@@ -112,6 +113,10 @@ class Worker(Service):
         if (heartbeat := self._heartbeat) is None or self._state != "running" or heartbeat.blocked:
             return False
         return heartbeat.silence <= self.engine.rules.lease
+
+    def running(self) -> list[Job]:
+        """The jobs whose handlers are being called; may be asked on any thread."""
+        return [owned.job for owned in list(self._slots.runs)]
 
     def request_stop(self) -> None:
         """Stop gracefully; called a second time, stop at once."""
@@ -234,7 +239,7 @@ class Worker(Service):
             tasks=tuple(sorted(self.handlers)),
             queues=self.queues,
             offers=self.offers,
-            version=self._version,
+            version=self.version,
             lease=self.engine.rules.lease,
             proof=proof,
         )

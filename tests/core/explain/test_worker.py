@@ -70,6 +70,8 @@ def test_tasks_that_it_lacks() -> None:
     assert explained.codes == ("worker_free", "looked_at", "no_task", "may_take")
     assert "7 jobs are of tasks that it does not have: 't0', 't1', 't2', 't3', 't4' and 2 more." in explained
     assert "Nothing keeps it from 1 job" in explained
+    assert "8 queued jobs were looked at" in explained
+    assert "1 queued job was looked at" in told(row(), submitted())
 
 
 def test_requirements_that_it_does_not_meet() -> None:

@@ -1,8 +1,11 @@
-"""Dedup keys that others hold: who waits, who does not, and what comes of it."""
+"""Keys that others hold: who waits, who does not, and what comes of it."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
 from typing import Literal
 
 import asyncpg
@@ -10,6 +13,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from headrace import App
 from headrace.conformance.lab import Lab
 from headrace.core.status import Status
 from headrace.engine import Duplicated, Inserted, Refused
@@ -18,6 +22,7 @@ from headrace.engines.postgres.connection import Connection
 from headrace.engines.postgres.rows import held_key
 from headrace.errors import Unavailable
 from tests.engines.postgres.conftest import Connect
+from tests.support.apps import url_of
 from tests.support.invariants import check_store
 from tests.support.postgres import shared
 from tests.support.until import until
@@ -165,3 +170,40 @@ async def test_a_job_with_a_past_keeps_it_beside_an_id_that_is_here(lab: Lab) ->
     assert (stored.rev, stored.status, stored.result_text) == (4, Status.COMPLETED, '"precious"')
     assert stored.finished_at == lab.now
     assert answer.job == stored
+
+
+SENDER = """
+import asyncio, sys
+from headrace import App
+
+app = App(sys.argv[1])
+
+@app.task
+async def charge(order: int) -> None: ...
+
+async def main():
+    async with app:
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        request = charge.options(request_key="order-7")
+        for handle in await asyncio.gather(*(request.submit(7) for _ in range(int(sys.argv[2])))):
+            print(handle.id, handle.duplicate)
+
+asyncio.run(main())
+"""
+
+
+async def test_of_one_request_sent_by_many_processes_at_once_comes_one_job(tmp_path: Path) -> None:
+    url = url_of("postgres", tmp_path)
+    async with App(url) as app:
+        command = (sys.executable, "-c", SENDER, url, "10")
+        senders = [await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE) for _ in range(5)]
+        for sender in senders:
+            assert sender.stdout is not None
+            assert await sender.stdout.readline() == b"ready\n"
+        said = await asyncio.gather(*(sender.communicate(b"go\n") for sender in senders))
+        answers = [line.split() for out, _ in said for line in out.decode().splitlines()]
+        assert len(answers) == 50
+        assert len({id for id, _ in answers}) == 1
+        assert sorted(duplicate for _, duplicate in answers) == ["False"] + ["True"] * 49
+        assert (await app.stats()).ledger.accepted == 1

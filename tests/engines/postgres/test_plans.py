@@ -351,6 +351,15 @@ async def test_the_other_statements_that_are_made_often_go_by_index_too(
     assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG], nodes
 
 
+async def test_what_stands_is_counted_without_a_look_at_what_completed(cold: Connection, store: str) -> None:
+    await cold.execute("SET enable_seqscan = off")  # as the engine does
+    plan = await explain(cold, sql("count_standing", store), ["1", "'failed'"])
+    nodes = list(plan.all())
+    assert {"ready", "turns", "due", "unlucky", "held"} <= {node.index for node in nodes}, nodes
+    assert not [node for node in nodes if node.kind == "Seq Scan" and node.table in BIG], nodes
+    assert all("status" in node.sought for node in nodes if node.index == "finished"), nodes
+
+
 # What they cost
 
 
@@ -466,6 +475,7 @@ def test_the_stages_compared_with_in_sql_cut_where_the_sets_of_the_core_do() -> 
         "< 3": IDLE,
         "< 4": frozenset(Status) - ENDED,
         ">= 4": ENDED,
+        "= 0": {Status.PENDING, Status.WAITING},
         "= 1": DEFERRED,
         "= 2": {Status.QUEUED},
         "= 3": HELD,

@@ -22,8 +22,9 @@ from headrace.core.outcome import Failed
 from headrace.core.query import Filter
 from headrace.core.status import ENDED, LIVE, Reason
 from headrace.engine import Engine
-from headrace.engines.sql import finding
-from headrace.engines.sql.finding import Asking, Finder
+from headrace.engines.sql import candidates, finding
+from headrace.engines.sql.dialect import Asking
+from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.records import SqlRecords
 from headrace.engines.sqlite import SqliteEngine
 from headrace.runtime.host import Host
@@ -48,7 +49,8 @@ def make(request: pytest.FixtureRequest) -> Make:
 def test_searches_agree_with_the_core_when_there_is_much_to_look_at(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    for name, value in (("FEW", 2), ("PEEK", 3), ("LOOK", 5), ("_ROUNDS", (1, 2)), ("BUCKET", finding.BUCKET)):
+    monkeypatch.setattr(candidates, "FEW", 2)
+    for name, value in (("PEEK", 3), ("LOOK", 5), ("_ROUNDS", (1, 2)), ("BUCKET", finding.BUCKET)):
         monkeypatch.setattr(finding, name, value)
 
     async def main() -> None:
@@ -155,8 +157,8 @@ def test_what_was_stored_before_the_migration_and_by_the_version_before_is_found
 
 
 def test_a_search_goes_from_block_to_block(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("FEW", 2), ("PEEK", 3)):
-        monkeypatch.setattr(finding, name, value)
+    for module, name, value in ((candidates, "FEW", 2), (finding, "PEEK", 3)):
+        monkeypatch.setattr(module, name, value)
 
     async def main() -> None:
         lab = Lab(lambda: make(tmp_path), Host(), Rules())

@@ -6,8 +6,10 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import apsw
 import pytest
@@ -18,6 +20,8 @@ from headrace.engines.sqlite.db_thread import DbThread
 from headrace.errors import EngineError, NotOpen, Unavailable, Unstorable
 from headrace.runtime.host import Host
 from tests.support.until import until
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -147,6 +151,11 @@ async def use():
 child = os.fork()
 if child == 0:
     try:
+        thread.run_at_once(lambda connection: 1)
+        os._exit(1)
+    except NotOpen:
+        pass
+    try:
         asyncio.run(use())
     except NotOpen:
         os._exit(7)
@@ -159,3 +168,174 @@ sys.exit(code)
 """
     done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", script], timeout=60, check=False)
     assert done.returncode == 7
+
+
+# -- on the thread of the caller
+
+
+def asked(thread: DbThread, call: Callable[[apsw.Connection], T]) -> Awaitable[T | None]:
+    """Ask on a thread that has no loop."""
+    return asyncio.to_thread(thread.run_at_once, call)
+
+
+async def at_once(thread: DbThread, call: Callable[[apsw.Connection], T]) -> T:
+    """Ask until the connection is lent: a call that was answered may not be quite over."""
+    found = list[T]()
+
+    async def is_lent() -> bool:
+        answer = await asked(thread, call)
+        found.extend([] if answer is None else [answer])
+        return answer is not None
+
+    await until(is_lent)
+    return found[0]
+
+
+def store(x: int) -> Callable[[apsw.Connection], int]:
+    def write(connection: apsw.Connection) -> int:
+        connection.execute(put(x))
+        return threading.get_ident()
+
+    return write
+
+
+async def everything(file: Path) -> list[int]:
+    """What is committed, as another connection sees it."""
+    other = apsw.Connection(str(file))
+    try:
+        return [x for (x,) in other.execute("SELECT x FROM t ORDER BY x")]
+    finally:
+        other.close()
+
+
+async def test_a_call_may_be_run_on_the_thread_that_asks(thread: DbThread, file: Path) -> None:
+    def ask() -> bool:
+        while (where := thread.run_at_once(store(1))) is None:
+            pass
+        return where == threading.get_ident()
+
+    assert await asyncio.to_thread(ask)
+    assert await everything(file) == [1]
+
+
+async def test_calls_that_wait_or_run_go_first(thread: DbThread, file: Path) -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def slowly(connection: apsw.Connection) -> None:
+        inside.set()
+        gate.wait()
+
+    running = asyncio.ensure_future(thread.run(slowly))
+    await asyncio.to_thread(inside.wait)
+    assert await asked(thread, store(1)) is None
+    waiting = asyncio.ensure_future(thread.run(store(2)))
+    await asyncio.sleep(0)
+    assert await asked(thread, store(3)) is None
+    gate.set()
+    await asyncio.gather(running, waiting)
+    assert await everything(file) == [2]
+    await at_once(thread, store(4))
+    assert await everything(file) == [2, 4]
+
+
+async def test_calls_wait_for_the_one_on_another_thread(thread: DbThread, file: Path) -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    def slowly(connection: apsw.Connection) -> bool:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(put(1))
+        inside.set()
+        gate.wait()
+        connection.execute("COMMIT")
+        return True
+
+    running = asyncio.ensure_future(at_once(thread, slowly))
+    await asyncio.to_thread(inside.wait)
+    assert await asked(thread, store(2)) is None
+    waiting = asyncio.ensure_future(thread.run(store(3)))
+    await asyncio.sleep(0)
+    gate.set()
+    assert await running
+    await waiting
+    assert await everything(file) == [1, 3]
+
+
+async def test_errors_at_once_mean_the_same_and_leave_nothing_behind(
+    thread: DbThread, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def halfway(connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(put(1))
+        connection.execute(put(1))
+
+    with pytest.raises(EngineError, match="Constraint"):
+        await at_once(thread, halfway)
+    monkeypatch.setattr(module, "BRIEFLY", 0.2)
+    other = apsw.Connection(str(file))
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked by another process") as caught:
+        await at_once(thread, store(1))
+    assert caught.value.outcome == "refused"
+    other.close()
+    assert await at_once(thread, store(2))
+    assert await everything(file) == [2]
+
+
+async def test_an_interrupt_reaches_the_caller_and_leaves_nothing_behind(
+    thread: DbThread, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(connection: apsw.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(put(1))
+        raise KeyboardInterrupt
+
+    def ask() -> bool:
+        try:
+            while thread.run_at_once(interrupted) is None:
+                pass
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def undo(connection: apsw.Connection) -> None:
+        raise KeyboardInterrupt
+
+    assert await asyncio.to_thread(ask)
+    assert await at_once(thread, store(2))
+    with monkeypatch.context() as patch:  # a second one, at the worst moment: the transaction stays open
+        patch.setattr(module, "_undo", undo)
+        assert await asyncio.to_thread(ask)
+    await thread.run(store(3))
+    assert await everything(file) == [2, 3]
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_undo", undo)
+        assert await asyncio.to_thread(ask)
+    assert await at_once(thread, store(4))
+    assert await everything(file) == [2, 3, 4]
+
+
+async def test_a_thread_that_is_closed_lends_nothing(thread: DbThread) -> None:
+    await thread.close()
+    with pytest.raises(NotOpen):
+        await asked(thread, store(1))
+
+
+async def test_a_thread_whose_connection_is_only_lent_tidies_up(file: Path) -> None:
+    tidied: list[int] = []
+
+    def tidy(connection: apsw.Connection) -> float:
+        tidied.append(threading.get_ident())
+        return 0.0
+
+    thread = DbThread("thread", file, Host(), lambda: connect(file, "full"), tidy)
+    await thread.open()
+    try:
+
+        async def lend_and_look() -> bool:
+            await asked(thread, lambda connection: True)
+            return len(tidied) > 1
+
+        await until(lend_and_look)
+        assert threading.get_ident() not in tidied
+    finally:
+        await thread.close()

@@ -18,7 +18,7 @@ from headrace.core.defaults import Rules
 from headrace.core.query import Filter
 from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, LIVE, Reason, Status
 from headrace.engine.statements import walk
-from headrace.engines.sql.finding import Asked, Asking
+from headrace.engines.sql.dialect import Asked, Asking
 from headrace.engines.sql.record import STAGES
 from headrace.engines.sqlite import SqliteEngine
 from headrace.engines.sqlite.connection import ask
@@ -115,6 +115,17 @@ def test_the_only_words_for_statuses_in_sql_are_those_a_statement_cannot_be_give
         ("anything_noted", ["USING INDEX batches_open (touched_at<?)", "SCAN batches USING INDEX batches_over"]),
         ("concerned", ["waits_for (parent=? AND child>?)", "labelled (label=? AND seq>?)"]),
         ("parents", ["SEARCH w USING PRIMARY KEY (child=?)", "SEARCH p USING INTEGER PRIMARY KEY (rowid=?)"]),
+        (
+            "count_standing",
+            [
+                "SCAN jobs USING COVERING INDEX ready",
+                "SCAN jobs USING COVERING INDEX turns",
+                "USING COVERING INDEX due (available_at<?)",
+                "SCAN jobs USING COVERING INDEX parked",
+                "SCAN jobs USING INDEX held",
+                "USING INDEX finished (status=?)",
+            ],
+        ),
         ("records", ["SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"]),
         ("history", ["SEARCH a USING PRIMARY KEY (seq=?)", "USING INDEX events_of_job (seq=?)"]),
     ],

@@ -12,7 +12,7 @@ from headrace.conformance.lab import BEGIN, OOPS, Choices, Lab, Part
 from headrace.core import acts
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.outcome import Failed
-from headrace.core.query import Count, Filter, Ledger, as_seen, matches
+from headrace.core.query import HISTORY, Count, Filter, Ledger, as_seen, matches
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, LIVE, Reason, Status
 from headrace.errors import ConfigError
@@ -175,6 +175,17 @@ class Asking(Part):
             ("b", Status.QUEUED): Count("b", Status.QUEUED, 1, BEGIN + timedelta(seconds=5)),
             ("b", Status.COMPLETED): Count("b", Status.COMPLETED, 1, None),
         }
+
+    async def test_count_without_history_leaves_out_what_completed_or_was_cancelled(self, lab: Lab) -> None:
+        for n, status in enumerate(Status):
+            for m in range(1 + n % 3):
+                await lab.stand(status, f"{status}{m}", queue="ab"[m % 2])
+        await lab.put(queue="a", delay=10)
+        lab.later(20)  # what is deferred is due by now
+        everything = await lab.engine.records.count(lab.now)
+        assert {count.status for count in everything} >= HISTORY
+        standing = [count for count in everything if count.status not in HISTORY]
+        assert await lab.engine.records.count(lab.now, history=False) == standing
 
     async def test_the_books_balance_through_everything(self, lab: Lab) -> None:
         for n, status in enumerate(Status):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from headrace.conformance.lab import Choices, Lab, Part
 from headrace.core import acts
+from headrace.core.change import Change
 from headrace.core.fingerprint import fingerprint, grouped
 from headrace.core.job import ErrorInfo, Job
 from headrace.core.losing import lose
@@ -174,6 +176,28 @@ class Finding(Part):
         assert job.fingerprint is (await lab.get(job)).fingerprint is None
         assert (await lab.engine.records.find(same, lab.now)).items == ()
         assert await lab.engine.records.failures(Filter(), lab.now) == []
+
+    async def test_an_act_does_not_change_when_a_failure_was_seen(self, lab: Lab) -> None:
+        worker = await lab.worker()
+        job = await lab.running(worker, retry=Retry(initial=1000, jitter=False))
+        job = await lab.finish(job, Failed(error=ERRORS[0]))
+        seen = lab.now
+        lab.later(30)
+        deeds: tuple[Callable[[Job], Change | None], ...] = (
+            lambda job: acts.reprioritise(job, 99, lab.now),
+            lambda job: acts.cancel(job, lab.now, lab.rules),
+            lambda job: acts.retry(job, lab.now),
+        )
+        for act in deeds:
+            job = await lab.do(act(job))
+            lab.later(1000)
+            assert (await lab.get(job)).failed_at == job.failed_at == seen
+            [group] = await lab.engine.records.failures(Filter(), lab.now)
+            assert (group.first_seen, group.last_seen) == (seen, seen)
+        [job] = await lab.claim(worker)
+        job = await lab.finish(await lab.start(job), Failed(error=ERRORS[0]))
+        [group] = await lab.engine.records.failures(Filter(), lab.now)
+        assert group.first_seen == group.last_seen == lab.now > seen, "it failed once more"
 
     async def test_a_job_is_found_in_the_line_it_was_moved_to(self, lab: Lab) -> None:
         jobs = await lab.put_all(*(lab.job("abc"[n % 3]) for n in range(9)))

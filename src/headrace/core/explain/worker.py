@@ -94,7 +94,9 @@ def _looked_at(row: WorkerRow, now: datetime, jobs: Sequence[Job], limits: Limit
     """What keeps it from the jobs of its queues."""
     if not jobs:
         return
-    yield Fact("looked_at", f"Of its queues, {many(len(jobs), 'queued job')} were looked at.", {"jobs": len(jobs)})
+    were = "was" if len(jobs) == 1 else "were"
+    text = f"Of its queues, {many(len(jobs), 'queued job')} {were} looked at."
+    yield Fact("looked_at", text, {"jobs": len(jobs)})
     tasks = Counter(job.task for job in jobs if job.task not in row.info.tasks)
     if tasks:
         text = f"{_are(tasks.total())} of tasks that it does not have: {_names(tasks)}."

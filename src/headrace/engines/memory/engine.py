@@ -6,7 +6,7 @@ import threading
 from datetime import datetime
 
 from headrace.core.defaults import Rules
-from headrace.engine import Bus, Check, Engine, Transactions
+from headrace.engine import Bus, Check, Direct, Engine, Transactions
 from headrace.engines.memory.bus import MemoryBus, Sessions
 from headrace.engines.memory.documents import Documents
 from headrace.engines.memory.entries import Entries
@@ -35,6 +35,7 @@ class MemoryEngine:
     """
 
     name = "memory"
+    direct: Direct | None = None
     transactions: Transactions | None = None
 
     def __init__(self, rules: Rules, host: Host, shared: _Shared | None = None) -> None:

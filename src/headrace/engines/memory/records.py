@@ -15,7 +15,7 @@ from headrace.core.fingerprint import FailureGroup, grouped
 from headrace.core.job import History, Job
 from headrace.core.limits.limit import Usage
 from headrace.core.limits.rule import Bound
-from headrace.core.query import Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
+from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches, seen_status
 from headrace.core.status import LIVE, Status
 from headrace.engines.memory.state import Session
 from headrace.engines.memory.table import Table
@@ -48,10 +48,12 @@ class Records:
         with self._state() as state:
             return grouped((job for job in state.table.records.values() if matches(job, filter, now)), limit)
 
-    async def count(self, now: datetime) -> list[Count]:
+    async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
         groups: dict[tuple[str, Status], list[Job]] = {}
         with self._state() as state:
             for job in state.table.records.values():
+                if not history and job.status in HISTORY:
+                    continue
                 groups.setdefault((job.queue, seen_status(job, now)), []).append(as_seen(job, now))
         return [
             Count(queue, status, len(jobs), min(job.arrived_at for job in jobs) if status in LIVE else None)

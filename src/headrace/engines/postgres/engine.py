@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 
 from headrace.core.defaults import Rules
-from headrace.engine import Bus, Check, Engine
+from headrace.engine import Bus, Check, Direct, Engine
 from headrace.engines.postgres import checks, migrate
 from headrace.engines.postgres.applying import Applying
 from headrace.engines.postgres.bus import NotifyBus
@@ -94,6 +94,7 @@ class PostgresEngine:
         self.workers = Workers(hot, cold, name, rules, self._presence)
         self.documents = Documents(hot, cold, name)
         self.rollups = Rollups(cold, search, name)
+        self.direct: Direct | None = None
         self.transactions = Transactions(lent, name, inserting, applying)
         self._open = False
 

@@ -13,12 +13,14 @@ from headrace.core.books import Book, ledger_book
 from headrace.core.explain.position import MOST, WINDOW, Position
 from headrace.core.job import History, Job
 from headrace.core.query import Filter
+from headrace.core.status import Status
 from headrace.engine.statements import walk_async
 from headrace.engines.postgres.connection import askable, sql
 from headrace.engines.postgres.pool import Pool, fetching
 from headrace.engines.postgres.rows import Reader, label
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.finding import Asked, Asking, Dialect, Finder, Part
+from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
+from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import encode
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book
@@ -103,6 +105,12 @@ class Records(SqlRecords):
     def __init__(self, hot: Pool, search: Pool, schema: str) -> None:
         super().__init__(fetching(hot, schema), fetching(search, schema), Finding(search, schema))
         self._pool, self._schema = search, schema
+
+    async def _standing(self, at: int) -> list[Any]:
+        async with self._pool.snapshot() as connection:
+            # One long queue is most of the table, and looks as if it were best counted by reading all history, too.
+            await connection.execute("SET LOCAL enable_seqscan = off")
+            return await connection.fetch(sql("count_standing", self._schema), at, Status.FAILED.value)
 
     async def history(self, id: UUID) -> History:
         rows = await self._search("history", id)

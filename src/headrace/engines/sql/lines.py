@@ -101,6 +101,15 @@ class KnownLines:
         if collected != self._collected:
             self.forget(self._collected)
 
+    def recall(self, job: Job) -> tuple[int, int] | None:
+        """The line of a job and the count of collections for which it is valid, if both are known; from any thread."""
+        collected, by_customer = self._collected, self._by_customer
+        line = self._lines.get(place_of(job, by_customer))
+        # The session's own thread forgets all lines before it learns anew: what is still so was so all the while.
+        if line is None or collected != self._collected or by_customer is not self._by_customer:
+            return None
+        return line, collected
+
     async def learn(self, jobs: Sequence[Job], *, limited: bool = True) -> Learned:
         """The lines of these jobs; those that this session does not remember are interned.
 

@@ -142,6 +142,7 @@ class State(msgspec.Struct, array_like=True):
     moved_to: str | None = None
     reprioritised_to: int | None = None
     fingerprint: str | None = None
+    failed_at: int | None = None
 
 
 def key_of(job: Job) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from headrace.core.explain.position import BY_WORK, Position
 from headrace.core.fingerprint import FailureGroup
@@ -36,12 +37,16 @@ class SqlRecords:
     async def failures(self, filter: Filter, now: datetime, limit: int = 50) -> list[FailureGroup]:
         return await self._finder.failures(filter, now, limit)
 
-    async def count(self, now: datetime) -> list[Count]:
+    async def count(self, now: datetime, *, history: bool = True) -> list[Count]:
+        rows = await (self._search("count", micros(now)) if history else self._standing(micros(now)))
         counts = [
             Count(queue, Status(status), jobs, moment(oldest) if status in LIVE and oldest is not None else None)
-            for queue, status, jobs, oldest in await self._search("count", micros(now))
+            for queue, status, jobs, oldest in rows
         ]
         return sorted(counts, key=lambda count: (count.queue, count.status))
+
+    async def _standing(self, at: int) -> list[Any]:
+        return await self._search("count_standing", at, Status.FAILED.value)
 
     async def ledger(self) -> Ledger:
         return ledger_of(*(await self._search("ledger"))[0])

@@ -98,11 +98,12 @@ class SocketBus:
         loop = self._loop
         if loop is None:
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
-            if _here(loop):
-                loop.call_soon(self._local.deliver, hint)
-            else:
-                loop.call_soon_threadsafe(self._local.deliver, hint)
+        if hint.topic in self._local.topics:  # else the loop is not woken for it
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
+                if _here(loop):
+                    loop.call_soon(self._local.deliver, hint)
+                else:
+                    loop.call_soon_threadsafe(self._local.deliver, hint)
         if self._directory is not None and self._sender is not None:
             with contextlib.suppress(OSError, UnicodeError):
                 self._send_to_others(self._directory, self._sender, hint)
@@ -150,7 +151,7 @@ class SocketBus:
         return [name for name in self._list(directory) if letter in name.partition(".")[2]]
 
     def _list(self, directory: Path) -> list[str]:
-        stamp, now = directory.stat().st_mtime_ns, self._host.clock.monotonic()
+        stamp, now = os.stat(directory).st_mtime_ns, self._host.clock.monotonic()
         if stamp != self._listed[0] or not 0 <= now - self._listed[1] < _FRESH:
             self._others = [name for name in os.listdir(directory) if not name.startswith(self._own)]
             self._listed = (stamp, now)

@@ -1,4 +1,4 @@
-"""A thread that owns one connection and runs one call after another on it."""
+"""A thread that runs one call after another on one connection, and lends it to a caller while it has nothing to do."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID
 
 import apsw
@@ -22,10 +22,14 @@ __all__ = ["DbThread"]
 
 T = TypeVar("T")
 
-_Work = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Call = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Work = _Call | Literal["tidy"]
 
 PATIENCE = 30.0
 """For how many seconds a locked file is waited for before the call fails."""
+
+BRIEFLY = 1.0
+"""The same for a caller that waits on its own thread, and would rather take the ordinary way then."""
 
 _WAIT = 60
 """Milliseconds of one wait inside SQLite.
@@ -38,7 +42,8 @@ being faster every time.
 class DbThread:
     """Runs calls in order on its own thread; each caller awaits the answer on their own loop.
 
-    A call that was passed in is run even if its caller is cancelled.
+    A call that was passed in is run even if its caller is cancelled. While there is none, a caller on a thread without
+    a loop may have the connection to itself (``run_at_once``).
     """
 
     def __init__(
@@ -54,13 +59,21 @@ class DbThread:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._over: asyncio.Future[None] | None = None
+        self._turn = threading.Lock()
+        """Whoever holds it uses the connection."""
+        self._begun: tuple[apsw.Connection, Files] | None = None
+        self._busy = False
+        """Whether the thread has a call to run, or runs it."""
+        self._torn = False
+        """Whether an interrupt of a caller's thread may have come while its transaction was being undone."""
+        self._tidy_at = 0.0
 
     async def open(self) -> None:
         """Start the thread and connect on it; what is wrong with the file is raised here."""
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
         over: asyncio.Future[None] = loop.create_future()
-        self._work, self._over = SimpleQueue(), over
+        self._work, self._over, self._busy = SimpleQueue(), over, False
 
         def main(work: SimpleQueue[_Work | None] = self._work) -> None:
             try:
@@ -92,37 +105,72 @@ class DbThread:
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
         """Run this call on the thread; its answer or its error."""
-        if self._thread is None:
-            raise NotOpen("this session of the SQLite engine is not open")
-        if not self._thread.is_alive():
-            raise NotOpen("this session of the SQLite engine was opened before the process forked: open one after it")
+        self._make_sure()
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         self._work.put((call, answer, loop))
         return await answer
 
+    def run_at_once(self, call: Callable[[apsw.Connection], T]) -> T | None:
+        """Run this call on the thread that asks, which must not be one that runs a loop; None: not now.
+
+        Calls that wait or are run go first, so that a caller who comes again and again holds up none of them.
+        """
+        self._make_sure()
+        if self._busy or self._turn.locked() or not self._work.empty():
+            return None
+        # Two who find it free at the same moment wait for each other here, for one call. Not ``acquire``: an interrupt
+        # that arrives as that returns would leave the lock locked for ever.
+        with self._turn:
+            if self._begun is None:
+                return None
+            connection, files = self._begun
+            try:
+                answer = self._do(connection, call, files, here=True)
+            except Exception as error:
+                raise self._mean(error, files) from error
+        if self._tidy is not None and self._host.clock.monotonic() >= self._tidy_at:
+            self._tidy_at = float("inf")
+            self._work.put("tidy")
+        return answer
+
+    def _make_sure(self) -> None:
+        if self._thread is None:
+            raise NotOpen("this session of the SQLite engine is not open")
+        if not self._thread.is_alive():
+            raise NotOpen("this session of the SQLite engine was opened before the process forked: open one after it")
+
     # -- on the thread
 
     def _main(self, work: SimpleQueue[_Work | None], ready: Callable[[Exception | None], None]) -> None:
         try:
-            connection, files = self._patiently(None, self._begin)
+            connection, files = self._begun = self._patiently(None, self._begin)
         except Exception as error:
             ready(translate(error, self._path))
             return
+        self._tidy_at = self._host.clock.monotonic()
         ready(None)
-        tidy_at = self._host.clock.monotonic()
         try:
             while (item := work.get()) is not None:
-                call, answer, asker = item
-                try:
-                    _tell(asker, answer, self._do(connection, call, files), None)
-                except BaseException as error:  # whatever it is, the calls behind this one must be run
-                    _tell(asker, answer, None, self._mean(error, files))
-                del item, call, answer
-                if self._tidy is not None and self._host.clock.monotonic() >= tidy_at:
-                    tidy_at = self._host.clock.monotonic() + self._tidy(connection)
+                self._busy = True
+                with self._turn:
+                    if item != "tidy":
+                        self._answer(item, connection, files)
+                    if self._tidy is not None and (item == "tidy" or self._host.clock.monotonic() >= self._tidy_at):
+                        self._tidy_at = self._host.clock.monotonic() + self._tidy(connection)
+                del item  # and what it holds, which may be much
+                self._busy = False
         finally:
-            connection.close()
+            with self._turn:
+                self._begun = None
+                connection.close()
+
+    def _answer(self, item: _Call, connection: apsw.Connection, files: Files) -> None:
+        call, answer, asker = item
+        try:
+            _tell(asker, answer, self._do(connection, call, files), None)
+        except BaseException as error:  # whatever it is, the calls behind this one must be run
+            _tell(asker, answer, None, self._mean(error, files))
 
     def _begin(self) -> tuple[apsw.Connection, Files]:
         connection = self._connect()
@@ -132,8 +180,21 @@ class DbThread:
             connection.close()
             raise
 
-    def _do(self, connection: apsw.Connection, call: Callable[[apsw.Connection], T], files: Files) -> T:
-        answer = self._patiently(connection, lambda: call(connection))
+    # -- on either
+
+    def _do(
+        self,
+        connection: apsw.Connection,
+        call: Callable[[apsw.Connection], T],
+        files: Files,
+        *,
+        here: bool = False,
+    ) -> T:
+        if self._torn:
+            _undo(connection)
+        self._torn = here
+        answer = self._patiently(connection, lambda: call(connection), BRIEFLY if here else PATIENCE)
+        self._torn = False
         files.check()  # after the commit: a write into a file that is gone must not be acknowledged
         return answer
 
@@ -150,7 +211,7 @@ class DbThread:
             return translate(error, self._path)
         return EngineError(f"the thread that works on {self._path} was interrupted by {error!r}")
 
-    def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T]) -> T:
+    def _patiently(self, connection: apsw.Connection | None, act: Callable[[], T], patience: float = PATIENCE) -> T:
         """Run ``act``, and wait while another process has the file locked, but not for ever."""
         began = self._host.clock.monotonic()
         tries = 0
@@ -163,7 +224,7 @@ class DbThread:
                 tries += 1
                 _undo(connection)
                 # Tries are counted too, for clocks that stand still.
-                if self._host.clock.monotonic() - began > PATIENCE or tries * _WAIT > 4000 * PATIENCE:
+                if self._host.clock.monotonic() - began > patience or tries * _WAIT > 4000 * patience:
                     raise
             except BaseException:
                 _undo(connection)

@@ -24,6 +24,7 @@ from headrace.engines.sqlite.connection import (
     trim_log,
 )
 from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.direct import Direct
 from headrace.engines.sqlite.documents import Documents
 from headrace.engines.sqlite.entries import Entries
 from headrace.engines.sqlite.families import Families
@@ -69,6 +70,7 @@ class SqliteEngine:
         self._searcher = DbThread("headrace-sqlite-search", self._path, host, self._connect_reader)
         self._threads = (self._writer, self._reader, self._searcher)
         self.jobs = Jobs(self._writer, self._reader, rules)
+        self.direct = Direct(self._writer, self.jobs)
         self.records = Records(self._reader, self._searcher)
         self.entries = Entries(self._writer, self._reader)
         self.families = Families(self._writer, self._reader, rules)

@@ -37,12 +37,18 @@ class Insertion:
     """Jobs that are to be stored, encoded before they are passed to the thread."""
 
     def __init__(
-        self, jobs: list[Job], lines: list[int], collected: int, of: Batch | None, whole: bool, groups: Groups
+        self,
+        jobs: list[Job],
+        lines: list[int],
+        collected: int,
+        of: Batch | None = None,
+        whole: bool = False,
+        groups: Groups = NO_GROUPS,
     ) -> None:
         self._jobs, self._lines, self._collected = jobs, lines, collected
         self._of, self._whole, self._groups = of, whole, groups
-        self._new = all(is_new(job) for job in jobs)
-        self._alone = of is None and not any(map(is_related, jobs))
+        self.is_plain = of is None and all(is_new(job) for job in jobs) and not any(map(is_related, jobs))
+        """Whether one statement stores them, unless an id or a key is stored already."""
         self._args = self._encode(range(len(jobs)))
 
     def _encode(self, chosen: Sequence[int]) -> tuple[str, str, str, int, str, int]:
@@ -70,7 +76,7 @@ class Insertion:
 
     def write(self, connection: apsw.Connection) -> int | list[InsertAnswer]:
         """Store the jobs; the order number of the first if all were new, else an answer for each."""
-        if self._new and self._alone:
+        if self.is_plain:
             try:
                 return self._insert(connection, self._args) + 1
             except apsw.ConstraintError:
@@ -79,6 +85,13 @@ class Insertion:
         answers = self._sort_out(connection)
         connection.execute("COMMIT")
         return answers
+
+    def write_new(self, connection: apsw.Connection) -> int:
+        """Store plain jobs if all are new and their lines are valid; the order number of the first, else 0."""
+        try:
+            return self._insert(connection, self._args) + 1
+        except (apsw.ConstraintError, Collected):
+            return 0
 
     def inserted(self, first: int) -> list[InsertAnswer]:
         """The answers when all were new."""

@@ -42,7 +42,7 @@ class Jobs:
 
     def forget(self) -> None:
         """Forget what was learned from a connection that is closed; called whenever the session is opened."""
-        self._lines = Lines(self._writer)
+        self.lines = Lines(self._writer)
         self._claiming = Claiming(self._rules)
 
     async def insert(
@@ -54,7 +54,7 @@ class Jobs:
         whole: bool = False,
         companions: Companions | None = None,
     ) -> list[InsertAnswer]:
-        return await self._lines.insert(jobs, batch, whole, companions, self._insert)
+        return await self.lines.insert(jobs, batch, whole, companions, self._insert)
 
     async def _insert(
         self, jobs: list[Job], learned: Learned, batch: Batch | None, whole: bool, groups: Groups

@@ -21,7 +21,8 @@ from headrace.core.query import Filter
 from headrace.engine.statements import walk
 from headrace.engines.refusing import has_halves
 from headrace.engines.sql.attempts import history_of
-from headrace.engines.sql.finding import Asked, Asking, Dialect, Finder, Part
+from headrace.engines.sql.dialect import Asked, Asking, Dialect, Part
+from headrace.engines.sql.finding import Finder
 from headrace.engines.sql.record import encode, micros
 from headrace.engines.sql.records import SqlRecords, position_asked, position_of
 from headrace.engines.sql.verifying import book_of, counting, settings_book

@@ -1,0 +1,57 @@
+"""Submitting one job without an event loop: on the caller's own thread where the store can do that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from headrace.client import sync
+from headrace.client.transactional import handle_of
+from headrace.draft import Draft
+from headrace.engine import Hint, Inserted, Topic
+from headrace.errors import EngineError, NotOpen, Unavailable
+from headrace.handle import JobHandle
+from headrace.worker.context import Context
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["submit"]
+
+R = TypeVar("R")
+
+
+def submit(app: App, draft: Draft[R]) -> JobHandle[R]:
+    """Store one job: here and now if it can be, else on the background loop, with whatever else is submitted there.
+
+    :raises SyncInAsync: this thread has a running event loop
+    """
+    unknown = False
+    try:
+        inserted = _insert(app, draft)
+    except (EngineError, NotOpen) as error:
+        # The ordinary way repeats it, waits, or says what is wrong. To insert a job twice by its id is harmless.
+        inserted, unknown = None, isinstance(error, Unavailable) and error.outcome == "unknown"
+    if inserted is not None:
+        return handle_of(draft, inserted)
+    try:
+        return app.wait(draft.submit())  # which finds the session of the loop it runs on
+    except Unavailable as error:
+        if unknown:
+            error.outcome = "unknown"
+        raise
+
+
+def _insert(app: App, draft: Draft[R]) -> Inserted | None:
+    """Store a job that has no relations, and of which nothing but its commit must be waited for; None: not this way."""
+    session = None if app.waiter is not None or app.submit_middlewares else sync.session_of(app)
+    direct = None if session is None else session.engine.direct
+    if session is None or direct is None or draft.options.get("requires") or Context.current_or_none() is not None:
+        return None
+    clock = session.host.store_clock
+    if clock is not None and clock.is_old:
+        return None
+    now = session.host.clock.now()
+    inserted = direct.insert(draft.job(now), now)
+    if inserted is not None:
+        session.engine.bus.send(Hint(Topic.READY, (inserted.job.spec.queue,)))
+    return inserted

@@ -1,0 +1,22 @@
+"""Metrics for Prometheus: a collector for a registry of your own; ``headrace worker --metrics-port`` serves the same.
+
+.. code-block:: python
+
+    from prometheus_client import REGISTRY
+    from headrace.contrib.prometheus import HeadraceCollector
+
+    REGISTRY.register(HeadraceCollector(app))
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from headrace.errors import MissingExtra
+
+if find_spec("prometheus_client") is None:
+    raise MissingExtra("headrace.contrib.prometheus", "prometheus-client", "prometheus")
+
+from headrace.contrib.prometheus.collector import HeadraceCollector  # after a missing extra is told
+
+__all__ = ["HeadraceCollector"]

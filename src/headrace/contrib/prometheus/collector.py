@@ -1,0 +1,52 @@
+"""The collector: what a registry asks for at each scrape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from headrace.contrib.prometheus.catalogue import empty
+from headrace.contrib.prometheus.process import Process
+from headrace.contrib.prometheus.store import Store
+from headrace.contrib.prometheus.store_reader import StoreReader
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["HeadraceCollector"]
+
+
+class HeadraceCollector(Collector):
+    """The metrics of an App: of its workers in this process, and of its store.
+
+    ``REGISTRY.register(HeadraceCollector(app))``, before or after the App makes workers. The store is read only when
+    scraped, at most every ``every`` seconds, and no scrape waits for it much longer than ``patience`` seconds; one that
+    cannot be read is told as ``headrace_store_up 0``. ``store=False``: leave the store to another process.
+    """
+
+    def __init__(self, app: App, *, store: bool = True, every: float = 5.0, patience: float = 2.0) -> None:
+        self._process = Process(app)
+        self._reader = StoreReader(app, every, patience)
+        self._store = Store(app, self._reader) if store else None
+
+    def describe(self) -> Iterable[Family]:
+        """Every metric, without values."""
+        return empty()
+
+    def collect(self) -> Iterator[Family]:
+        """Every metric as it is now; on any thread.
+
+        On the thread of an event loop the figures of the store are those of the scrape before, since a loop must not
+        wait: ``await collector.refresh()`` before, if you serve the page there.
+        """
+        yield from self._process.families()
+        if self._store is not None:
+            self._reader.ask()
+            yield from self._store.families()
+
+    async def refresh(self) -> None:
+        """Read the store now, if the last time is long enough ago; to be awaited where the App is open."""
+        await self._reader.read()

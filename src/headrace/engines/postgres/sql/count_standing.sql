@@ -1,0 +1,20 @@
+-- Jobs by queue and status as seen at a moment, without those that completed or were cancelled: each kind by the index
+-- that has no others. $1 the moment, $2 the status failed
+SELECT l.queue, c.status, sum(c.jobs)::bigint, min(c.oldest)
+FROM (
+  SELECT line, 'queued' AS status, count(*) AS jobs, min(arrived_at) AS oldest
+  FROM {schema}.jobs WHERE stage = 2 GROUP BY 1
+  UNION ALL
+  SELECT line, 'queued', count(*), min(arrived_at) FROM {schema}.jobs WHERE stage = -1 GROUP BY 1
+  UNION ALL
+  SELECT line, CASE WHEN available_at <= $1 THEN 'queued' ELSE status END, count(*),
+    min(CASE WHEN available_at <= $1 THEN available_at ELSE arrived_at END)
+  FROM {schema}.jobs WHERE stage = 1 GROUP BY 1, 2
+  UNION ALL
+  SELECT line, status, count(*), min(arrived_at) FROM {schema}.jobs WHERE stage = 0 GROUP BY 1, 2
+  UNION ALL
+  SELECT line, status, count(*), min(arrived_at) FROM {schema}.jobs WHERE stage = 3 GROUP BY 1, 2
+  UNION ALL
+  SELECT line, status, count(*), NULL FROM {schema}.jobs WHERE stage >= 4 AND status = $2 GROUP BY 1, 2
+) c JOIN {schema}.lines l ON l.id = c.line
+GROUP BY 1, 2

@@ -1,0 +1,69 @@
+"""How questions about jobs are put to a database: statements as values, and what each engine says in another way."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+__all__ = ["Asked", "Asking", "Dialect", "Part"]
+
+T = TypeVar("T")
+
+Asked = tuple[str, list[Any]]
+"""SQL with a question mark for each of these values."""
+Asking = Generator[Asked, list[Any], T]
+"""A question as a value: yields statements, is sent the rows that each answers, and returns what was asked for."""
+
+
+class Part(NamedTuple):
+    """Candidates: rows of a table ``x`` that has order numbers. Those of one list of parts have no job in common."""
+
+    table: str
+    where: str
+    values: Sequence[Any] = ()
+    ordered: bool = False
+    """Whether an index has them in the order of their numbers."""
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """What is said in another way in each engine. In SQL, ``j`` is a job and ``b`` its body."""
+
+    prefix: str
+    """Before the name of each table."""
+    line_shift: int
+    """The size of a block in the list of lines, as a power of two."""
+    time_shift: int
+    state: str
+    """A field of the state as text; ``{}`` is its number."""
+    created: str
+    """When the job was created."""
+    customer: str
+    """In the spec."""
+    rerun_of: str
+    unlisted: Part
+    """The jobs that are in no list."""
+    error_type: str
+    page: str
+    """The statement for the records of the jobs that ``{found}`` selects, newest first."""
+    body: str
+    """What joins the body."""
+    join: str
+    """What joins candidates with jobs, in this order."""
+    number: str
+    """What makes a number of a field of the state."""
+    all_of_them: str
+    """After a selection that is not to be merged with what is around it."""
+    task: str
+    error: str
+    """What joins the error."""
+    has_error: str
+    by_status: frozenset[int]
+    """The stages that have an index by status in the order of numbers."""
+    by_number: str
+    """The table of jobs, gone through by their numbers."""
+    blocks_of_lines: str
+    """The statement for the blocks of lines, the last ones first: which lines, below which block, how many."""
+    ranges: str
+    """The tables for jobs in ranges of order numbers, which are one value, a list of pairs."""

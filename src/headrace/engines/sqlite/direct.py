@@ -1,0 +1,35 @@
+"""A lone job, stored on the thread of its submitter: no other thread is woken, and none wakes this one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from headrace.core.job import Job
+from headrace.engine import Inserted
+from headrace.engines.refusing import refuse_jobs
+from headrace.engines.sqlite.db_thread import DbThread
+from headrace.engines.sqlite.inserting import Insertion
+from headrace.engines.sqlite.jobs import Jobs
+
+__all__ = ["Direct"]
+
+
+class Direct:
+    """The role ``direct`` of one session; it uses the connection of the writer while that has nothing to do."""
+
+    def __init__(self, writer: DbThread, jobs: Jobs) -> None:
+        self._writer, self._jobs = writer, jobs
+
+    def insert(self, job: Job, now: datetime) -> Inserted | None:
+        if job.spec.dedup is not None or job.spec.request_key is not None:
+            return None
+        refuse_jobs((job,))
+        known = self._jobs.lines.recall(job)
+        if known is None:
+            return None
+        line, collected = known
+        insertion = Insertion([job], [line], collected)
+        seq = self._writer.run_at_once(insertion.write_new) if insertion.is_plain else None
+        return Inserted(replace(job, seq=seq)) if seq else None
