@@ -40,6 +40,7 @@ from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
+from headrace.core.retention import is_past, latest_end
 from headrace.core.rollup import Rollup, concerns, regrouped
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.suspects import ran_together, requirements_of
@@ -378,12 +379,20 @@ class Jobs(Role):
                     found.append(Overdue(job, store.alive(job.worker), store.unnamed[job.id], heard_at, *burial))
             return found[:limit]
 
-    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+    async def delete(
+        self,
+        before: Mapping[Status, datetime],
+        limit: int = MAX_BATCH,
+        *,
+        now: datetime | None = None,
+        since: Mapping[Status, datetime] | None = None,
+    ) -> int:
         with self.store() as store:
             if not before:
                 return 0
-            earliest, latest = min(before.values()), max(before.values())
-            gone = list(islice((job for job in store.jobs.values() if self._is_old(store, job, before)), limit))
+            earliest = min(before.values())
+            gone = list(islice((job for job in store.jobs.values() if self._is_old(store, job, before, now)), limit))
+            latest = latest_end(before, gone)
             for job in gone:
                 for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
                     kept.pop(job.id, None)
@@ -399,8 +408,8 @@ class Jobs(Role):
             return len(gone)
 
     @staticmethod
-    def _is_old(store: Store, job: Job, before: Mapping[Status, datetime]) -> bool:
-        if job.finished_at is None or job.status not in before or job.finished_at > before[job.status]:
+    def _is_old(store: Store, job: Job, before: Mapping[Status, datetime], now: datetime | None) -> bool:
+        if job.finished_at is None or not is_past(job, before, now):
             return False
         if any(job.id in one.spec.after for one in store.jobs.values() if one.status in LIVE):
             return False

@@ -24,8 +24,8 @@ __all__ = ["SPEC_OPTIONS", "Draft"]
 R_co = TypeVar("R_co", covariant=True)
 
 SPEC_OPTIONS = (
-    "queue", "priority", "retry", "timeout", "tags", "metadata", "customer", "requires", "dedup", "request_key",
-    "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
+    "queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "customer", "requires", "dedup",
+    "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
 """The options that are part of what was asked for."""
 _TIMES = ("delay", "not_before", "not_after")

@@ -17,6 +17,7 @@ from headrace.core.codec.stream import StreamRef, item_of_parameter, item_of_ret
 from headrace.core.codec.value import decode_value, encode_value
 from headrace.core.job import Job
 from headrace.core.limits.rule import TaskRule
+from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.errors import ConfigError, InvalidPayload, NotSupported, PayloadTooLarge
@@ -36,6 +37,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    retention: Kept | None = None
     dedup: str | None = None
     """A key, or a template of the parameters such as ``report:{year}``."""
     concurrency_key: str | None = None

@@ -15,6 +15,7 @@ from headrace.core.family import MAX_AFTER
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.core.match import fault_of
 from headrace.core.moments import moment as told
+from headrace.core.retention import Kept
 from headrace.core.retry import Backoff, Retry, Seconds, seconds
 from headrace.core.schedule.schedule import Continuous, Cron, Every
 from headrace.core.suspects import REQUIREMENT
@@ -55,6 +56,8 @@ class JobOptions(TypedDict, total=False):
     """The retry policy; replaced as a whole."""
     timeout: Seconds | None
     """How long one attempt may take; 30 minutes if left out, None: no limit."""
+    retention: Seconds | Mapping[Literal["completed", "failed", "cancelled"], Seconds]
+    """How long the job is kept after its end, or by how it ended; as the settings say if left out."""
     delay: Seconds
     """Start no sooner than this long after the submit; excludes ``not_before``."""
     not_before: datetime | None
@@ -148,6 +151,15 @@ def _timeout(value: Any, name: str) -> float | None:
     return number
 
 
+def _retention(value: Any, name: str) -> Kept:
+    statuses = Kept.__struct_fields__
+    if not isinstance(value, Mapping):
+        return Kept(**dict.fromkeys(statuses, seconds(value, name)))
+    if unknown := [one for one in value if one not in statuses]:
+        raise ConfigError(f"{name} is said for {', '.join(statuses)}, not for {unknown[0]!r}")
+    return Kept(**{one: seconds(span, f"{name} of {one}") for one, span in value.items()})
+
+
 def _tags(value: Any, name: str) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence | set | frozenset):
         raise ConfigError(f"{name} must be a sequence of strings, not {value!r}")
@@ -218,6 +230,7 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "priority": _priority,
     "retry": _retry,
     "timeout": _timeout,
+    "retention": _retention,
     "delay": seconds,
     "not_before": bounds.checked_moment,
     "not_after": bounds.checked_moment,

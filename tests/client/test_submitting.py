@@ -77,6 +77,11 @@ async def _batch(shop: Shop) -> None:
     assert [handle.id for handle in batch.handles] == [handle.id for handle in shop.handles]
 
 
+def _submit_sync(shop: Shop) -> None:
+    shop.add.submit_sync(1)
+    shop.add.submit_sync(2)  # with the App open for it now
+
+
 async def _stream(shop: Shop) -> None:
     assert [item async for item in shop.count.stream(2)] == [0, 1]
 
@@ -93,7 +98,7 @@ WAYS: dict[str, tuple[Callable[[Shop], Awaitable[Any]], list[list[str]]]] = {
     "batch": (_batch, [["add", "index"]]),
     "run": (lambda shop: shop.add.run(1), [["add"]]),
     "stream": (_stream, [["count"]]),
-    "submit_sync": (lambda shop: asyncio.to_thread(shop.add.submit_sync, 1), [["add"]]),
+    "submit_sync": (lambda shop: asyncio.to_thread(_submit_sync, shop), [["add"], ["add"]]),
     "wait": (lambda shop: asyncio.to_thread(lambda: shop.app.wait(shop.add.submit(1))), [["add"]]),
     "child": (lambda shop: shop.parent.run(), [["parent"], ["add"]]),
     "child of a thread": (lambda shop: shop.plain_parent.run(), [["plain_parent"], ["add"]]),

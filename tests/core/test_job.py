@@ -28,6 +28,7 @@ RECORD = {
         "max_attempts",
         "retry",
         "timeout",
+        "retention",
         "available_at",
         "not_after",
         "dedup",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from headrace.core.acts import cancel
 from headrace.core.defaults import Retention
 from headrace.core.job import Job
+from headrace.core.retention import Kept
 from headrace.core.rollup import KEPT, Rollup, Step, Totals, begin_of
 from headrace.engine import Beat
 from headrace.maintenance import Pruner
@@ -80,3 +82,43 @@ async def test_minutes_become_hours_and_days_and_are_dropped() -> None:
         w.clock.advance(KEPT.total_seconds())
         await pruner.tick()
         assert await w.engine.rollups.read(begun - timedelta(days=2), w.now + timedelta(days=1)) == []
+
+
+async def test_it_goes_by_the_retention_of_a_job_first() -> None:
+    async with world() as w:
+        pruner = Pruner(w.engine, w.lanes, w.host, w.holder())
+        brief, long = await w.submit(retention=Kept(cancelled=60)), await w.submit(retention=Kept(cancelled=90 * DAY))
+        for job in (brief, long):
+            await w.lanes.decide(job.id, lambda job, now: cancel(job, now, w.engine.rules))
+        w.clock.advance(60)
+        assert await pruner.tick() == 1
+        w.clock.advance(89 * DAY)
+        assert await pruner.tick() == 0
+        w.clock.advance(DAY)
+        assert await pruner.tick() == 1
+
+
+async def test_it_does_not_look_again_at_what_it_left_until_that_costs_little() -> None:
+    async with world() as w:
+        pruner, asked, delete = Pruner(w.engine, w.lanes, w.host, w.holder()), list[Any](), w.engine.jobs.delete
+
+        async def slow(before: Any, limit: int, *, now: datetime, since: Any) -> int:
+            asked.append(since)
+            if since is None:
+                w.clock.advance(2)  # there is much that is old and stays
+            return await delete(before, limit, now=now, since=since)
+
+        vars(w.engine.jobs).update(delete=slow)
+        first = pruner.retention.cutoffs(w.now)
+        await pruner.tick()
+        assert asked == [None]
+        w.clock.advance(300)
+        await pruner.tick()
+        assert asked == [None, first], "what became old since"
+        second = pruner.retention.cutoffs(w.now)
+        w.clock.advance(200)
+        await pruner.tick()
+        assert asked == [None, first, second]
+        w.clock.advance(200)
+        await pruner.tick()
+        assert asked == [None, first, second, None], "after three hundred times as long as that took"

@@ -173,15 +173,21 @@ def schedule_view(one: ScheduleInfo, now: datetime) -> Table:
 
 def tasks_view(tasks: Sequence[TaskInfo]) -> Fitted:
     """Tasks with their policy and parameters."""
-    made = table("task", "queue", "priority", "timeout", "here", "parameters", right=("priority",))
+    kept = any(task.retention is not None for task in tasks)
+    made = table(
+        "task", "queue", "priority", "timeout", *(("kept",) if kept else ()), "here", "parameters", right=("priority",)
+    )
     for task in tasks:
         properties = (task.schema or {}).get("properties", {})
         required = (task.schema or {}).get("required", [])
         parameters = ", ".join(name if name in required else f"{name}?" for name in properties)
         timeout = span(task.timeout) if task.timeout is not None else "none"
         here = Text("✓", "green") if task.here else Text("")
-        made.add_row(Text(task.name), Text(task.queue), str(task.priority), timeout, here, Text(parameters, "dim"))
-    return Fitted(made, ("timeout", "priority"))
+        own = (str(task.retention or "–"),) if kept else ()
+        made.add_row(
+            Text(task.name), Text(task.queue), str(task.priority), timeout, *own, here, Text(parameters, "dim")
+        )
+    return Fitted(made, ("timeout", "priority", *(("kept",) if kept else ())))
 
 
 def audit_view(found: Sequence[Audited], now: datetime) -> Fitted:

@@ -21,6 +21,7 @@ from headrace.core.match import meets
 from headrace.core.moments import CLOCK_APART, told_apart
 from headrace.core.query import Filter, Ledger
 from headrace.core.record import Record
+from headrace.core.retention import Kept
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
 from headrace.core.suspects import REQUIREMENT
@@ -91,6 +92,8 @@ class TaskInfo(msgspec.Struct, Record, frozen=True):
     schema: dict[str, Any]
     here: bool
     """Whether this App has its function."""
+    retention: Kept | None = None
+    """How long its jobs are kept after their end; None: as the settings say."""
 
 
 async def stats(session: Session) -> Stats:
@@ -167,15 +170,16 @@ async def tasks(session: Session, handlers: Iterable[Handler]) -> list[TaskInfo]
     own = {handler.name: TaskDoc.of(handler) for handler in handlers}
     infos = []
     for name, doc in sorted((docs | own).items()):
-        infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own))
+        infos.append(TaskInfo(name, doc.queue, doc.priority, doc.timeout, doc.schema, name in own, doc.retention))
     return infos
 
 
 async def prune(session: Session) -> int:
     """Remove every ended job whose retention is over; how many."""
     engine = session.engine
-    cutoffs, total = engine.rules.retention.cutoffs(session.host.clock.now()), 0
-    while gone := await engine.jobs.delete(cutoffs, MAX_BATCH):
+    now, total = session.host.clock.now(), 0
+    cutoffs = engine.rules.retention.cutoffs(now)
+    while gone := await engine.jobs.delete(cutoffs, MAX_BATCH, now=now):
         total += gone
         if gone < MAX_BATCH:
             break

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.engine import Engine, Setting
 from headrace.errors import InvalidPayload
@@ -45,6 +46,7 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    retention: Kept | None = None
     dedup: str | None = None
     """A template of the parameters."""
     concurrency_key: str | None = None
@@ -68,7 +70,7 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return options | {place: template for place, template in templates.items() if template is not None}
 
 
-_POLICY = ("queue", "priority", "retry", "timeout", *TEMPLATES, "tags", "metadata", "requires")
+_POLICY = ("queue", "priority", "retry", "timeout", "retention", *TEMPLATES, "tags", "metadata", "requires")
 
 
 def _read(setting: Setting) -> TaskDoc | None:

@@ -61,6 +61,7 @@ from headrace.conformance.jobs.key_rotation import Turns  # noqa: E402
 from headrace.conformance.jobs.limiting import Limiting  # noqa: E402
 from headrace.conformance.jobs.rejoining import Rejoining  # noqa: E402
 from headrace.conformance.jobs.requests import Requests  # noqa: E402
+from headrace.conformance.jobs.retaining import Retaining  # noqa: E402
 from headrace.conformance.jobs.suspects import Suspects  # noqa: E402
 from headrace.conformance.jobs.sweeping import Sweeping  # noqa: E402
 from headrace.conformance.jobs.unreadable import Unreadable  # noqa: E402
@@ -97,6 +98,7 @@ class Suite(
     Fencing,
     Sweeping,
     Suspects,
+    Retaining,
     Workers,
     Asking,
     Finding,

@@ -16,6 +16,7 @@ from headrace.core.defaults import Retention, Rules
 from headrace.core.job import ErrorInfo, Event, Job
 from headrace.core.lifecycle import submit
 from headrace.core.moments import utc
+from headrace.core.retention import is_past
 from headrace.core.status import Reason, Status, Verb
 from headrace.core.table import TABLE, check
 from headrace.errors import TransitionRefused
@@ -240,7 +241,5 @@ def note_rerun(job: Job, again: UUID, now: datetime, *, by: str | None = None) -
 
 
 def prunable(job: Job, now: datetime, retention: Retention) -> bool:
-    """Whether its retention is over; live jobs never are."""
-    if not job.ended or job.finished_at is None:
-        return False
-    return job.finished_at + retention.of(job.status) <= now
+    """Whether its retention is over, its own or this; live jobs never are."""
+    return is_past(job, retention.cutoffs(now), now)

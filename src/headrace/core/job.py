@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core.attempt import Attempt, ErrorInfo, Event, History, Progress, Streak
 from headrace.core.record import Record, schema_of
+from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, HELD, Reason, Status
 
@@ -43,6 +44,7 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     priority: int = 50
     retry: Retry = Retry()
     timeout: float | None = 1800.0
+    retention: Kept | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = {}
     customer: str | None = None
@@ -289,6 +291,11 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
         if self.started_at is None or self.spec.timeout is None:
             return None
         return self.started_at + timedelta(seconds=self.spec.timeout)
+
+    @property
+    def retention(self) -> Kept | None:
+        """How long it is kept after its end; None: as the settings say."""
+        return self.spec.retention
 
     @property
     def ended(self) -> bool:

@@ -176,15 +176,27 @@ class Jobs(Protocol):
         """
         ...
 
-    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+    async def delete(
+        self,
+        before: Mapping[Status, datetime],
+        limit: int = MAX_BATCH,
+        *,
+        now: datetime | None = None,
+        since: Mapping[Status, datetime] | None = None,
+    ) -> int:
         """Remove up to ``limit`` ended jobs, with all that is kept of them, and count them as pruned; how many.
 
         A job is removed if all of this holds:
 
-        - it ended at or before the moment of its status;
+        - it ended at or before the moment of its status; or, if it has a retention of its own for its status
+          (``Spec.retention``), at least that long before ``now`` (``core.retention.is_past``);
         - no live job waits or waited for it;
         - it ended at or before the earliest of the moments, or its parent cannot look for it
           (``core.family.may_be_looked_for``).
+
+        ``since``: jobs without a retention of their own that ended at or before the moment of their status here need
+        not be looked at: they were before. So a store with many jobs that are kept for long need not read them again
+        and again.
 
         With a job goes its request key, and the turn of its concurrency key, where ``core.limits.limit.forgets`` says
         so. Settled batches that ended at or before the earliest of the moments are removed, too.

@@ -6,6 +6,8 @@ import logging
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from msgspec.structs import astuple
+
 from headrace.core.defaults import Retention
 from headrace.core.schedule.changes import fire
 from headrace.core.schedule.schedule import (
@@ -52,8 +54,7 @@ class Planner(Duty):
     ) -> None:
         super().__init__(engine, lanes, host, holder)
         kept = retention or engine.rules.retention
-        # Further back, the fire's job may have been made and pruned, and its id would not be met again.
-        self.horizon = timedelta(seconds=max(SKIP_GRACE, min(kept.completed, kept.failed, kept.cancelled)))
+        self._kept = min(kept.completed, kept.failed, kept.cancelled)
         self.next_due: datetime | None = None
         """When the next fire is due, as of the last tick."""
         self._cap = cap
@@ -64,6 +65,11 @@ class Planner(Duty):
         self._settled: dict[str, tuple[int, datetime | None]] = {}
         """The versions of schedules that need no look before their next fire, and when that is."""
         self._complained: dict[str, int] = {}
+
+    def _horizon(self, doc: ScheduleDoc) -> timedelta:
+        """How far back fires are made up for: further, the job may have been made and pruned, and its id is not met."""
+        own = () if doc.spec.retention is None else astuple(doc.spec.retention)
+        return timedelta(seconds=max(SKIP_GRACE, min([self._kept, *(one for one in own if one is not None)])))
 
     async def main(self) -> None:
         """Tick until stopped; a change of the schedules calls for a tick at once."""
@@ -142,7 +148,7 @@ class Planner(Duty):
     async def _fire(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, ScheduleDoc]:
         now = self.host.clock.now()
         newest = latest_fires(doc.rule, doc.cursor, now, doc.anchor, 1)
-        due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self.horizon, self._cap)
+        due = due_fires(doc.rule, doc.cursor, now, doc.anchor, self._horizon(doc), self._cap)
         if doc.waiting is not None:
             due = [doc.waiting, *due]
         answers = await self.lanes.insert_many([fire(doc, at, now) for at in due])

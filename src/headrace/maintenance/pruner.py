@@ -4,9 +4,12 @@ hours to days."""
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from datetime import datetime
 from uuid import UUID
 
 from headrace.core.defaults import Retention
+from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, MAX_ROLL, Engine
 from headrace.maintenance.elector import Duty
 from headrace.runtime.host import Host
@@ -17,6 +20,10 @@ __all__ = ["Pruner"]
 _log = logging.getLogger("headrace.pruner")
 
 _PAUSE = 60.0
+_SHARE = 300
+"""After a round that looked at all that is old, the next such round comes no sooner than this many times as long as it
+took. The rounds between look at what has become old since. Else jobs with a long retention of their own would be read
+in every round."""
 _BREATH = 0.01
 """Seconds between two batches, so that a long prune does not stand in the way of claims."""
 
@@ -42,6 +49,9 @@ class Pruner(Duty):
         self.pruned = 0
         """How many since the start."""
         self._limit = limit
+        self._done: Mapping[Status, datetime] | None = None
+        """Up to where everything that is old was looked at."""
+        self._all_again_at = float("-inf")
 
     def pause(self) -> float:
         """Seconds until the next round."""
@@ -49,15 +59,22 @@ class Pruner(Duty):
 
     async def tick(self) -> int:
         """Remove what is past its retention; how many jobs."""
-        before = self.retention.cutoffs(self.host.clock.now())
-        total = 0
+        now, monotonic = self.host.clock.now(), self.host.clock.monotonic
+        before, total, took = self.retention.cutoffs(now), 0, 0.0
+        since = self._done if monotonic() < self._all_again_at else None
         while True:
-            removed = await self.engine.jobs.delete(before, self._limit)
+            began = monotonic()
+            removed = await self.engine.jobs.delete(before, self._limit, now=now, since=since)
+            took = monotonic() - began
             total += removed
             self.pruned += removed
             if removed < self._limit or self.stopping.is_set():
                 break
             await self.host.sleep(_BREATH)
+        if removed < self._limit:
+            self._done = before
+            if since is None:
+                self._all_again_at = monotonic() + _SHARE * took
         if total:
             _log.info("pruned %d jobs past their retention", total)
         await self._roll()

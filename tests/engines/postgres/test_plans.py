@@ -199,6 +199,7 @@ HOT_STATEMENTS: dict[str, set[str]] = {
     "claimed": {"held", "bodies_pkey"},
     "delete": {
         "finished",
+        "outlived",
         "jobs_pkey",
         "bodies_pkey",
         "attempts_pkey",

@@ -167,8 +167,11 @@ def test_every_step_of_a_claim_goes_by_index(writer: apsw.Connection, start: str
 
 def test_deleting_goes_by_the_index_of_the_ended(writer: apsw.Connection) -> None:
     found = plan(writer, trigger(writer, "prune", "INSERT INTO old"))
-    assert "INDEX finished (status=? AND finished_at<?)" in found
+    assert "INDEX finished (status=? AND finished_at>? AND finished_at<?)" in found
     assert "INDEX waits_for (parent=?)" in found
+    own = plan(writer, trigger(writer, "prune", "j.keep IS NOT NULL"))
+    assert "INDEX outlived (<expr><?)" in own
+    assert "SCAN j\n" not in own
     assert "INDEX batches_settled" in plan(writer, trigger(writer, "prune", "DELETE FROM batches"))
 
 

@@ -16,6 +16,7 @@ from headrace.conformance.lab import BEGIN, Lab, Part
 from headrace.core import acts, lifecycle
 from headrace.core.job import ErrorInfo, Job, Progress
 from headrace.core.outcome import Completed, Failed
+from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.core.status import Reason
 from headrace.engine import Inserted
@@ -54,6 +55,7 @@ _SPEC = st.fixed_dictionaries(
         "priority": st.integers(0, 100),
         "retry": _RETRY,
         "timeout": st.none() | st.floats(0.001, 1e6),
+        "retention": st.none() | st.builds(Kept, completed=st.none() | st.floats(0, 1e9), failed=st.floats(0, 1e9)),
         "tags": st.lists(_TEXT, max_size=3).map(tuple),
         "metadata": _OBJECT,
         "customer": _TEXT,
@@ -82,6 +84,7 @@ _FULL: dict[str, Any] = {
     "priority": 100,
     "retry": Retry(7, backoff=(5, 15.5, 30), cap=20, jitter=False, retry_on=("ValueError", "a.B"), give_up_on=("X",)),
     "timeout": 0.25,
+    "retention": Kept(completed=0.5, cancelled=1e9),
     "tags": ("one", STRANGE, "one", ""),
     "metadata": {"deep": [{"a": [1, 2.5, None, True, STRANGE]}], "": {}, STRANGE: [], "big": 2**53, "neg": -1e-9},
     "customer": STRANGE,

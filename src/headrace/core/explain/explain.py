@@ -116,6 +116,10 @@ def _end(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
     yield Fact(str(job.status), f"It {verb}{when}{why}.", {"reason": job.reason, "at": job.finished_at})
     if job.error is not None and job.status is not Status.COMPLETED:
         yield _error(job.error)
+    own = None if job.spec.retention is None else job.spec.retention.of(job.status)
+    if own is not None and job.finished_at is not None:
+        until = job.finished_at + own
+        yield Fact("retention", f"It is kept until {moment(until, zone)}, as asked at its submit.", {"until": until})
 
 
 def _remedy(job: Job) -> Iterator[Fact]:

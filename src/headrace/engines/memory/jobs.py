@@ -15,6 +15,7 @@ from headrace.core.decide import expired
 from headrace.core.job import Job
 from headrace.core.limits.limit import Dealt, Entry, deal, forgets, lapses, refusal
 from headrace.core.limits.rate import micros
+from headrace.core.retention import latest_end
 from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue, Refused
 from headrace.engines.memory.index import Index
@@ -100,14 +101,21 @@ class Jobs:
                 found |= dict.fromkeys(id for id, unnamed in held.items() if not alive or unnamed >= _UNNAMED)
             return [_overdue(state, table.records[id]) for id in islice(found, limit)]
 
-    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+    async def delete(
+        self,
+        before: Mapping[Status, datetime],
+        limit: int = MAX_BATCH,
+        *,
+        now: datetime | None = None,
+        since: Mapping[Status, datetime] | None = None,
+    ) -> int:
         with self._state() as state:
             if not before:
                 return 0
             earliest = min(before.values())
-            gone = state.table.delete(before, limit, lambda id: state.relations.needed(id, earliest))
+            gone = state.table.delete(before, now, limit, lambda id: state.relations.needed(id, earliest))
             state.relations.forget(gone, earliest)
-            _forget_turns(state, gone, max(before.values()))
+            _forget_turns(state, gone, latest_end(before, gone))
             return len(gone)
 
     async def get(self, ids: Sequence[UUID]) -> list[Job | None]:

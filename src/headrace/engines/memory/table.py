@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
 from headrace.core.requests import request_of
+from headrace.core.retention import is_past
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.core.suspects import requirements_of
 from headrace.engine import MAX_PROFILES
@@ -60,6 +61,8 @@ class Table:
         self.profiles_rev = 0
         self._users: Counter[int] = Counter()
         self.ended = {status: Index() for status in ENDED}
+        self.outlived = Index()
+        """Ended jobs with a retention of their own, by when that is over."""
         self.last_change: dict[UUID, int] = {}
         self.attempts: dict[UUID, dict[int, Attempt]] = {}
         self.events: dict[UUID, list[Event]] = {}
@@ -130,10 +133,18 @@ class Table:
         if change.event is not None:
             self.events.setdefault(job.id, []).append(change.event)
 
-    def delete(self, before: Mapping[Status, datetime], limit: int, needed: Callable[[UUID], bool]) -> list[Job]:
-        """Forget up to ``limit`` ended jobs that are not needed and count them as pruned."""
+    def delete(
+        self,
+        before: Mapping[Status, datetime],
+        now: datetime | None,
+        limit: int,
+        needed: Callable[[UUID], bool],
+    ) -> list[Job]:
+        """Forget up to ``limit`` ended jobs that are past their retention and not needed, and count them as pruned."""
         ended = (id for status, moment in before.items() for id in self.ended[status].upto(moment))
-        old = [self.records[id] for id in islice((id for id in ended if not needed(id)), limit)]
+        past = (id for id in ended if is_past(self.records[id], before, None))
+        own = () if now is None else self.outlived.upto(now)
+        old = [self.records[id] for id in islice((id for id in chain(past, own) if not needed(id)), limit)]
         for job in old:
             self._displace(self.records.pop(job.id))
             self.entries.forget(job.id)
@@ -187,6 +198,9 @@ class Table:
             yield self.deferred, (job.available_at, job.seq)
         elif job.status in ENDED:
             yield self.ended[job.status], (job.finished_at, job.seq)
+            own = None if job.spec.retention is None else job.spec.retention.of(job.status)
+            if own is not None and job.finished_at is not None:
+                yield self.outlived, (job.finished_at + own, job.seq)
         if job.act_by is not None:
             yield self.watched, (job.act_by, job.seq)
 

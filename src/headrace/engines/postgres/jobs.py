@@ -16,7 +16,7 @@ from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import Reader
-from headrace.engines.sql.record import micros, moment
+from headrace.engines.sql.record import LOWEST, micros, moment
 
 __all__ = ["Jobs", "delete_old", "delete_tied"]
 
@@ -25,13 +25,20 @@ _DELTAS = 1000
 
 
 def delete_old(schema: str) -> str:
-    """The statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment"""
-    return sql("find_old", schema) + sql("delete", schema, latest="$4::bigint")
+    """The statement that removes old jobs. $1 statuses, $2 their moments, $3 how many, $4 the latest moment, $5 the
+    moments up to which they were looked at before, $6 now"""
+    return sql("find_old", schema) + sql("delete", schema, latest=_latest(4, schema))
 
 
 def delete_tied(schema: str) -> str:
     """The statement that removes locked jobs that others once waited for. $1 seqs, $2 the latest moment"""
-    return sql("find_tied", schema) + sql("delete", schema, latest="$2::bigint")
+    return sql("find_tied", schema) + sql("delete", schema, latest=_latest(2, schema))
+
+
+def _latest(parameter: int, schema: str) -> str:
+    """The latest moment up to which jobs are removed: core.retention.latest_end."""
+    ends = f"SELECT max(j.finished_at) FROM old o JOIN {schema}.jobs j ON j.seq = o.seq"
+    return f"(SELECT greatest(${parameter}::bigint, ({ends})))"
 
 
 class Jobs:
@@ -55,12 +62,25 @@ class Jobs:
             for alive, unnamed, beat_at, *of_burial in (row[:5],)
         ]
 
-    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
+    async def delete(
+        self,
+        before: Mapping[Status, datetime],
+        limit: int = MAX_BATCH,
+        *,
+        now: datetime | None = None,
+        since: Mapping[Status, datetime] | None = None,
+    ) -> int:
+        if not before:
+            return 0
         # As a text: for arrays of any other type the driver first asks the server about the type, on each connection.
         moments = f"{{{','.join(str(micros(moment)) for moment in before.values())}}}"
-        latest = max(map(micros, before.values()), default=0)
+        done = {} if since is None else {status: micros(moment) for status, moment in since.items()}
+        sinces = f"{{{','.join(str(done.get(status, LOWEST)) for status in before)}}}"
+        latest = max(map(micros, before.values()))
         statuses = [str(status) for status in before]
-        [(removed, tied)] = await self._hot.fetch(delete_old(self._schema), statuses, moments, limit, latest)
+        until = LOWEST if now is None else micros(now)
+        args = statuses, moments, limit, latest, sinces, until
+        [(removed, tied)] = await self._hot.fetch(delete_old(self._schema), *args)
         count: int = removed
         if tied != "{}":
             async with self._hot.transaction() as connection:

@@ -12,13 +12,14 @@ from headrace.core.batch import Batch
 from headrace.core.change import Change, Tally
 from headrace.core.decide import tally_of_new
 from headrace.core.job import Job
+from headrace.core.retention import Kept
 from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.postgres.connection import sql
 from headrace.engines.postgres.drivers import Waiting
-from headrace.engines.sql.admission import Admission, Stand, is_related
+from headrace.engines.sql.admission import Admission, Stand
 from headrace.engines.sql.batches import row_of_batch
-from headrace.engines.sql.record import Micros, encode
+from headrace.engines.sql.record import Micros, encode, keep_of
 from headrace.errors import Unavailable
 
 __all__ = ["Relatives", "hold_relatives", "not_now", "notes_of", "relate", "tally_in"]
@@ -133,13 +134,21 @@ def relate(schema: str, stored: Sequence[Job], batch: Batch | None = None) -> St
     }
     if any(document.values()):
         yield Statement(sql("relate", schema), encode(document))
+    kept = dict[Kept, list[int]]()
+    for job in stored:
+        if job.spec.retention is not None:
+            kept.setdefault(job.spec.retention, []).append(job.seq)
+    for retention, seqs in kept.items():
+        # By itself: a row cannot be written twice by one statement, and the job may be waited for by another new one.
+        yield Statement(sql("keep", schema), encode({"keep": keep_of(retention), "seqs": seqs}))
 
 
 def not_now(job: Job) -> Unavailable:
     """Why a job is refused for now."""
     key = None if job.spec.dedup is None else f"the dedup key {job.spec.dedup!r} of {job.spec.task}"
     request = None if job.spec.request_key is None else f"the request key {job.spec.request_key!r} of {job.spec.task}"
-    relatives = f"a job or batch that this {job.spec.task} belongs to or waits for" if is_related(job) else None
+    related = job.spec.parent is not None or job.spec.batch is not None or job.spec.after
+    relatives = f"a job or batch that this {job.spec.task} belongs to or waits for" if related else None
     others = "what a job that goes with it needs"  # where nothing speaks against it itself
     held = " or ".join(one for one in (key, request, relatives) if one is not None) or others
     return Unavailable(f"{held} is in a transaction that is still open", ids=[job.id])

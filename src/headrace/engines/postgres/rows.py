@@ -164,8 +164,10 @@ row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 
 
 def is_one(job: Job) -> bool:
-    """Whether ``insert_one.sql`` stores all there is of this job: it has no keys, no relatives, and no labels."""
+    """Whether ``insert_one.sql`` stores all there is of this job: no keys, no relatives, no labels, no retention."""
     spec = job.spec
+    if spec.retention is not None:
+        return False
     keys = spec.dedup is None and spec.request_key is None and spec.concurrency_key is None
     return keys and not spec.after and is_new(job) and not any(labels_of(job))
 

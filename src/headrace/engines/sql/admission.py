@@ -21,9 +21,11 @@ _WAITING = Status.WAITING  # to look it up in its class costs more than the ques
 
 
 def is_related(job: Job) -> bool:
-    """Whether the job has relations or waits, so that more than the job itself must be stored."""
+    """Whether the job has relations, waits, or has its own retention: more than the job itself must be stored."""
     spec = job.spec
-    return spec.parent is not None or spec.batch is not None or bool(spec.after) or job.status is _WAITING
+    if spec.parent is not None or spec.batch is not None or spec.retention is not None:
+        return True
+    return bool(spec.after) or job.status is _WAITING
 
 
 class Admission:

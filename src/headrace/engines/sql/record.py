@@ -17,18 +17,21 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, counted_by, limits_of
 from headrace.core.query import Filter
 from headrace.core.requests import is_repeat
-from headrace.core.status import DEFERRED, HELD, Reason, Status
+from headrace.core.retention import Kept
+from headrace.core.status import DEFERRED, ENDED, HELD, Reason, Status
 from headrace.core.suspects import requirements_of
 from headrace.errors import HeadraceError, KeyReused, Unstorable
 
 __all__ = [
     "BY_KEY",
+    "LOWEST",
     "STAGES",
     "Micros",
     "Moments",
     "Place",
     "State",
     "encode",
+    "keep_of",
     "key_of",
     "labels_asked",
     "labels_of",
@@ -77,6 +80,16 @@ def stages_of(statuses: Iterable[Status]) -> list[int]:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO = timedelta(microseconds=1)
+
+
+LOWEST = -(2**62)
+"""A number that is before every moment."""
+
+
+def keep_of(retention: Kept) -> dict[str, int]:
+    """A retention as it is stored beside a job: microseconds by status."""
+    spans = {status.value: retention.of(status) for status in sorted(ENDED)}
+    return {status: span // _MICRO for status, span in spans.items() if span is not None}
 
 
 def micros(moment: datetime) -> int:

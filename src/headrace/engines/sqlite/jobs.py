@@ -18,7 +18,7 @@ from headrace.core.status import Status
 from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue
 from headrace.engines.sql.groups import Groups
 from headrace.engines.sql.lines import Learned
-from headrace.engines.sql.record import encode, micros, moment
+from headrace.engines.sql.record import LOWEST, encode, micros, moment
 from headrace.engines.sqlite.applying import change_sets
 from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
@@ -115,8 +115,19 @@ class Jobs:
             for alive, unnamed, beat_at, *of_burial, record in _overdue(found)
         ]
 
-    async def delete(self, before: Mapping[Status, datetime], limit: int = MAX_BATCH) -> int:
-        rows = await self._writer.fetch("delete", [(status, micros(at)) for status, at in before.items()], limit)
+    async def delete(
+        self,
+        before: Mapping[Status, datetime],
+        limit: int = MAX_BATCH,
+        *,
+        now: datetime | None = None,
+        since: Mapping[Status, datetime] | None = None,
+    ) -> int:
+        if not before:
+            return 0
+        done = {} if since is None else {status: micros(at) for status, at in since.items()}
+        moments = [(status, micros(at), done.get(status, LOWEST)) for status, at in before.items()]
+        rows = await self._writer.fetch("delete", moments, limit, LOWEST if now is None else micros(now))
         removed: int = rows[0][0]
         return removed
 

@@ -17,7 +17,7 @@ from headrace.core.status import Status
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.admission import Admission, Stand
 from headrace.engines.sql.batches import row_of_batch
-from headrace.engines.sql.record import Micros, encode, micros
+from headrace.engines.sql.record import Micros, encode, keep_of, micros
 from headrace.engines.sqlite.connection import ask
 
 __all__ = ["Relations", "follow", "following", "pass_on"]
@@ -83,6 +83,8 @@ class Relations:
         if edges != "[]":
             yield Statement(ask("wait"), edges)
             yield Statement(ask("tie"), edges)
+        if kept := [(job.seq, keep_of(job.spec.retention)) for job in stored if job.spec.retention is not None]:
+            yield Statement(ask("keep"), encode(kept))
         notes = [note for job in stored for note in _notes_of(job, family.note_of_new(job))]
         counts: list[_Counts] = [
             (job.spec.batch, tally_of_new(job), job.updated_at) for job in stored if job.spec.batch is not None

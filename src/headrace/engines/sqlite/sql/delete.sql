@@ -1,11 +1,13 @@
--- Remove ended jobs with all that is stored of them, and count them. before: [[status, moment], …]
+-- Remove ended jobs with all that is stored of them, and count them. before: [[status, moment, moment up to which they
+-- were looked at before], …]; core.retention.is_past.
 CREATE TEMP TABLE old (seq INTEGER PRIMARY KEY);
-CREATE TEMP VIEW pruning AS SELECT NULL AS before, NULL AS n;
+CREATE TEMP VIEW pruning AS SELECT NULL AS before, NULL AS n, NULL AS now;
 CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
   DELETE FROM old;
   INSERT INTO old
   SELECT j.seq FROM jsonb_each(new.before) e CROSS JOIN jobs j
   WHERE j.stage >= 4 AND j.status = e.value ->> 0 AND j.finished_at <= e.value ->> 1
+    AND j.finished_at > e.value ->> 2 AND (j.keep IS NULL OR j.keep ->> j.status IS NULL)
     -- One that is live and waits for it, or waited and may ask for its result.
     AND NOT (j.tied AND EXISTS (
       SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
@@ -14,8 +16,19 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
       SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
       WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
   LIMIT new.n;
-  -- The turns of their keys: core.limits.limit.forgets.
-  DELETE FROM heads WHERE rank IS NULL AND last <= (SELECT max(value ->> 1) FROM jsonb_each(new.before))
+  -- The same for those with a retention of their own.
+  INSERT INTO old
+  SELECT j.seq FROM jobs j
+  WHERE j.stage >= 4 AND j.keep IS NOT NULL AND j.finished_at + (j.keep ->> j.status) <= new.now
+    AND NOT (j.tied AND EXISTS (
+      SELECT 1 FROM waits w CROSS JOIN jobs c ON c.seq = w.child WHERE w.parent = j.seq AND c.stage < 4))
+    AND (j.finished_at <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) OR NOT EXISTS (
+      SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
+      WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
+  LIMIT max(0, new.n - (SELECT count(*) FROM old));
+  -- The turns of their keys: core.limits.limit.forgets, core.retention.latest_end.
+  DELETE FROM heads WHERE rank IS NULL AND last <= max((SELECT max(value ->> 1) FROM jsonb_each(new.before)),
+      coalesce((SELECT max(j.finished_at) FROM old o CROSS JOIN jobs j ON j.seq = o.seq), 0))
     AND (task, key) IN (
       SELECT p.task, j.turn_key
       FROM old o CROSS JOIN jobs j ON j.seq = o.seq
@@ -46,4 +59,4 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     WHERE settled AND coalesce(ended_at, 0) <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) LIMIT new.n);
 END;
 -- ask
-INSERT INTO pruning VALUES (?1, ?2) RETURNING (SELECT count(*) FROM old)
+INSERT INTO pruning VALUES (?1, ?2, ?3) RETURNING (SELECT count(*) FROM old)

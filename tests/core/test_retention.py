@@ -1,0 +1,74 @@
+"""Retention of a job's own: what it says, and when it is over."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from headrace.core.explain.explain import explain
+from headrace.core.job import History, Spec, spec_of
+from headrace.core.retention import Kept, is_past, latest_end
+from headrace.core.status import ENDED, LIVE, Status
+from tests.core.stand import at, stand
+
+HOUR = Kept(completed=3600, failed=3600, cancelled=3600)
+
+
+@pytest.mark.parametrize("status", sorted(ENDED))
+def test_its_own_retention_wins_over_that_of_all(status: Status) -> None:
+    job = stand(status)
+    own = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retention=HOUR))
+    assert job.finished_at is not None
+    early, late = {status: job.finished_at}, {status: job.finished_at - timedelta(microseconds=1)}
+    over = job.finished_at + timedelta(hours=1)
+    assert (is_past(job, early, None), is_past(job, late, over), is_past(job, {}, over)) == (True, False, False)
+    assert not is_past(own, early, None)
+    assert not is_past(own, early, over - timedelta(microseconds=1))
+    assert is_past(own, late, over)
+    assert is_past(own, {}, over)
+
+
+@pytest.mark.parametrize("status", sorted(LIVE))
+def test_live_jobs_are_kept(status: Status) -> None:
+    assert not is_past(stand(status), dict.fromkeys(Status, at(1e9)), at(1e9))
+
+
+def test_what_it_leaves_open_is_as_for_all() -> None:
+    job = stand(Status.FAILED)
+    own = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retention=Kept(completed=0)))
+    assert is_past(own, {Status.FAILED: at(1e9)}, None)
+    assert not is_past(own, {}, at(1e9))
+
+
+def test_up_to_when_jobs_are_removed() -> None:
+    job = stand(Status.FAILED)
+    assert latest_end({Status.FAILED: at(-5), Status.COMPLETED: at(-9)}, []) == at(-5)
+    assert latest_end({Status.FAILED: at(-5)}, [job]) == job.finished_at
+
+
+@pytest.mark.parametrize(
+    ("kept", "said"),
+    [
+        (HOUR, "60 min"),
+        (Kept(completed=7200, failed=86400 * 90), "completed 2 h, failed 90 d"),
+        (Kept(completed=60, failed=60), "completed 60 s, failed 60 s"),
+    ],
+)
+def test_it_is_told_in_words(kept: Kept, said: str) -> None:
+    assert str(kept) == said
+
+
+def test_a_spec_says_nothing_of_it_unless_asked() -> None:
+    plain = Spec(task="t", created_at=at(0))
+    assert "retention" not in msgspec.json.encode(plain).decode()
+    own = Spec(task="t", created_at=at(0), retention=Kept(failed=1.5))
+    assert spec_of(msgspec.json.encode(own).decode()) == own
+
+
+def test_explain_says_until_when_it_is_kept() -> None:
+    job = stand(Status.COMPLETED)
+    own = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retention=HOUR))
+    assert "It is kept until" in explain(own, History(), at(5))
+    assert "It is kept until" not in explain(job, History(), at(5))
