@@ -89,7 +89,7 @@ def message_of(record: logging.LogRecord) -> str:
     """What the record says; as it was written, if its arguments do not fit."""
     try:
         return record.getMessage()
-    except Exception:  # logging complains of that by itself
+    except Exception:
         return str(record.msg)
 
 

@@ -45,7 +45,7 @@ def test_a_worker_is_scraped(shell: Shell) -> None:
     for number in range(3):
         shell.submit("add", f"a={number}")
     shell.submit("resize", "image=x")
-    boom, slow = shell.submit("boom"), shell.submit("slow")
+    boom, slow = shell.submit("boom"), shell.submit("slow", "seconds=600")
     worker = shell.start("worker", "quick:app", "--metrics-port", "0", "--concurrency", "4")
     url = address_of(worker)
     assert url.startswith("http://127.0.0.1:")
@@ -97,6 +97,12 @@ def test_a_taken_port_is_told_at_once(shell: Shell) -> None:
     assert "choose another --metrics-port" in said
 
 
+def test_a_host_that_is_not_this_machine_is_told(shell: Shell) -> None:
+    said = shell("worker", "quick", "--metrics-port", "0", "--metrics-host", "192.0.2.1", code=2).stderr
+    assert "cannot serve metrics on 192.0.2.1:0: " in said
+    assert "choose another --metrics-host" in said
+
+
 def test_the_environment_may_say_it(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setenv("HEADRACE_METRICS_PORT", str(taken.getsockname()[1]))
@@ -115,7 +121,7 @@ def test_without_the_flag_nothing_of_it_is_loaded(shell: Shell) -> None:
         "import sys; from headrace.cli.root import cli\n"
         "try: cli(['worker', 'quick:app', '--burst'])\n"
         "except SystemExit as end: assert not end.code\n"
-        "print([name for name in sys.modules if name.split('.')[0] == 'prometheus_client' or 'contrib' in name])"
+        "print([name for name in sys.modules if name.startswith(('prometheus_client', 'headrace.contrib'))])"
     )
     found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, timeout=120, check=True)
     assert found.stdout.strip() == "[]"

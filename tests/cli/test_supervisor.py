@@ -185,10 +185,10 @@ def note(word):
 note('up')
 line.sendall(b'up\\n')
 if lines().count(f'up {place}') == 1:
-    line.sendall(b'renew after 7 jobs\\n')
+    line.sendall(b'renew\\n')
     assert line.recv(9) == b'go\\n'
     note('goes')
-    line.sendall(b'left\\n')
+    line.sendall(b'left after 7 jobs\\n')
     while lines().count(f'up {place}') == 1:
         time.sleep(0.01)
     note('ended')

@@ -20,6 +20,7 @@ pytestmark = [
 
 LOUD = """
 import logging
+import threading
 import warnings
 from headrace import App, Context, Retry
 
@@ -36,10 +37,18 @@ async def sell(ctx: Context, what: str) -> None:
             third.exception("trouble")
             raise
 
+class Sly:
+    def __del__(self):
+        raise OSError("sly")
+
 @app.task
 def plain() -> None:
     third.error("in a thread")
     warnings.warn("old")
+    thread = threading.Thread(target=int, args=("x",), name="mine")
+    thread.start()
+    thread.join()
+    Sly()
 
 @app.task(run_in="process")
 def heavy() -> None:
@@ -90,6 +99,8 @@ def check(lines: list[dict[str, Any]], ids: list[str]) -> None:
     assert "attempt 1 of 2 failed: ValueError: no till" in ours["message"]
     assert one(lines, job_id=plain, message="in a thread")["task"] == "plain"
     assert "UserWarning: old" in one(lines, job_id=plain, logger="py.warnings")["message"]
+    assert one(lines, logger="threading")["exception"].endswith("invalid literal for int() with base 10: 'x'")
+    assert one(lines, logger="python", job_id=plain)["exception"].endswith("OSError: sly")
     child = one(lines, job_id=heavy, logger="shop")
     assert (child["message"], child["task"], child["attempt"]) == ("in a process", "heavy", 1)
     assert child["pid"] not in {line["pid"] for line in lines if line["logger"].startswith("headrace")}

@@ -11,6 +11,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -22,6 +23,7 @@ from opentelemetry.trace import NoOpTracerProvider, SpanKind, StatusCode
 
 from headrace import App, Context, Every, GiveUp, Retry, Snooze
 from headrace.contrib.otel import instrument
+from headrace.core import bounds
 from headrace.core.job import Job
 from headrace.errors import JobCancelled
 from headrace.logs import JsonFormatter
@@ -334,6 +336,22 @@ async def test_a_run_that_was_stopped_says_why(otel: Traced) -> None:
         assert said(span)["headrace.outcome"] == said(span)["error.type"] == "cancelled"
     assert said(by_id[str(released.id)])["headrace.outcome"] == "released"
     assert by_id[str(released.id)].status.status_code is StatusCode.UNSET
+
+
+async def test_a_large_error_is_linked_to_as_well(otel: Traced) -> None:
+    @otel.app.task(retry=NO_WAIT)
+    async def charge(ctx: Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError("x" * 2 * bounds.ERROR)
+
+    async with otel.app:
+        job = await charge.submit()
+        await otel.drain()
+        (attempt, *_) = (await otel.app.history(job.id)).attempts
+    first, second = otel.spans("run charge")
+    assert [link.context.span_id for link in second.links] == [id_of(first)]
+    assert attempt.error is not None
+    assert len(msgspec.json.encode(attempt.error)) <= bounds.ERROR
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "thread"])

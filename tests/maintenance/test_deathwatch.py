@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -105,6 +106,7 @@ async def test_who_is_found_gone_twice_is_buried_and_its_jobs_are_taken_back(cap
         assert await s.w.alive() == {keeper.id}
         assert (await s.w.job(job)).status is Status.RETRYING
         assert "its process has ended, holding 1 job" in caplog.text
+        assert not re.search(r"worker [0-9a-f]{8}-", caplog.text), "ids are cut, as in all lines"
 
 
 async def test_who_is_held_for_in_between_is_not_gone() -> None:

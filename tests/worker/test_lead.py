@@ -158,7 +158,8 @@ def test_what_is_left_is_counted_by_both_clocks(caplog: pytest.LogCaptureFixture
     assert len(caplog.messages) == 1, "now and then, not once for each"
     clock.advance(61)
     permits.left()
-    assert "did not begin within 1.000 s of their claim: 2" in caplog.messages[1]
+    assert caplog.messages[0].startswith("1 job given back, not begun within 1.000 s of the claim")
+    assert caplog.messages[1].startswith("2 jobs given back, not begun within 1.000 s of the claim")
 
 
 # -- too late

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from functools import wraps
@@ -13,7 +13,7 @@ import click
 
 from headrace.cli.state import State
 from headrace.core import durations
-from headrace.core.status import Reason, Status
+from headrace.core.status import COMING, Reason, Status
 
 __all__ = ["common", "duration", "filters", "moment", "target", "when"]
 
@@ -118,8 +118,8 @@ def filters(fn: F) -> F:
         _several("--customer", "Jobs of this customer."),
         _several("--queue", "Jobs of this queue."),
         _several("--task", "Jobs of this task."),
-        _words("--reason", Reason, "Jobs that failed or were cancelled for this reason"),
-        _words("--status", Status, "Jobs in this status"),
+        _words("--reason", list(Reason), "Jobs that failed or were cancelled for this reason"),
+        _words("--status", [status for status in Status if status not in COMING], "Jobs in this status"),
     ):
         fn = option(fn)
     return fn
@@ -130,7 +130,7 @@ def _several(name: str, help: str, **attributes: Any) -> Callable[[F], F]:
     return click.option(name, multiple=True, help=help, **{"metavar": metavar} | attributes)
 
 
-def _words(name: str, words: type[StrEnum], help: str) -> Callable[[F], F]:
+def _words(name: str, words: Sequence[StrEnum], help: str) -> Callable[[F], F]:
     kind = click.Choice([word.value for word in words])
     return _several(name, f"{help} ({', '.join(words)}).", type=kind)
 

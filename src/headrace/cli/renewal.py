@@ -1,8 +1,8 @@
 """Renewing a worker process: when it has run enough jobs, or has grown too large, another takes its place.
 
 The process and its supervisor talk over a pair of sockets, a line at a time. The process says ``up`` when it works, and
-``renew WHY`` when it is due. The supervisor answers ``go`` when it is its turn. The process then claims no more, gives
-up its ports, and says ``left``: another is started in its place, while this one finishes what it runs, and ends.
+``renew`` when it is due. The supervisor answers ``go`` when it is its turn. The process then claims no more, gives up
+its ports, and says ``left WHY``: another is started in its place, while this one finishes what it runs, and ends.
 """
 
 from __future__ import annotations
@@ -100,15 +100,16 @@ async def renew_when_due(
         supervisor.setblocking(False)
         await _up(worker)
         await loop.sock_sendall(supervisor, b"up\n")
-        why = await _due(worker, limits)
-        await loop.sock_sendall(supervisor, f"renew {why}\n".encode())
+        await _due(worker, limits)
+        await loop.sock_sendall(supervisor, b"renew\n")
         if not await loop.sock_recv(supervisor, 100):
             return  # it is gone, and whoever sees that stops the worker
+        why = await _due(worker, limits)  # by now: it may have waited for its turn
         busy = worker.stats.busy
         tell(f"renewed {why}" + (f": {busy} running finish first" if busy else ""))
         worker.retire()
         await leave()
-        await loop.sock_sendall(supervisor, b"left\n")
+        await loop.sock_sendall(supervisor, f"left {why}\n".encode())
 
 
 async def _up(worker: Worker) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -106,8 +108,9 @@ def _serve_metrics(stack: AsyncExitStack, app: App, where: Address) -> str:
     try:
         return f"http://{stack.enter_context(serving(app, where))}/metrics"
     except OSError as error:
-        why = error.strerror or error
-        raise _BadAddress(f"cannot serve metrics on {where}: {why}; choose another --metrics-port") from None
+        absent = error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror)
+        remedy = f"choose another {'--metrics-host' if absent else '--metrics-port'}"
+        raise _BadAddress(f"cannot serve metrics on {where}: {error.strerror or error}; {remedy}") from None
 
 
 class _BadAddress(click.ClickException):

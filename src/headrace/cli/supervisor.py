@@ -212,9 +212,9 @@ class Supervisor:
                         await asyncio.wait([self._leaving[index][1]])
                     await self._turn.acquire()
                     self._turn_of = index
-                    self._tell(f"worker process {child.pid} is renewed {why}")
                     await loop.sock_sendall(ours, b"go\n")
                 elif word == "left":
+                    self._tell(f"worker process {child.pid} is renewed {why}")
                     return
         await _never()
 

@@ -1,4 +1,4 @@
-"""When an App is open: its settings, its store, and its stays on event loops."""
+"""When an App is open: its settings, its store, and its sessions, one for each event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["Lifetime"]
 T = TypeVar("T")
 
 
-class _Stay:
+class _LoopState:
     """An App on one loop: how often it was entered there, and what is open."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Lifetime:
         self._host = Host(clock)
         self._settings: Settings | None = None
         self._made: dict[Literal["engine"], Engine] = {}
-        self._stays: dict[asyncio.AbstractEventLoop, _Stay] = {}
+        self._states: dict[asyncio.AbstractEventLoop, _LoopState] = {}
         self.waiter: Callable[[Coroutine[Any, Any, Any]], Any] | None = None
         """What ``wait`` does, where it is not the background loop's business: under a harness."""
 
@@ -119,11 +119,11 @@ class Lifetime:
     # -- opening
 
     def _open_somewhere(self) -> bool:
-        return any(stay.count and not loop.is_closed() for loop, stay in list(self._stays.items()))
+        return any(state.count and not loop.is_closed() for loop, state in list(self._states.items()))
 
     def open_loop(self) -> asyncio.AbstractEventLoop | None:
         """An event loop that runs, and on which this App is open; None: it is open nowhere."""
-        return next((loop for loop, stay in list(self._stays.items()) if stay.session and loop.is_running()), None)
+        return next((loop for loop, state in list(self._states.items()) if state.session and loop.is_running()), None)
 
     def new_engine(self) -> Engine:
         """Another session on the one store of this App; opened and closed by its user."""
@@ -145,43 +145,43 @@ class Lifetime:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         while True:
-            stay = self._stays.setdefault(loop, _Stay())
-            async with stay.lock:
-                if stay.over:  # the last one left while this one waited at the door
+            state = self._states.setdefault(loop, _LoopState())
+            async with state.lock:
+                if state.over:  # the last one left while this one waited at the door
                     continue
-                if stay.session is None:
+                if state.session is None:
                     try:
                         engine = self.new_engine()
                         with self._saying_whose():
-                            stay.session = await Session.open(engine, self._host)
+                            state.session = await Session.open(engine, self._host)
                     except BaseException:
-                        stay.over = True
-                        del self._stays[loop]
+                        state.over = True
+                        del self._states[loop]
                         raise
-                stay.count += 1
+                state.count += 1
                 return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         loop = asyncio.get_running_loop()
-        stay = self._stays[loop]
-        async with stay.lock:
-            stay.count -= 1
-            if stay.count or stay.session is None:
+        state = self._states[loop]
+        async with state.lock:
+            state.count -= 1
+            if state.count or state.session is None:
                 return
-            stay.over = True
-            del self._stays[loop]
-            await stay.session.close()
+            state.over = True
+            del self._states[loop]
+            await state.session.close()
 
     def forget(self, loop: asyncio.AbstractEventLoop) -> object:
         """Take this App for closed on a loop that a fork left behind; what was open there, to be kept and not used."""
-        return self._stays.pop(loop, None)
+        return self._states.pop(loop, None)
 
     def session_on(self, loop: asyncio.AbstractEventLoop) -> Session | None:
         """What is open on a loop, if anything is; also for other threads than the loop's."""
-        stay = self._stays.get(loop)
-        return None if stay is None else stay.session
+        state = self._states.get(loop)
+        return None if state is None else state.session
 
     @property
     def session(self) -> Session:
@@ -193,14 +193,14 @@ class Lifetime:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             loop = None
-        stay = self._stays.get(loop) if loop is not None else None
-        if stay is None or stay.session is None:
+        state = self._states.get(loop) if loop is not None else None
+        if state is None or state.session is None:
             where = "on this event loop" if self._open_somewhere() and loop is not None else "here"
             raise NotOpen(
                 f"this App is not open {where}: use `async with app:`, or, without an event loop, "
                 f"`app.wait(...)` and `task.submit_sync(...)`"
             )
-        return stay.session
+        return state.session
 
     @property
     def engine(self) -> Engine:

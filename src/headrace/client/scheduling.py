@@ -19,7 +19,7 @@ from headrace.engine import Engine
 from headrace.errors import ConfigError
 from headrace.handle import JobHandle
 from headrace.maintenance import schedules
-from headrace.maintenance.continuous import hush
+from headrace.maintenance.continuous import cancel_surplus
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -144,7 +144,7 @@ class Scheduling(Lifetime):
         """Remove a schedule; its jobs stay, but runs of a continuous one are cancelled; :raises UnknownSchedule:"""
         await schedules.delete_schedule(self.engine, name, self._act("delete", by))
         # What fails would be tried again and again, and nobody would be left to end that.
-        await hush(self.engine, self.lanes, self.host, name, running=True)
+        await cancel_surplus(self.engine, self.lanes, self.host, name, running=True)
 
     def _act(self, verb: str, by: str | None, task: str | None = None) -> Event:
         return audit.act(verb, self.host.clock.now(), by, None if task is None else {"task": task})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["DEFERRED", "ENDED", "HELD", "IDLE", "LIVE", "Cause", "Outcome", "Reason", "Status", "Verb"]
+__all__ = ["COMING", "DEFERRED", "ENDED", "HELD", "IDLE", "LIVE", "Cause", "Outcome", "Reason", "Status", "Verb"]
 
 
 class Status(StrEnum):
@@ -27,6 +27,9 @@ ENDED = frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLED})
 """Terminal: left only by retry, discard and resolve."""
 
 LIVE = frozenset(Status) - ENDED
+
+COMING = frozenset({Status.PENDING, Status.ASSIGNED})
+"""No part of this version puts a job into these statuses."""
 
 HELD = frozenset({Status.ASSIGNED, Status.ACCEPTED, Status.RUNNING})
 """In the hands of one worker."""

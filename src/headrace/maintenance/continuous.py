@@ -26,7 +26,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 
-__all__ = ["Follower", "Tender", "begin", "hush"]
+__all__ = ["Follower", "InstanceReconciler", "begin", "cancel_surplus"]
 
 _log = logging.getLogger("headrace.continuous")
 
@@ -46,7 +46,7 @@ async def begin(lanes: Lanes, host: Host, doc: ScheduleDoc, ended: Mapping[int, 
     return {number: answer.job for number, answer in zip(ended, answers, strict=True)}
 
 
-async def hush(
+async def cancel_surplus(
     engine: Engine, lanes: Lanes, host: Host, name: str, instances: int = 0, *, running: bool = False
 ) -> bool:
     """Cancel the jobs of all but the first ``instances``, unless a worker holds them; whether all have ended.
@@ -70,7 +70,7 @@ async def hush(
     return quiet and page.cursor is None
 
 
-class Tender:
+class InstanceReconciler:
     """The planner's part of continuous tasks: starts instances that do not run, and ends surplus ones."""
 
     def __init__(self, engine: Engine, lanes: Lanes, host: Host) -> None:
@@ -80,7 +80,9 @@ class Tender:
         self._quiet: dict[str, int] = {}
         """The versions of schedules that nothing runs beyond."""
 
-    async def tend(self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]) -> bool:
+    async def reconcile(
+        self, setting: Setting, doc: ScheduleDoc, served: Callable[[], Awaitable[Collection[str]]]
+    ) -> bool:
         """Bring the jobs in line with the schedule; whether that is all until it changes, as when it has fires.
 
         ``served`` are the tasks that live workers have.
@@ -92,7 +94,7 @@ class Tender:
         instances = rule.instances if isinstance(rule, Continuous) and doc.active else 0
         # Asked again only while a run that should be the last one is still on: it may fail, and then wait to go on.
         version = setting.rev if continuous else -doc.generation
-        if self._quiet.get(setting.key) != version and await hush(
+        if self._quiet.get(setting.key) != version and await cancel_surplus(
             self.engine, self.lanes, self.host, doc.name, instances
         ):
             self._quiet[setting.key] = version

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from uuid import UUID
 
+from headrace.core.account import short
 from headrace.core.explain.explanation import many
 from headrace.core.liveness import Seen, Watch, is_dead, is_gone
 from headrace.engine import Engine, Watched, WorkerRow
@@ -162,7 +163,8 @@ class Deathwatch:
             self.stale = True
             return 0
         held = many(row.holds, "job")
-        _log.warning("worker %s (%s, pid %d) is dead: %s, holding %s", worker, row.info.host, row.info.pid, why, held)
+        said = "worker %s (%s, pid %d) is dead: %s, holding %s"
+        _log.warning(said, short(worker), row.info.host, row.info.pid, why, held, extra={"worker": str(worker)})
         return 1
 
     def _record_of(self, row: WorkerRow, key: _Key) -> Seen | None:

@@ -22,7 +22,7 @@ from headrace.core.schedule.schedule import (
 from headrace.engine import Engine, Inserted, Setting
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, Overloaded, Unavailable
-from headrace.maintenance.continuous import Tender
+from headrace.maintenance.continuous import InstanceReconciler
 from headrace.maintenance.elector import Duty
 from headrace.maintenance.schedules import PREFIX, read
 from headrace.runtime.host import Host
@@ -58,7 +58,7 @@ class Planner(Duty):
         self.next_due: datetime | None = None
         """When the next fire is due, as of the last tick."""
         self._cap = cap
-        self._tender = Tender(engine, lanes, host)
+        self._instances = InstanceReconciler(engine, lanes, host)
         self._waiting = False
         self._tasks: frozenset[str] | None = None
         """What live workers can run, as of this tick, once it was asked for."""
@@ -123,7 +123,7 @@ class Planner(Duty):
 
     async def _serve(self, setting: Setting, doc: ScheduleDoc) -> tuple[int, datetime | None]:
         """Submit the due fires of one schedule; how many, and when the next is due."""
-        settled = await self._tender.tend(setting, doc, self._served)
+        settled = await self._instances.reconcile(setting, doc, self._served)
         if isinstance(doc.rule, Continuous):
             self._waiting |= doc.active
             return 0, None

@@ -48,7 +48,7 @@ _Outcome = tuple[Any, BaseException | None, TracebackType | None]
 """The result of a call for one job, or its error and traceback: not every kind of error can be set on a future."""
 
 
-class _Seat:
+class _Member:
     """The place of one job in a call: its item, its context, and the outcome that its run waits for."""
 
     __slots__ = ("ctx", "item", "outcome")
@@ -68,7 +68,7 @@ class Call:
         self._collector, self._slots = collector, slots
         self._live: set[Run] = set()
         """Runs that are not over."""
-        self._seats: dict[Run, _Seat] = {}
+        self._members: dict[Run, _Member] = {}
         self._ctx: Context | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._over = False
@@ -104,10 +104,10 @@ class Call:
         if self._task is not None:
             raise HeadraceError(f"{self._collector.handler.name}: a bulk call is made once; call_next was called again")
         run, (item,) = cast("Run", ctx.caller), arguments.values()
-        seat = self._seats[run] = _Seat(ctx, item)
+        member = self._members[run] = _Member(ctx, item)
         self._call_when_all_are_here()
         try:
-            value, error, trace = await seat.outcome
+            value, error, trace = await member.outcome
         except asyncio.CancelledError:
             await self._stop_if_nobody_stays(ctx)
             raise
@@ -118,9 +118,9 @@ class Call:
 
     def _call_when_all_are_here(self) -> None:
         # Some must have their start stored first, or are held up by a middleware; some never come.
-        if self._task is None and self._seats and len(self._seats) == len(self._live):
+        if self._task is None and self._members and len(self._members) == len(self._live):
             self._task = asyncio.create_task(
-                self._perform(list(self._seats.values())), name="headrace-bulk", context=self._slots.variables.copy()
+                self._perform(list(self._members.values())), name="headrace-bulk", context=self._slots.variables.copy()
             )
             self._task.add_done_callback(lambda task: self._end())
 
@@ -147,13 +147,13 @@ class Call:
 
     # -- the call
 
-    async def _perform(self, seats: Sequence[_Seat]) -> None:
+    async def _perform(self, members: Sequence[_Member]) -> None:
         handler, bulk = self._collector.handler, self._collector.bulk
-        seats = [seat for seat in seats if self._in_time(seat)]
-        if not seats:
+        members = [member for member in members if self._in_time(member)]
+        if not members:
             return
-        first, items = seats[0].ctx, [seat.item for seat in seats]
-        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(seats, self.own_slot))
+        first, items = members[0].ctx, [member.item for member in members]
+        ctx = self._ctx = Context(first.job, first.attempt, first.started_at, _AllJobs(members, self.own_slot))
         entered, began = ctx.entered(), self._slots.host.clock.monotonic()
         try:
             answer = await (bulk.fn(ctx, items) if bulk.takes_context else bulk.fn(items))
@@ -162,23 +162,23 @@ class Call:
                 (None, one, one.__traceback__) if isinstance(one, Exception) else (one, None, None) for one in values
             ]
         except asyncio.CancelledError:
-            for seat in seats:
-                seat.outcome.cancel()
+            for member in members:
+                member.outcome.cancel()
             return
         except BaseException as error:  # a handler's SystemExit must not end the worker
-            outcomes = [(None, error, error.__traceback__)] * len(seats)
+            outcomes = [(None, error, error.__traceback__)] * len(members)
         finally:
             ctx.left(entered)
         took = self._slots.host.clock.monotonic() - began
-        for seat, outcome in zip(seats, outcomes, strict=True):
-            seat.ctx.caller.took(took)
-            if not seat.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
-                seat.outcome.set_result(outcome)
+        for member, outcome in zip(members, outcomes, strict=True):
+            member.ctx.caller.took(took)
+            if not member.outcome.done():  # a job that was stopped meanwhile does not wait for its outcome
+                member.outcome.set_result(outcome)
 
-    def _in_time(self, seat: _Seat) -> bool:
+    def _in_time(self, member: _Member) -> bool:
         """Whether the job may still begin; one that a rate counts and that is too late leaves the call."""
-        run = cast("Run", seat.ctx.caller)
-        if not is_late(seat.ctx):
+        run = cast("Run", member.ctx.caller)
+        if not is_late(member.ctx):
             return True
         run.stop("shutdown")
         return False
@@ -193,7 +193,7 @@ class Call:
         if not self._live and (self._task is None or self._task.done()) and not self._over:
             self._over, self._ctx = True, None
             self.own_slot.close()
-            self._seats.clear()  # else every call would leave a circle of references for the garbage collector
+            self._members.clear()  # else every call would leave a circle of references for the garbage collector
             self._collector.calls.discard(self)
             self._slots.called(self._slots.host.clock.monotonic() - self._began)
 
@@ -201,7 +201,7 @@ class Call:
         """Take out a run that is over, and make the call if all the others wait for it."""
         self._live.discard(run)
         if self._task is None:
-            self._seats.pop(run, None)
+            self._members.pop(run, None)
         self._call_when_all_are_here()
         self._end()
 
@@ -211,8 +211,8 @@ class _AllJobs(Caller):
 
     of_one = False
 
-    def __init__(self, seats: Sequence[_Seat], slot: RunSlot) -> None:
-        self._callers, self._slot = [seat.ctx.caller for seat in seats], slot
+    def __init__(self, members: Sequence[_Member], slot: RunSlot) -> None:
+        self._callers, self._slot = [member.ctx.caller for member in members], slot
 
     def slot(self) -> RunSlot:
         return self._slot

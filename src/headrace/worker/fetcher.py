@@ -39,11 +39,11 @@ class Fetcher(Service):
         worker: Worker,
         taker: Slots | Collector | Suspects,
         tasks: frozenset[str],
-        shunned: Callable[[], frozenset[str]],
+        saturated: Callable[[], frozenset[str]],
     ) -> None:
-        """``shunned``: tasks of which nothing is to be claimed for now."""
+        """``saturated``: tasks of which nothing is to be claimed for now."""
         super().__init__()
-        self._worker, self._taker, self._tasks, self._shunned = worker, taker, tasks, shunned
+        self._worker, self._taker, self._tasks, self._saturated = worker, taker, tasks, saturated
         self._engine, self._host, self._queues = worker.engine, worker.host, worker.queues
         self._served: frozenset[int] = frozenset()
         self._profiles: dict[int, Profile] = {}
@@ -131,8 +131,8 @@ class Fetcher(Service):
 
     def _wanted(self) -> frozenset[int]:
         """The profiles to ask for."""
-        if shunned := self._shunned():
-            return frozenset(id for id in self._served if self._profiles[id].task not in shunned)
+        if saturated := self._saturated():
+            return frozenset(id for id in self._served if self._profiles[id].task not in saturated)
         return self._served
 
     async def _ask(self, ask: Ask, request: int) -> tuple[Claimed, Permits | None] | None:

@@ -9,6 +9,7 @@ from collections import deque
 from datetime import datetime
 from uuid import UUID
 
+from headrace.core.explain.explanation import many
 from headrace.core.limits.rate import LONGEST_LEAD
 from headrace.runtime.clock import Clock
 
@@ -69,8 +70,8 @@ class Lead:
             if at < self._told_at + QUIET:
                 return
             late, self._late, self._told_at = self._late, 0, at
-        message = "jobs given back because they did not begin within %.3f s of their claim: %d; their permits are lost"
-        _log.info(message, lead, late)
+        message = "%s given back, not begun within %.3f s of the claim; what a rate let them begin with is lost"
+        _log.info(message, many(late, "job"), lead)
 
 
 class Permits:

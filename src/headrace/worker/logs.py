@@ -133,18 +133,20 @@ class _Shown:
         if style is None:
             yield
             return
-        before, self.style, last, show = self.style, style, logging.lastResort, warnings.showwarning
+        before, self.style, last = self.style, style, logging.lastResort
+        hooks = [(module, name, getattr(module, name), ours) for module, name, ours in _HOOKS if style == "json"]
         # What logging itself does with records that nobody takes: no handler that an App could stumble over.
         logging.lastResort = _Terminal(style)
-        if style == "json":
-            warnings.showwarning = _log_warning
+        for module, name, _, ours in hooks:
+            setattr(module, name, ours)
         try:
             with caught_logs():
                 yield
         finally:
             self.style, logging.lastResort = before, last
-            if warnings.showwarning is _log_warning:
-                warnings.showwarning = show
+            for module, name, theirs, ours in hooks:
+                if getattr(module, name) is ours:
+                    setattr(module, name, theirs)
             while self._dressed:
                 handler, formatter = self._dressed.pop()
                 handler.setFormatter(formatter)
@@ -169,6 +171,28 @@ def _log_warning(
 ) -> None:
     """Log a warning, as ``logging.captureWarnings`` does; which would hide those that no handler takes."""
     logging.getLogger("py.warnings").warning("%s:%s: %s: %s", filename, lineno, category.__name__, message)
+
+
+def _log_thread(args: threading.ExceptHookArgs) -> None:
+    """Log what a thread raised, which would be written to stderr."""
+    if args.exc_value is not None and not isinstance(args.exc_value, SystemExit):
+        error = args.exc_type, args.exc_value, args.exc_traceback
+        name = "" if args.thread is None else f" {args.thread.name}"
+        logging.getLogger("threading").error("exception in thread%s", name, exc_info=error)
+
+
+def _log_unraisable(args: Any) -> None:
+    """Log an error that nobody can be told of, likewise."""
+    error = args.exc_type, args.exc_value, args.exc_traceback
+    logging.getLogger("python").error("%s: %r", args.err_msg or "exception ignored in", args.object, exc_info=error)
+
+
+_HOOKS: tuple[tuple[Any, str, Callable[..., None]], ...] = (
+    (warnings, "showwarning", _log_warning),
+    (threading, "excepthook", _log_thread),
+    (sys, "unraisablehook", _log_unraisable),
+)
+"""Where Python itself writes text to stderr."""
 
 
 class _Terminal(logging.StreamHandler[Any]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,20 +34,21 @@ def is_late(ctx: Context) -> bool:
     return left is not None and left < 0
 
 
-def call(
-    handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: Children | None = None
-) -> Coroutine[Any, Any, Ending]:
-    """Run the handler; how that ended.
+async def call(
+    handler: Handler,
+    ctx: Context,
+    job: Job,
+    threads: ThreadPool,
+    children: Children | None = None,
+    traced: bool = False,
+) -> Ending:
+    """Run the handler; how that ended. ``traced``: this is within the span of the run, if it has one.
 
     Cancelling the calling task cancels an async handler; the cancellation passes through. Without ``children``, what
     belongs in a child process runs in a thread.
     """
-    if handler.tracing is not None:
-        return handler.tracing.run(ctx, partial(_call, handler, ctx, job, threads, children))
-    return _call(handler, ctx, job, threads, children)
-
-
-async def _call(handler: Handler, ctx: Context, job: Job, threads: ThreadPool, children: Children | None) -> Ending:
+    if handler.tracing is not None and not traced:
+        return await handler.tracing.run(ctx, partial(call, handler, ctx, job, threads, children, True))
     if handler.middleware:
         return await call_async(handler, ctx, job, _wrapped(handler, ctx, job, threads, children))
     if handler.flows:

@@ -35,7 +35,7 @@ class YieldedSlots:
         """How many slots are yielded, by mode of the handler and by task."""
         self._warned = False
 
-    def shunned(self) -> frozenset[str]:
+    def saturated(self) -> frozenset[str]:
         """The tasks of which no more jobs are begun, because as many of their handlers wait as may.
 
         More of them would take all slots, and the jobs that they wait for would find none.
@@ -49,9 +49,9 @@ class YieldedSlots:
         return most is not None and self._by_mode[mode].total() >= most
 
     def turn_away(self) -> None:
-        """Give back the jobs of shunned tasks that were claimed ahead."""
-        if shunned := self.shunned():
-            for owned in self._slots.buffer.remove(lambda job: job.spec.task in shunned):
+        """Give back the jobs of saturated tasks that were claimed ahead."""
+        if saturated := self.saturated():
+            for owned in self._slots.buffer.remove(lambda job: job.spec.task in saturated):
                 owned.release()
 
     def admit(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from headrace.core import bounds
 from headrace.core.job import ErrorInfo
 from headrace.core.losing import timeout_error
 from headrace.core.outcome import Ending, TimedOut
@@ -17,6 +18,10 @@ __all__ = ["SPAN", "Tracing", "noted", "timed_out_in"]
 
 SPAN = "traceparent"
 """The detail of an error that names the span of the attempt that failed; the next attempt links to it."""
+
+
+_ROOM = 128
+"""Bytes that word of a span takes, as JSON, at most."""
 
 
 class Tracing(Protocol):
@@ -32,8 +37,14 @@ class Tracing(Protocol):
 
 
 def noted(error: ErrorInfo, headers: Mapping[str, str]) -> ErrorInfo:
-    """The error with word of the span of its attempt."""
-    return replace(error, details={**(error.details or {}), SPAN: headers[SPAN]}) if SPAN in headers else error
+    """The error with word of the span of its attempt, and no larger than an error may be."""
+    if SPAN not in headers:
+        return error
+    word = {SPAN: headers[SPAN]}
+    whole = replace(error, details={**(error.details or {}), **word}).cut(bounds.ERROR)
+    if whole.details is not None:
+        return whole
+    return replace(replace(error, details=None).cut(bounds.ERROR - _ROOM), details=word)
 
 
 def timed_out_in(ctx: Context | None, ending: TimedOut) -> TimedOut:

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from headrace.core.account import labels
+from headrace.core.account import labels, short
 from headrace.core.job import Job
 from headrace.core.lifecycle import release
 from headrace.core.outcome import Released
@@ -203,12 +203,12 @@ class Worker(Service):
     async def _serve(self) -> None:
         assert self._heartbeat is not None
         plain = frozenset(name for name, handler in self.handlers.items() if handler.bulk is None)
-        shunned = self._slots.yielded.shunned
-        self.fetchers, self._idle = [Fetcher(self, self._slots, plain, shunned)], set()
+        saturated = self._slots.yielded.saturated
+        self.fetchers, self._idle = [Fetcher(self, self._slots, plain, saturated)], set()
         for collector in self._slots.collectors:
-            self.fetchers.append(Fetcher(self, collector, collector.names, shunned))
+            self.fetchers.append(Fetcher(self, collector, collector.names, saturated))
             collector.wake = self.fetchers[-1].wake
-        suspects = SuspectFetcher(self, self._slots.suspects, frozenset(self.handlers), shunned)
+        suspects = SuspectFetcher(self, self._slots.suspects, frozenset(self.handlers), saturated)
         self.fetchers.append(suspects)
         self._slots.suspects.wake = suspects.wake
         self._services = self._make_services(self.id, self._predecessor)
@@ -341,7 +341,8 @@ class Worker(Service):
         async with self._rebirth:
             if worker != self.id:
                 return
-            _log.warning("worker %s was declared dead; its handlers are stopped and it registers anew", worker)
+            said = "worker %s was declared dead; its handlers are stopped and it registers anew"
+            _log.warning(said, short(worker), extra={"worker": str(worker)})
             self._slots.drop_buffer()
             for run in list(self._slots.runs.values()):
                 run.stop("lost")

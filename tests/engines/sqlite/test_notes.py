@@ -47,7 +47,7 @@ async def test_a_page_ends_where_a_note_ends(lab: Lab) -> None:
     assert [change.job.id for change in await lab.process_notes()] == [job.id for job in children[3:]]
 
 
-async def test_who_is_doomed_is_not_released_first(lab: Lab) -> None:
+async def test_whose_parent_was_cancelled_is_not_released_first(lab: Lab) -> None:
     worker = await lab.worker()
     root, parent = await lab.running(worker, "root"), await lab.running(worker, "parent")
     [child] = await lab.put_all(after(lab, parent, parent=root.id, root=root.id))

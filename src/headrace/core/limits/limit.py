@@ -116,8 +116,11 @@ class _Kind:
         self.paced_by_key = any(rate.keyed for rate in limits.named(plain).values())
 
 
-class _Hand(msgspec.Struct, eq=False):
-    """One group in a deal. Of thousands, few are given anything: what binds a group is worked out when it is needed."""
+class _Source(msgspec.Struct, eq=False):
+    """One group in a deal, with its jobs that are left.
+
+    Of thousands, few are given anything: what binds a group is worked out when it is needed.
+    """
 
     group: Group
     kind: _Kind
@@ -127,7 +130,7 @@ class _Hand(msgspec.Struct, eq=False):
     concurrency: list[tuple[Bound, int]] | None = None
     paced: Sequence[tuple[Bound, Rate]] = ()
 
-    def __lt__(self, other: _Hand) -> bool:
+    def __lt__(self, other: _Source) -> bool:
         """Of two at the same place, that which was not read goes first: it may be a job that has left its line."""
         return self.head.unread and not other.head.unread
 
@@ -165,7 +168,7 @@ class _Hand(msgspec.Struct, eq=False):
         return self.concurrency
 
 
-_Place = tuple[int, int, int, int, int, _Hand]
+_Place = tuple[int, int, int, int, int, _Source]
 """Where a group is on the table: smaller goes first. Two have the same order number, which is the last but one, only if
 one of them is unread: an engine may still know a job by the line that it was moved from."""
 
@@ -189,11 +192,11 @@ def deal(
     taken, turned = dealt.taken, dealt.turned
     table = _laid_out(lines, limits, usage)
     while table and len(taken) < ask.n:
-        hand = heapq.heappop(table)[-1]
-        entry, limited = hand.head, hand.kind.limited
-        if whose is not None and not whose.admits(hand.group.customer, mine):
+        source = heapq.heappop(table)[-1]
+        entry, limited = source.head, source.kind.limited
+        if whose is not None and not whose.admits(source.group.customer, mine):
             continue  # nor any behind it: they are of the same customer
-        if limited and (len(taken) >= ask.free or not hand.room(limits, usage, now, dealt)):
+        if limited and (len(taken) >= ask.free or not source.room(limits, usage, now, dealt)):
             continue  # none behind it can be given either: they share its limits
         if entry.unread:
             dealt.cut = True
@@ -203,16 +206,16 @@ def deal(
         if not entry.expired:
             taken.append(entry)
             if whose is not None:
-                mine.add(hand.group.customer)
-            if hand.turn is not None:
-                usage.last[hand.turn] = at
-                turned[hand.turn] = turned.get(hand.turn, 0) + 1
-            if limited and not hand.take(usage, now, ask.lead, dealt):
+                mine.add(source.group.customer)
+            if source.turn is not None:
+                usage.last[source.turn] = at
+                turned[source.turn] = turned.get(source.turn, 0) + 1
+            if limited and not source.take(usage, now, ask.lead, dealt):
                 continue  # who is next need not even be looked up
-        head = next(hand.entries, None)
+        head = next(source.entries, None)
         if head is not None:
-            hand.head = head
-            heapq.heappush(table, _place(hand, usage.last, turned))
+            source.head = head
+            heapq.heappush(table, _place(source, usage.last, turned))
     return dealt
 
 
@@ -227,18 +230,18 @@ def _laid_out(lines: Iterable[tuple[Group, Iterable[Entry]]], limits: Limits, us
         head = next(rest, None)
         if head is not None:
             turn = None if group.key is None else (kind.task, group.key)
-            table.append(_place(_Hand(group, kind, rest, head, turn), usage.last, {}))
+            table.append(_place(_Source(group, kind, rest, head, turn), usage.last, {}))
     heapq.heapify(table)
     return table
 
 
-def _place(hand: _Hand, last: Mapping[Turn, int], turned: Mapping[Turn, int]) -> _Place:
+def _place(source: _Source, last: Mapping[Turn, int], turned: Mapping[Turn, int]) -> _Place:
     """A key that has been given to lately goes behind what arrived before that: keys take turns."""
-    head = hand.head
+    head = source.head
     arrived, turn = head.arrived_at, 0
-    if hand.turn is not None and (latest := last.get(hand.turn, arrived)) > arrived:
-        arrived, turn = latest, turned.get(hand.turn, 0)
-    return (hand.kind.place, head.rank, arrived, turn, head.seq, hand)
+    if source.turn is not None and (latest := last.get(source.turn, arrived)) > arrived:
+        arrived, turn = latest, turned.get(source.turn, 0)
+    return (source.kind.place, head.rank, arrived, turn, head.seq, source)
 
 
 def _permitted(paced: Sequence[tuple[Bound, Rate]], usage: Usage, now: datetime, dealt: Dealt) -> bool:

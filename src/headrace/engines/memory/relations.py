@@ -101,16 +101,16 @@ class Relations:
             hearing = self._hearing(limit)
             limit -= max(1, len(hearing))
             # All changes are decided before any is applied: a child of a cancelled parent is not released first.
-            doomed = {id for note, id in hearing if note is Note.CANCELLED}
+            parent_cancelled = {id for note, id in hearing if note is Note.CANCELLED}
             stopped = {id for note, id in hearing if note is Note.STOPPED}
             concerned = dict.fromkeys(id for _, id in hearing)
             before = {id: job for id in concerned if (job := self._records.get(id)) is not None}
-            follows = (self._follows(job, id in doomed, id in stopped, now) for id, job in before.items())
+            follows = (self._follows(job, id in parent_cancelled, id in stopped, now) for id, job in before.items())
             decided = [change for change in follows if change is not None]
             for change in decided:
                 apply(change)
             changes += decided
-            ended = (id for id, job in before.items() if id in doomed and family.passes_on(job))
+            ended = (id for id, job in before.items() if id in parent_cancelled and family.passes_on(job))
             self.notes.extend((Note.CANCELLED, id, 0) for id in ended)
         return Processed(tuple(changes), tuple(self._over(now)), bool(self.notes))
 
@@ -141,10 +141,10 @@ class Relations:
         parent = self._records.get(id)
         return self._children.get(id, []) if parent is None or family.still_cancelled(parent) else []
 
-    def _follows(self, job: Job, doomed: bool, stopped: bool, now: datetime) -> Change | None:
+    def _follows(self, job: Job, parent_cancelled: bool, stopped: bool, now: datetime) -> Change | None:
         batch = self.batches.get(job.spec.batch) if stopped and job.spec.batch is not None else None
         parents = [self._status(parent) for parent in job.spec.after]
-        return family.follow(job, parents, now, self._rules, parent_cancelled=doomed, batch=batch)
+        return family.follow(job, parents, now, self._rules, parent_cancelled=parent_cancelled, batch=batch)
 
     def _status(self, id: UUID) -> Status | None:
         job = self._records.get(id)

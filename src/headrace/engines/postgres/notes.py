@@ -77,7 +77,7 @@ class _Page(msgspec.Struct):
         return {seq for seqs in self.hearing.values() for seq in seqs}
 
     @property
-    def doomed(self) -> set[int]:
+    def parent_cancelled(self) -> set[int]:
         return self._hear(Note.CANCELLED)
 
     @property
@@ -153,7 +153,7 @@ class Notes:
             jobs, busy = await self._hold(connection, page, wait=patience is not None)
             changes = await self._follows(connection, jobs, page, now)
             noted = await self._write(connection, changes)
-            if ended := [job.seq for job in jobs if job.seq in page.doomed and family.passes_on(job)]:
+            if ended := [job.seq for job in jobs if job.seq in page.parent_cancelled and family.passes_on(job)]:
                 await connection.execute(sql("pass_on", self._schema), literal(ended))
                 noted = True
             rest = page.rest(busy)
@@ -185,14 +185,14 @@ class Notes:
         if not page.concerned:
             return [], set()
         text = sql("hold", self._schema, wait="" if wait else " SKIP LOCKED")
-        meant = (literal(list(page.concerned)), literal(list(page.doomed | page.stopped)), Status.WAITING)
+        meant = (literal(list(page.concerned)), literal(list(page.parent_cancelled | page.stopped)), Status.WAITING)
         rows: list[Any] = await connection.fetch(text, *meant)
         reader = Reader()
         held = [reader.job(row[1:]) for row in rows if row[1] is not None]
         return held, {row[0] for row in rows if row[1] is None}
 
     async def _follows(self, connection: Connection, jobs: Sequence[Job], page: _Page, now: datetime) -> list[Change]:
-        doomed, stopped = page.doomed, page.stopped
+        parent_cancelled, stopped = page.parent_cancelled, page.stopped
         waiting = [job.seq for job in jobs if job.status is Status.WAITING]
         rows: list[Any] = await connection.fetch(sql("parents", self._schema), literal(waiting)) if waiting else []
         parents = {child: [None if one is None else Status(one) for one in statuses] for child, statuses in rows}
@@ -205,7 +205,7 @@ class Notes:
                 parents.get(job.seq, []),
                 now,
                 self._rules,
-                parent_cancelled=job.seq in doomed,
+                parent_cancelled=job.seq in parent_cancelled,
                 batch=batches.get(job.seq),
             )
             for job in jobs

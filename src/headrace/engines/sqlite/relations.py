@@ -112,7 +112,7 @@ def follow(changes: Iterable[Change]) -> Statements[None]:
     yield from _keeping(notes, counts)
 
 
-def pass_on(doomed: Iterable[Job]) -> Statements[None]:
+def pass_on(cancelled: Iterable[Job]) -> Statements[None]:
     """Leave a note of cancel for the children of those jobs that had ended before their own parent was cancelled."""
-    notes = [note for job in doomed if family.passes_on(job) for note in _notes_of(job, (Note.CANCELLED,))]
+    notes = [note for job in cancelled if family.passes_on(job) for note in _notes_of(job, (Note.CANCELLED,))]
     yield from _keeping(notes, ())
