@@ -100,11 +100,12 @@ async def renew_when_due(
         supervisor.setblocking(False)
         await _up(worker)
         await loop.sock_sendall(supervisor, b"up\n")
-        await _due(worker, limits)
+        why = await _due(worker, limits)
         await loop.sock_sendall(supervisor, b"renew\n")
         if not await loop.sock_recv(supervisor, 100):
             return  # it is gone, and whoever sees that stops the worker
-        why = await _due(worker, limits)  # by now: it may have waited for its turn
+        # By now: it may have waited for its turn, and its memory may have shrunk.
+        why = limits.due(worker.stats.done + worker.stats.failed, None) or why
         busy = worker.stats.busy
         tell(f"renewed {why}" + (f": {busy} running finish first" if busy else ""))
         worker.retire()
