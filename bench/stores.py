@@ -20,6 +20,9 @@ __all__ = ["Databases", "Files", "Stores", "postgres"]
 GIVEN = "HEADRACE_BENCH_POSTGRES"
 """The environment variable that names a running server to use instead of an own one."""
 
+BINARIES = "HEADRACE_BENCH_PG_BIN"
+"""The environment variable that names the folder with the programs of another version, to start a server of."""
+
 _SHOWN = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum")
 _TABLES = """
 SELECT c.oid::regclass::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -168,7 +171,8 @@ def postgres(home: Path, dsn: str | None, **settings: str) -> Iterator[Databases
     if given := dsn or os.environ.get(GIVEN):
         yield Databases(Server(given), "a given server")
         return
-    server = Server.start(home, fsync="on", synchronous_commit="on", **settings)
+    binaries = os.environ.get(BINARIES)
+    server = Server.start(home, Path(binaries) if binaries else None, fsync="on", synchronous_commit="on", **settings)
     try:
         yield Databases(server, "started for this run")
     finally:

@@ -153,3 +153,10 @@ def test_tasks_of_imported_modules_are_known(shell: Shell) -> None:
         "@app.task\ndef whole() -> None: ...\n"
     )
     assert shell("submit", "part", "a=1", "--app", "wide").stderr == ""
+
+
+def test_flags_that_contradict_each_other_are_named_as_flags(shell: Shell) -> None:
+    times = ("--not-before", "2099-01-02T00:00+00:00", "--not-after", "2099-01-01T00:00+00:00")
+    told = shell("submit", "add", "a=1", *times, "--app", "quick", code=2).stderr
+    assert "--not-after (" in told
+    assert "must be later than --not-before (" in told

@@ -52,9 +52,12 @@ class Server:
         self.version = str(self.execute("SHOW server_version")[0][0])
 
     @classmethod
-    def start(cls, folder: Path, **settings: str) -> Server:
-        """A new, empty server whose files are in this folder, or in one of their own if nobody may enter that."""
-        home = Home(folder, SETTINGS | settings)
+    def start(cls, folder: Path, binaries: Path | None = None, **settings: str) -> Server:
+        """A new, empty server whose files are in this folder, or in one of their own if nobody may enter that.
+
+        ``binaries``: the folder of another version's programs, such as /usr/lib/postgresql/15/bin.
+        """
+        home = Home(folder, SETTINGS | settings, binaries)
         home.start()
         return cls(f"postgresql://postgres@127.0.0.1:{home.port}/postgres", home)
 
@@ -152,15 +155,19 @@ def shared() -> Server:
 class Home:
     """The processes and files of one server of our own."""
 
-    def __init__(self, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(self, folder: Path, settings: dict[str, str], binaries: Path | None = None) -> None:
         self.port = daemons.free_port()
         self._settings = settings
         self._folder = Path(tempfile.mkdtemp(prefix="headrace-postgres-", dir=daemons.place(folder)))
         daemons.give(self._folder)
         self._data = self._folder / "data"
         self._log = (self._folder / "log").open("wb")
-        self._binaries, template = prepared()
-        subprocess.run(["cp", "-Rp", template, self._data], check=True, **daemons.identity())
+        if binaries is None:
+            self._binaries, template = prepared()
+            subprocess.run(["cp", "-Rp", template, self._data], check=True, **daemons.identity())
+        else:
+            self._binaries = binaries
+            _initialise(binaries, self._data)
         self._process: subprocess.Popen[bytes] | None = None
         self._guard = daemons.guard(self._data / "postmaster.pid", self._folder)
 
@@ -273,10 +280,14 @@ def _prepare(package: Path, made: Path) -> None:
     template = made / "template"
     template.mkdir()
     daemons.give(template)
+    _initialise(binaries, template / "data")
+
+
+def _initialise(binaries: Path, data: Path) -> None:
     done = subprocess.run(
-        [binaries / "initdb", "-D", template / "data", "-U", "postgres", *INITDB],
+        [binaries / "initdb", "-D", data, "-U", "postgres", *INITDB],
         check=False,
-        cwd=template,
+        cwd=data.parent,
         env=daemons.ENVIRONMENT,
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ from headrace.cli.pairs import pairs
 from headrace.cli.pairs import payload as read_payload
 from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
+from headrace.cli.times import moment as told
 from headrace.cli.words import compact
 from headrace.core.job import AfterWhen, OnParentFailure
 from headrace.errors import JobCancelled, JobFailed, ResultTimeout
@@ -95,6 +96,9 @@ def _options(
     """The flags that were given, as JobOptions."""
     if others.get("delay") is not None and others.get("not_before") is not None:
         raise click.UsageError("--delay and --not-before exclude each other")
+    first, last = others.get("not_before"), others.get("not_after")
+    if first is not None and last is not None and last <= first:
+        raise click.UsageError(f"--not-after ({told(last)}) must be later than --not-before ({told(first)})")
     if not others["after"] and (others["after_when"] or others["on_parent_failure"]):
         raise click.UsageError("--after-when and --on-parent-failure say more about --after, which is missing")
     chosen = {name: value for name, value in others.items() if value is not None}

@@ -70,8 +70,9 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
     connection = draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
-    parentage = child_of_handler(draft.app)
-    return within.handle_of(draft, await session.lanes.insert(draft.job(await session.lanes.now(), parentage)))
+    parentage, lanes = child_of_handler(draft.app), session.lanes
+    now = session.host.clock.now() if lanes.knows_time else await lanes.now()
+    return within.handle_of(draft, await lanes.submits.insert(draft.job(now, parentage)))
 
 
 async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:

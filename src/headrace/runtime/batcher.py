@@ -122,6 +122,10 @@ class Batcher(Generic[T, A]):
 
     async def put(self, item: T) -> A:
         """Write one item with whatever else is waiting; its answer."""
+        if self._quiet and self._begin is not None and not self._closed:
+            waiter: _Waiter[T, A] = _Waiter((item,))
+            if self._began(waiter, self._begin):
+                return (await waiter.future)[0]
         return (await self.put_many((item,)))[0]
 
     async def put_many(self, items: Sequence[T]) -> list[A]:
@@ -140,8 +144,6 @@ class Batcher(Generic[T, A]):
             return
         ticket.weight = sum(map(self._weigh, items)) if len(items) > 1 else self._weigh(items[0])
         ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
-        if self._quiet and self._begin is not None and self._began(ticket, self._begin):
-            return
         self._queue.append(ticket)
         self._waiting += len(items)
         if self._alone is None and (not self._pumps or (self._waiting >= _MUCH and len(self._pumps) < self._flights)):
@@ -153,9 +155,10 @@ class Batcher(Generic[T, A]):
     def _began(
         self, ticket: Ticket[T, A], begin: Callable[[T, Callable[[A | BaseException | None], None]], bool]
     ) -> bool:
-        """Whether this ticket is on the short way now: it is of one item, and nothing else waits or is under way."""
-        if self._queue or self._pumps or self._alone is not None or len(ticket.items) != 1:
+        """Whether this ticket of one item is on the short way now: nothing else waits or is under way."""
+        if self._queue or self._pumps or self._alone is not None:
             return False
+        ticket.since = 0.0 if self._patience is None else self._host.clock.monotonic()
         self._alone, begun = ticket, False
         try:
             begun = begin(ticket.items[0], self._arrived)

@@ -96,6 +96,11 @@ class Lanes:
                 await self._clock.measure(self.engine.time)
         return self.host.clock.now()
 
+    @property
+    def knows_time(self) -> bool:
+        """Whether the clock shows the store's time, so that ``now`` need not measure it."""
+        return self._clock is None or not self._clock.is_old
+
     # -- submits
 
     async def insert(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:

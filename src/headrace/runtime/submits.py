@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.batch import Batch
-from headrace.core.job import Job
+from headrace.core.job import Job, Spec
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, StoreLost, Unavailable
@@ -29,6 +29,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two tries for what is not to be had just now."""
 
 _WAITING = 20_000
+_READY = Topic.READY  # looked up once: in Python 3.11 that is a call
 
 
 def _weight(job: Job) -> int:
@@ -129,7 +130,8 @@ class Submits:
         if companions:
             answer = await self._insert_together(job, companions)
         else:
-            answer = await self._accepted(job, await self._lane([job]).put(job))
+            stored = await self._lane_of(job.spec).put(job)
+            answer = await self._accepted(job, stored) if isinstance(stored, Refused) else stored
         if job.spec.requires:
             await self.requirements.look((job,))
         return answer
@@ -141,11 +143,15 @@ class Submits:
         return await self._answered(lambda: self._groups.put(group), await self._groups.put(group))
 
     def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
-        """The lane for these jobs: those that need a look at other jobs have lanes of their own."""
-        specs = {id(job.spec): job.spec for job in jobs}.values()
-        if any(spec.dedup is not None or spec.request_key is not None for spec in specs):
+        """The lane for jobs that are written together."""
+        lanes = [self._lane_of(spec) for spec in {id(job.spec): job.spec for job in jobs}.values()]
+        return next((lane for lane in (self._keyed, self._related) if lane in lanes), self._plain)
+
+    def _lane_of(self, spec: Spec) -> Batcher[Job, InsertAnswer]:
+        """The lane for a job: those that need a look at other jobs have lanes of their own."""
+        if spec.dedup is not None or spec.request_key is not None:
             return self._keyed
-        return self._related if any(spec.parent or spec.after or spec.batch for spec in specs) else self._plain
+        return self._related if spec.parent or spec.after or spec.batch else self._plain
 
     async def insert_many(self, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store jobs: up to 1,000 in one atomic write, more in chunks of that size, repeatable by id.
@@ -263,7 +269,7 @@ class Submits:
 
         def over(answer: InsertAnswer | BaseException | None) -> None:
             if isinstance(answer, Inserted):
-                self.engine.bus.send(Hint(Topic.READY, (job.spec.queue,)))
+                self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
             done(answer)
 
         return short.insert_one(job, self.host.clock.now(), over)

@@ -350,6 +350,7 @@ async def test_what_needs_more_than_one_row_does_not_take_the_short_way(lab: Lab
         lab.job(after=(parent.id,), waits=1),
         replace(lab.job(), attempt=1),
         replace(lab.job(), payload_text='"\0"'),
+        lab.job(metadata={"half": "\ud800"}),
     ):
         assert not short_way(lab.engine).insert_one(job, lab.now, lambda answer: None)
     assert (await lab.engine.records.ledger()).accepted == 1

@@ -16,7 +16,7 @@ from headrace.core.outcome import Completed
 from headrace.engine import Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.engines.postgres import PostgresEngine, pool
-from headrace.engines.postgres.pool import COLD, Pool
+from headrace.engines.postgres.pool import COLD, Pool, _is_usable
 from headrace.errors import ConfigError, Unavailable, Unstorable
 from headrace.runtime.clock import SystemDice
 from headrace.runtime.host import Host
@@ -167,8 +167,8 @@ async def opened(size: int) -> Pool:
 
 
 def prompt(one: Pool) -> bool:
-    """Whether a connection is at hand."""
-    return one.is_prompt
+    """Whether a connection is at hand, which is not used then."""
+    return any(map(_is_usable, one._at_hand))
 
 
 async def pid_of(one: Pool) -> int:
@@ -235,12 +235,18 @@ async def test_after_an_error_the_connection_goes_back_to_the_pool() -> None:
     one = await opened(1)
     pid = await pid_of(one)
     ends: list[tuple[list[Any], Exception | None]] = []
-    one.begin("SELECT 1 / $1::integer", [0], lambda *end: ends.append(end))
+
+    def begin(one: Pool, divisor: int) -> None:
+        connection = one.at_hand()
+        assert connection is not None
+        one.begin(connection, "SELECT 1 / $1::integer", [divisor], lambda *end: ends.append(end))
+
+    begin(one, 0)
     assert not prompt(one)
     await until(lambda: ends)
     assert isinstance(ends[0][1], Unstorable)
     assert await pid_of(one) == pid
-    one.begin("SELECT 1 / $1::integer", [1], lambda *end: ends.append(end))
+    begin(one, 1)
     await until(lambda: len(ends) == 2)
     assert [tuple(row) for row in ends[1][0]] == [(1,)]
     assert ends[1][1] is None

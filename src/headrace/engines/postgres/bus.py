@@ -116,10 +116,10 @@ class NotifyBus:
         loop = self._loop
         if loop is None:
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
-            if _here(loop):
-                self._send(loop, hint)
-            else:
+        if _here(loop):
+            self._send(loop, hint)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to listen
                 loop.call_soon_threadsafe(self._send, loop, hint)
 
     def wanted(self, topic: Topic) -> bool:

@@ -120,12 +120,15 @@ class Inserting:
     def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
         """The verb ``InsertsOne.insert_one``."""
         line = self.lines.known(job)
-        if line is None or not self._hot.is_prompt or not is_one(job):
+        if line is None or not is_one(job) or "\0" in job.payload_text:
             return False
-        try:
-            refuse_jobs((job,))
-        except Unstorable:
-            return False  # and ``insert`` says so
+        try:  # its other texts are those of a line, which are stored
+            row = row_of_one(job, line, Micros())
+        except (Unstorable, UnicodeError):
+            return False  # and ``insert`` says why
+        connection = self._hot.at_hand()
+        if connection is None:
+            return False
         collected, hints = self.lines.collected, self._bus.ready_now((job.spec.queue,))
 
         def over(rows: list[Any], error: Exception | None) -> None:
@@ -141,7 +144,7 @@ class Inserting:
                 done(Inserted(replace(job, seq=seq)))
 
         args = (job.id, job.payload_text, collected, self.lines.lock, *(hints[0] if hints else _NO_HINT))
-        self._hot.begin(self._text_of_one, (*args, *row_of_one(job, line, Micros())), over)
+        self._hot.begin(connection, self._text_of_one, (*args, *row), over)
         return True
 
     async def realign(self, limit: int = MAX_BATCH) -> int:

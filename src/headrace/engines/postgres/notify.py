@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from hashlib import sha256
 from zlib import crc32
 
@@ -163,5 +164,6 @@ class Throttle:
         return min((self._free.get(key, 0.0) for key in self._waiting), default=None)
 
 
+@lru_cache(1024)
 def _group(name: str) -> int:
     return crc32(name.encode("utf-8", "surrogatepass")) % GROUPS

@@ -160,19 +160,21 @@ class Pool:
             if not (well and self._keep(connection, pool)):
                 await pool.release(connection, timeout=self._patience)
 
-    @property
-    def is_prompt(self) -> bool:
-        """Whether ``begin`` can begin: a connection is at hand, and a statement is all that has to be sent on it."""
-        while self._at_hand and not _is_usable(self._at_hand[-1]):
-            self._at_hand.pop()
-        return bool(self._at_hand) and not self._pgbouncer and self._replan is None
+    def at_hand(self) -> Connection | None:
+        """A connection for ``begin``, if one is at hand, and a statement is all that has to be sent on it."""
+        return None if self._pgbouncer or self._replan is not None else self._take_at_hand()
 
-    def begin(self, text: str, args: Sequence[Any], done: Callable[[list[Any], Exception | None], None]) -> None:
-        """``fetch``, without a task and on a connection that is at hand; ``done`` is called with the rows, or with the
-        error that ``fetch`` would have raised."""
-        pool, connection = self._pool, self._take_at_hand()
+    def begin(
+        self,
+        connection: Connection,
+        text: str,
+        args: Sequence[Any],
+        done: Callable[[list[Any], Exception | None], None],
+    ) -> None:
+        """``fetch``, without a task, on a connection that was ``at_hand``; ``done`` is called with the rows, or with
+        the error that ``fetch`` would have raised."""
+        pool = self._pool
         assert pool is not None
-        assert connection is not None, "is_prompt says whether there is one"
 
         def over(rows: list[Any] | None, error: BaseException | None) -> None:
             meant = None if error is None else _meant(connection, error)
@@ -270,7 +272,7 @@ class Pool:
 
     def _keep(self, connection: Connection, pool: object) -> bool:
         """Keep a connection at hand, unless somebody waits for one, or there is no use for it any more."""
-        if self._asking or pool is not self._pool or not _is_usable(connection):
+        if self._asking or pool is not self._pool:
             return False
         self._at_hand.append(connection)
         if self._looking is None:

@@ -162,10 +162,10 @@ row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
 def is_one(job: Job) -> bool:
     """Whether ``insert_one.sql`` stores all there is of this job: no keys, no relatives, no labels, no retention."""
     spec = job.spec
-    if spec.retention is not None:
-        return False
-    keys = spec.dedup is None and spec.request_key is None and spec.concurrency_key is None
-    return keys and not spec.after and is_new(job) and not any(labels_of(job))
+    alone = spec.parent is spec.root is spec.batch is spec.rerun_of is None and not spec.after
+    unkeyed = spec.dedup is spec.request_key is spec.concurrency_key is None
+    unlabelled = spec.customer is spec.schedule is None and not spec.tags
+    return alone and unkeyed and unlabelled and spec.retention is None and is_new(job)
 
 
 _row_of_run: Callable[[int, int, Job, int, Micros], tuple[Any, ...]] = function(
