@@ -28,9 +28,9 @@ from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micro
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import by_customer, interning
 from headrace.engines.sqlite.relations import Relations
-from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new
+from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new, row_of_one
 
-__all__ = ["Insertion", "inserting", "merging", "writing"]
+__all__ = ["Insertion", "LoneInsertion", "inserting", "merging", "writing"]
 
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
 _merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
@@ -117,6 +117,26 @@ class Insertion:
             return self._insert(connection, self._args if len(chosen) == len(self._jobs) else self._encode(chosen))
 
         return drive(connection, storing(self._jobs, insert, self._of, whole=self._whole, groups=self._groups))
+
+
+class LoneInsertion:
+    """One new job, without keys, labels or relations, and only if the session knows its line."""
+
+    __slots__ = ("_args",)
+
+    def __init__(self, job: Job, line: int, collected: int) -> None:
+        self._args = row_of_one(job, line, collected)
+
+    def write_new(self, connection: apsw.Connection) -> int:
+        """Store the job if it is new and its line is valid; its order number, else 0."""
+        try:
+            seq: int = connection.execute(_ONE, self._args).get
+        except apsw.ConstraintError:  # that lines were collected is one, too
+            return 0
+        return seq
+
+
+_ONE = ask("insert_one")
 
 
 def _lists(jobs: Iterable[Job], lines: Iterable[int]) -> tuple[list[int], list[int]]:
