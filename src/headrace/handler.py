@@ -116,6 +116,7 @@ class Handler:
             raise ConfigError(f"task {self.name!r}: {error}") from None
         self._item = self._codec(self.returns, "return annotation")
         self._result = Codec(int) if self.streams else self._item
+        self._result_of, self._item_of = f"{self.name}: result", f"{self.name}: item"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.mode}) at {self.place}>"
@@ -240,11 +241,11 @@ class Handler:
 
         :raises InvalidResult: not JSON, not what the return annotation says, or too large
         """
-        return encode_value(self._result, value, f"{self.name}: result")
+        return encode_value(self._result, value, self._result_of)
 
     def encode_item(self, value: Any) -> str:
         """One item of its stream as JSON text; raises like ``encode_result``."""
-        return encode_value(self._item, value, f"{self.name}: item")
+        return encode_value(self._item, value, self._item_of)
 
     def decode_result(self, text: str) -> Any:
         """The result in the type of the return annotation.

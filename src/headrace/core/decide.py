@@ -59,7 +59,7 @@ def dated(job: Job, now: datetime) -> datetime:
     are counted from ``now`` itself.
     """
     last = job.updated_at if job.started_at is None else max(job.updated_at, job.started_at)
-    return max(now, last)
+    return now if now >= last else last  # noqa: FURB136, a call takes three times as long, and every job is dated
 
 
 def change(

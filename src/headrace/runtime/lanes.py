@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from headrace.core.batch import Batch
 from headrace.core.change import Applied, Change, Conflict, Note, Verdict
@@ -130,7 +130,9 @@ class Lanes:
 
     def finish(self, change: Change, ticket: Ticket[Change, Verdict]) -> None:
         """Apply a worker's change without waiting; never refused, repeated until the store answers."""
-        ticket.items = (self._stamped(change),)
+        if not change.id:
+            force_setattr(change, "id", self.host.dice.token())  # in place: nobody else has this change
+        ticket.items = (change,)
         self._finishes.add(ticket)
 
     async def decide(self, id: UUID, verb: Callable[[Job, datetime], Change | None]) -> Job:
