@@ -41,7 +41,7 @@ class Processed(list[str]):
 
 @asynccontextmanager
 async def running(
-    program: str, count: int = 1, *, grace: float = 5.0, burst: bool = False
+    program: str, count: int = 1, *, grace: float = 5.0, burst: bool = False, renewed: Path | None = None
 ) -> AsyncIterator[tuple[Supervisor, asyncio.Task[int], Processed]]:
     told = Processed()
     made = Supervisor(
@@ -49,6 +49,7 @@ async def running(
         count,
         grace=grace,
         burst=burst,
+        renewing=None if renewed is None else lambda fd: [str(fd), str(renewed)],
         tell=told,
     )
     task = asyncio.create_task(made.run())
@@ -169,3 +170,71 @@ async def test_each_child_is_named_and_told_whose_place_it_takes(
     (first, none), (second, before_second), (third, before_third), *_ = names()
     assert (none, before_second, before_third) == ("None", first, second)
     assert len({first, second, third}) == 3
+
+
+RENEWED = """
+import os, signal, socket, sys, time
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+place, log = sys.argv[1], sys.argv[4]
+line = socket.socket(fileno=int(sys.argv[3]))
+def lines():
+    return open(log).read().splitlines()
+def note(word):
+    with open(log, 'a') as file:
+        file.write(f'{word} {place}\\n')
+note('up')
+line.sendall(b'up\\n')
+if lines().count(f'up {place}') == 1:
+    line.sendall(b'renew\\n')
+    assert line.recv(9) == b'go\\n'
+    note('goes')
+    line.sendall(b'left after 7 jobs\\n')
+    while lines().count(f'up {place}') == 1:
+        time.sleep(0.01)
+    note('ended')
+    sys.exit(0)
+time.sleep(60)
+"""
+
+
+async def test_children_are_renewed_one_at_a_time_and_the_next_is_there_before_they_end(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+
+    def lines() -> list[str]:
+        return log.read_text().splitlines()
+
+    async with running(RENEWED, 2, renewed=log) as (made, task, told):
+        await until(lambda: sorted(line for line in lines() if line.startswith("ended")) == ["ended 0", "ended 1"])
+        await until(lambda: len(made.pids) == 2)
+        made.stop()
+        assert await asyncio.wait_for(task, 45) == DONE
+    order = [line for line in lines() if not line.startswith("ended")]
+    first, second = [line.split()[1] for line in order if line.startswith("goes")]
+    begin = order.index(f"goes {first}")
+    assert f"up {first}" in order[begin : order.index(f"goes {second}")], (
+        "the second goes when the next of the first is up"
+    )
+    assert sorted(order) == ["goes 0", "goes 1", "up 0", "up 0", "up 1", "up 1"]
+    assert sum("is renewed after 7 jobs" in line for line in told) == 2
+    assert not any("exit code" in line for line in told), "it was no accident"
+
+
+async def test_one_that_is_being_renewed_is_stopped_with_the_others(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    lingers = RENEWED.replace("while lines().count(f'up {place}') == 1:", "while True:")
+    async with running(lingers, 1, renewed=log) as (made, task, told):
+        await until(lambda: log.read_text().split().count("up") == 2)
+        made.stop()
+        assert await asyncio.wait_for(task, 45) == DONE
+    assert len(told) == 1
+
+
+async def test_one_that_dies_while_it_is_renewed_gives_its_turn_back(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.touch()
+    dies = RENEWED.replace("    note('goes')\n", "    note('goes')\n    os._exit(3)\n")
+    async with running(dies, 2, renewed=log) as (_, _, told):
+        await until(lambda: log.read_text().split().count("up") == 4)
+        assert sum("ended with exit code 3" in line for line in told) == 2

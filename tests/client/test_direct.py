@@ -19,7 +19,7 @@ import pytest
 from headrace import Draft, JobHandle
 from headrace.client import sync
 from headrace.client.submitting import SubmitNext
-from headrace.engines.sqlite.inserting import Insertion
+from headrace.engines.sqlite.inserting import Insertion, LoneInsertion
 from headrace.errors import StoreLost, SyncInAsync, Unavailable
 from tests.support.apps import Sums
 
@@ -40,17 +40,15 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The threads on which jobs were written, one after the other."""
     threads: list[int] = []
 
-    def noted(name: str) -> Callable[[Insertion, apsw.Connection], Any]:
-        write: Callable[[Insertion, apsw.Connection], Any] = getattr(Insertion, name)
-
-        def noting(insertion: Insertion, connection: apsw.Connection) -> Any:
+    def noted(write: Callable[[Any, apsw.Connection], Any]) -> Callable[[Any, apsw.Connection], Any]:
+        def noting(insertion: Any, connection: apsw.Connection) -> Any:
             threads.append(threading.get_ident())
             return write(insertion, connection)
 
         return noting
 
-    for name in ("write", "write_new"):
-        monkeypatch.setattr(Insertion, name, noted(name))
+    monkeypatch.setattr(Insertion, "write", noted(Insertion.write))
+    monkeypatch.setattr(LoneInsertion, "write_new", noted(LoneInsertion.write_new))
     return threads
 
 
@@ -165,7 +163,7 @@ def test_a_write_that_may_have_happened_stays_so_if_the_next_is_refused(
     submit_here(sums, written)
     failed: list[bool] = []
 
-    def fail(insertion: Insertion, connection: apsw.Connection) -> None:
+    def fail(insertion: LoneInsertion, connection: apsw.Connection) -> None:
         failed.append(True)
         raise Unavailable("the disk is gone", outcome=outcome)
 
@@ -173,7 +171,7 @@ def test_a_write_that_may_have_happened_stays_so_if_the_next_is_refused(
         work.close()
         raise Unavailable("the disk is full")
 
-    monkeypatch.setattr(Insertion, "write_new", fail)
+    monkeypatch.setattr(LoneInsertion, "write_new", fail)
     monkeypatch.setattr(sums.app, "wait", refuse)
     while True:  # until it was tried on this thread first
         with pytest.raises(Unavailable, match="full") as caught:
@@ -181,6 +179,30 @@ def test_a_write_that_may_have_happened_stays_so_if_the_next_is_refused(
         if failed:
             break
     assert caught.value.outcome == outcome
+
+
+def test_a_handler_of_signals_within_a_submit_is_refused_and_waits_for_nothing(
+    sums: Sums, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_here(sums, written)
+    write, here, refused = LoneInsertion.write_new, threading.get_ident(), list[bool]()
+
+    def interrupted(insertion: LoneInsertion, connection: apsw.Connection) -> int:
+        if threading.get_ident() == here:
+            with pytest.raises(SyncInAsync, match="handler of signals"):
+                sums.add.submit_sync(2)
+            with pytest.raises(SyncInAsync, match="handler of signals"):
+                sums.app.wait(sums.add.submit(2))
+            refused.append(True)
+        return write(insertion, connection)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoneInsertion, "write_new", interrupted)
+        while not refused:
+            handle = sums.add.submit_sync(1)
+    assert handle.last is not None
+    assert handle.last.seq == count(sums)
+    submit_here(sums, written)
 
 
 def test_many_threads_store_each_job_once_while_the_app_is_closed_under_them(sums: Sums) -> None:

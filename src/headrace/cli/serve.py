@@ -14,6 +14,7 @@ from headrace.cli.failures import DONE, FAILED, USAGE, code_of
 from headrace.cli.health import Address, Vitals
 from headrace.cli.health import serve as serve_health
 from headrace.cli.pairs import pairs
+from headrace.cli.renewal import renew_when_due
 from headrace.cli.run import opened
 from headrace.cli.signals import on_signals
 from headrace.cli.state import State
@@ -59,15 +60,16 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
         signals = stack.enter_context(on_signals(stop, worker.request_stop))
         if place.parent_fd is not None:
             _on_orphaned(place.parent_fd, worker, tell)
+        ports = await stack.enter_async_context(AsyncExitStack())  # given up when another takes this place
         if options.health:
             try:
                 server = await serve_health(options.health, lambda: vitals(worker))
             except OSError as error:
                 raise _BadAddress(f"cannot listen on {options.health}: {error.strerror or error}") from None
-            stack.push_async_callback(server.wait_closed)
-            stack.callback(server.close)
+            ports.push_async_callback(server.wait_closed)
+            ports.callback(server.close)
         if options.metrics:
-            url = _serve_metrics(stack, app, options.metrics)
+            url = _serve_metrics(ports, app, options.metrics)
             tell("metrics", f"metrics at {url}", url=url)
         tasks = sorted({handler.name for handler in worker.handlers.values()})
         queues = ", ".join(options.queues) or "all queues"
@@ -80,6 +82,11 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
             tasks=tasks,
         )
         tune_process()
+        if options.limits and place.renew_fd is not None:
+            renewing = asyncio.create_task(
+                renew_when_due(worker, options.limits, place.renew_fd, ports.aclose, lambda why: tell("renewed", why))
+            )
+            stack.callback(renewing.cancel)
         try:
             await worker.run(signals=False)
         except StoreLost as error:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import time
 from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -38,6 +40,7 @@ class Supervisor:
 
     ``naming`` makes more arguments, from the id of the worker in this child, and that of the worker in whose place it
     is started: the supervisor knows that this one's process has ended, and the new worker need not find out.
+    ``renewing`` makes those of a child that may ask to be renewed (``cli/renewal.py``), from its end of two sockets.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class Supervisor:
         grace: float,
         burst: bool = False,
         naming: Callable[[UUID, UUID | None], Sequence[str]] = lambda id, after: (),
+        renewing: Callable[[int], Sequence[str]] | None = None,
         tell: Callable[[str], None] = say,
     ) -> None:
         self._command, self._count, self._naming = command, count, naming
@@ -55,6 +59,10 @@ class Supervisor:
         self._named: dict[int, UUID] = {}
         self._grace, self._burst, self._tell = grace, burst, tell
         self._children: dict[int, Process] = {}
+        self._renewing, self._turn, self._turn_of = renewing, asyncio.Lock(), -1
+        """Whoever has the turn is being renewed: one at a time, until the next is up."""
+        self._leaving: dict[int, tuple[Process, asyncio.Task[None]]] = {}
+        """By place, those whose place was given to another and that still finish what they run."""
         self._renewed: set[int] = set()
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
@@ -69,6 +77,7 @@ class Supervisor:
         watchdog = asyncio.create_task(self._kill_the_slow())
         try:
             await asyncio.gather(*keepers)
+            await asyncio.gather(*(task for _, task in self._leaving.values()))
         finally:
             watchdog.cancel()
             for task in keepers:
@@ -107,7 +116,7 @@ class Supervisor:
         return [child.pid for child in self._children.values()]
 
     def _signal(self, number: signal.Signals) -> None:
-        for child in self._children.values():
+        for child in [*self._children.values(), *(child for child, _ in self._leaving.values())]:
             try:
                 child.send_signal(number)
             except ProcessLookupError:
@@ -127,6 +136,9 @@ class Supervisor:
         while not self._stopping.is_set():
             started = time.monotonic()
             pid, code = await self._live(index)
+            if code is None:  # it left its place
+                delay, self._proven = FIRST_DELAY, True
+                continue
             lived = time.monotonic() - started
             self._proven = self._proven or lived >= STEADY or code == DONE
             if self._stopping.is_set() or (self._burst and code == DONE):
@@ -144,23 +156,84 @@ class Supervisor:
             await _happens(self._stopping, delay)
             delay = min(delay * 2, LONGEST_DELAY)
 
-    async def _live(self, index: int) -> tuple[int, int]:
-        """One child from birth to death."""
+    async def _live(self, index: int) -> tuple[int, int | None]:
+        """One child from birth to death; or until it leaves its place to another, then without an exit code."""
         reading, _ = self._pipe
         before, id = self._named.get(index), self._dice.new_id(datetime.now(UTC))
         self._named[index] = id
         command = [*self._command(index, reading), *self._naming(id, before)]
-        # A process group of its own: Ctrl-C in the terminal is for the supervisor, which passes it on once.
-        child = await asyncio.create_subprocess_exec(
-            *command, pass_fds=(reading,), process_group=0, stdin=asyncio.subprocess.DEVNULL
-        )
-        self._children[index] = child
-        if self._stopping.is_set():
-            self._signal(signal.SIGTERM)
+        ours, theirs = (None, None) if self._renewing is None else socket.socketpair()
+        fds = [reading] if theirs is None else [reading, theirs.fileno()]
+        if self._renewing is not None and theirs is not None:
+            command += self._renewing(theirs.fileno())
+        with ExitStack() as stack:
+            if ours is not None:
+                stack.callback(ours.close)
+            try:
+                # A process group of its own: Ctrl-C in the terminal is for the supervisor, which passes it on once.
+                child = await asyncio.create_subprocess_exec(
+                    *command, pass_fds=fds, process_group=0, stdin=asyncio.subprocess.DEVNULL
+                )
+            finally:
+                if theirs is not None:
+                    theirs.close()
+            self._children[index] = child
+            if self._stopping.is_set():
+                self._signal(signal.SIGTERM)
+            ended = asyncio.ensure_future(child.wait())
+            left = asyncio.ensure_future(_never() if ours is None else self._leaves(index, child, ours))
+            try:
+                await asyncio.wait({ended, left}, return_when=asyncio.FIRST_COMPLETED)
+                if not ended.done():
+                    left.result()
+                    self._named.pop(index, None)  # it lives: whoever comes after it must not bury it
+                    self._leaving[index] = child, asyncio.create_task(self._see_off(index, child.pid, ended))
+                    return child.pid, None
+                self._end_turn(index)
+                return child.pid, ended.result()
+            finally:
+                left.cancel()
+                self._children.pop(index, None)
+
+    # -- renewing
+
+    async def _leaves(self, index: int, child: Process, ours: socket.socket) -> None:
+        """Talk with a child, until it has left its place; for ever if it does not."""
+        ours.setblocking(False)
+        loop, said = asyncio.get_running_loop(), b""
+        while more := await loop.sock_recv(ours, 1000):
+            *lines, said = (said + more).split(b"\n")
+            for line in lines:
+                word, _, why = line.decode(errors="replace").partition(" ")
+                if word == "up":
+                    self._end_turn(index)
+                elif word == "renew":
+                    if index in self._leaving:  # no more than one that leaves, for each place
+                        await asyncio.wait([self._leaving[index][1]])
+                    await self._turn.acquire()
+                    self._turn_of = index
+                    await loop.sock_sendall(ours, b"go\n")
+                elif word == "left":
+                    self._tell(f"worker process {child.pid} is renewed {why}")
+                    return
+        await _never()
+
+    def _end_turn(self, index: int) -> None:
+        if self._turn_of == index:
+            self._turn_of = -1
+            self._turn.release()
+
+    async def _see_off(self, index: int, pid: int, ended: asyncio.Future[int]) -> None:
         try:
-            return child.pid, await child.wait()
+            code = await ended
         finally:
-            self._children.pop(index, None)
+            self._leaving.pop(index, None)
+        if code != DONE and not self._stopping.is_set():
+            self._tell(f"worker process {pid}, whose place was taken, {_epitaph(code)}")
+
+
+async def _never() -> None:
+    await asyncio.get_running_loop().create_future()
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:

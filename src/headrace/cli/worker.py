@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
 
@@ -15,6 +15,7 @@ import click
 from headrace.cli.health import Address, address
 from headrace.cli.options import common, duration
 from headrace.cli.pairs import pairs
+from headrace.cli.renewal import Limits, size
 from headrace.cli.run import choose
 from headrace.cli.state import State
 
@@ -39,6 +40,7 @@ class Options:
     metrics: Address | None = None
     verbose: bool = False
     log_format: Literal["text", "json"] = "text"
+    limits: Limits = field(default_factory=Limits)
 
     def flags(self, index: int) -> list[str]:
         """The same flags for the child of this index; each takes ports of its own."""
@@ -48,6 +50,7 @@ class Options:
         words += [word for offer in self.offers for word in ("--offer", offer)]
         words += [word for module in self.imports for word in ("--import", module)]
         words += ["--burst"] if self.burst else []
+        words += self.limits.flags()
         words += ["--verbose"] if self.verbose else []
         words += ["--log-format", self.log_format]
         if self.health:
@@ -68,6 +71,8 @@ class Place:
     """The id of the worker."""
     after: UUID | None = None
     """The worker that had this place before; its process has ended."""
+    renew_fd: int | None = None
+    """Over which it asks to be renewed."""
 
 
 @click.command()
@@ -91,6 +96,15 @@ class Place:
     help="Worker processes; from 2 on, a supervisor restarts those that die.",
 )
 @click.option("--burst", is_flag=True, help="End when no job is left that can run now.")
+@click.option(
+    "--max-jobs", type=click.IntRange(1), metavar="N", help="Renew a worker process after it has run so many jobs."
+)
+@click.option(
+    "--max-memory",
+    type=size,
+    metavar="SIZE",
+    help="Renew a worker process that has this much in memory, with its child processes, as in 512MB.",
+)
 @click.option("--reload", is_flag=True, help="Restart the workers when a Python file below this directory changes.")
 @click.option("--import", "imports", multiple=True, metavar="MODULE", help="Import this too; it may define tasks.")
 @click.option(
@@ -132,6 +146,7 @@ class Place:
 @click.option("--parent-fd", type=int, hidden=True)
 @click.option("--id", "id", type=click.UUID, hidden=True)
 @click.option("--after", type=click.UUID, hidden=True)
+@click.option("--renew-fd", type=int, hidden=True)
 @common
 def worker(
     state: State,
@@ -144,6 +159,9 @@ def worker(
     parent_fd: int | None,
     id: UUID | None,
     after: UUID | None,
+    renew_fd: int | None,
+    max_jobs: int | None,
+    max_memory: int | None,
     concurrency: int,
     burst: bool,
     imports: tuple[str, ...],
@@ -175,11 +193,12 @@ def worker(
         metrics=_metrics(metrics_port, metrics_host, processes),
         grace=grace,
         verbose=verbose,
+        limits=Limits(max_jobs, max_memory),
         log_format=cast('Literal["text", "json"]', state.log_format),
     )
-    if processes > 1 or reload:
+    if processes > 1 or reload or (options.limits and parent_fd is None):
         return asyncio.run(_supervise(state, options, processes, reload))
-    return _serve(state, options, Place(parent_fd, id, after))
+    return _serve(state, options, Place(parent_fd, id, after, renew_fd))
 
 
 def _names(words: tuple[str, ...], flag: str) -> tuple[str, ...]:
@@ -232,7 +251,8 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
     from headrace.errors import NotSupported
 
     if sys.platform == "win32":
-        raise NotSupported("--processes and --reload need a POSIX system: start several workers instead")
+        flags = "--processes, --reload, --max-jobs and --max-memory"
+        raise NotSupported(f"{flags} need a POSIX system: start several workers instead")
 
     def command(index: int, parent_fd: int) -> list[str]:
         shared = [word for name in ("app", "url") if (said := getattr(state, name)) for word in (f"--{name}", said)]
@@ -244,10 +264,19 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
         return ["--id", str(id), *(["--after", str(after)] if after else [])]
 
     tell = Teller(state, options.log_format, "headrace.supervisor").say
-    supervisor = Supervisor(command, processes, grace=options.grace, burst=options.burst, naming=naming, tell=tell)
+    supervisor = Supervisor(
+        command,
+        processes,
+        grace=options.grace,
+        burst=options.burst,
+        naming=naming,
+        renewing=(lambda fd: ["--renew-fd", str(fd)]) if options.limits else None,
+        tell=tell,
+    )
+    what = f"{processes} worker process{'' if processes == 1 else 'es'}"
 
     def stop() -> None:
-        tell(f"stopping {processes} worker processes, at most {options.grace:g} s; once more to stop at once")
+        tell(f"stopping {what}, at most {options.grace:g} s; once more to stop at once")
         supervisor.stop()
 
     with ExitStack() as stack:
@@ -255,6 +284,6 @@ async def _supervise(state: State, options: Options, processes: int, reload: boo
         if reload:
             watching = asyncio.create_task(renew_on_change(changes(), supervisor.renew, tell))
             stack.callback(watching.cancel)
-        tell(f"{processes} worker processes (supervisor {os.getpid()})")
+        tell(f"{what} (supervisor {os.getpid()})")
         code = await supervisor.run()
     return signals.code or code

@@ -16,7 +16,8 @@ Five rules hold for every verb of every role:
 - **Every write may be repeated.** A caller whose reply was lost calls again with the same ids, and nothing more
   changes.
 - **No verb is optional.** An engine that has no transactions has ``transactions`` None, and one that cannot write on
-  the thread of its caller has ``direct`` None; there is nothing else that an engine may leave out.
+  the thread of its caller has ``direct`` None; its ``jobs`` may have a short way for one job (``InsertsOne``). There is
+  nothing else that an engine may leave out.
 
 Errors that every verb may raise:
 

@@ -199,6 +199,13 @@ class Children:
         else:
             child.close()
 
+    @property
+    def pids(self) -> list[int]:
+        """The processes there are, of idle children too."""
+        with self._lock:
+            children = [*self._idle, *(post.child for post in self._busy.values() if post.child is not None)]
+        return [child.process.pid for child in children if child.process.pid is not None]
+
     # Both under the lock: a child that has gone on to the next job must not be stopped for the one before.
 
     def stop(self, ctx: Context, why: Stopping) -> None:

@@ -41,6 +41,9 @@ __all__ = ["Worker", "WorkerStats", "succeed"]
 
 _log = logging.getLogger("headrace.worker")
 
+_LOOK = 60.0
+"""Seconds between two looks at what still runs, besides those when something ends."""
+
 TICK = 0.25
 
 
@@ -88,6 +91,8 @@ class Worker(Service):
         self.fetchers, self._idle = list[Fetcher](), set[Fetcher]()
         self._services: Sequence[Service] = ()
         self._predecessor: UUID | None = None
+        self._retired: asyncio.Event | None = None
+        """There if it was retired; set when it is told to stop all the same."""
 
     # -- from outside
 
@@ -118,8 +123,26 @@ class Worker(Service):
         """The jobs whose handlers are being called; may be asked on any thread."""
         return [owned.job for owned in list(self._slots.runs)]
 
+    @property
+    def child_pids(self) -> list[int]:
+        """The child processes that it runs handlers in."""
+        return self._slots.children.pids
+
+    def retire(self) -> None:
+        """Claim no more, and stop when what runs has ended, however long that takes: another has taken its place.
+
+        ``request_stop`` then stops it gracefully, as if it had not been retired.
+        """
+        if not self.stopping.is_set():
+            self._retired = asyncio.Event()
+            self.stopping.set()
+
     def request_stop(self) -> None:
         """Stop gracefully; called a second time, stop at once."""
+        if self._retired is not None and not self._retired.is_set():
+            self._retired.set()
+            self._slots.freed.set()
+            return
         if self.stopping.is_set():
             self._hurry.set()
             self._slots.freed.set()
@@ -129,7 +152,7 @@ class Worker(Service):
         """Start; a worker that has stopped may start again, under a new id."""
         if self._state == "stopped":
             self.id, self._slots, self._hurry = self._new_id(), self._new_slots(), asyncio.Event()
-            self._state, self.exhausted = "starting", False
+            self._state, self.exhausted, self._retired = "starting", False, None
         await super().start()
         if self._resources and self._task is not None:
             await self._resources.wait(self._task)
@@ -260,6 +283,9 @@ class Worker(Service):
     async def _drain(self) -> None:
         """Give the buffer back, let the rest finish within the grace, then hand it back uncharged."""
         self._slots.release_buffer()
+        while self._retired is not None and not self._retired.is_set() and not self._slots.empty:
+            self._slots.freed.clear()
+            await self.host.wait(self._slots.freed, _LOOK)
         if await self._quiet(self.grace):
             return
         self._slots.reactions.cancel()

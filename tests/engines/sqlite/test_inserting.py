@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import apsw
 import pytest
 from msgspec.structs import replace
 
 from headrace.conformance.lab import Lab
 from headrace.core import acts
+from headrace.core.books import BOOKS
 from headrace.core.change import Applied
-from headrace.core.job import ErrorInfo
+from headrace.core.job import ErrorInfo, Job
 from headrace.core.outcome import Completed, Failed
+from headrace.core.retry import Retry
 from headrace.core.status import Status
-from headrace.engine import Duplicated, Inserted, Refused
-from headrace.engines.sqlite import SqliteEngine, lines
-from headrace.errors import ConfigError, Unstorable
+from headrace.engine import Duplicated, InsertAnswer, Inserted, Refused
+from headrace.engines.sqlite import SqliteEngine, db_thread, lines
+from headrace.errors import ConfigError, StoreLost, Unavailable, Unstorable
 
 
 @pytest.mark.parametrize("where", ["task", "queue", "tags", "dedup", "schedule", "customer"])
@@ -175,3 +184,120 @@ async def test_order_numbers_are_not_given_again_after_a_delete(lab: Lab) -> Non
     job = await lab.cancel(await lab.put())
     assert await lab.engine.jobs.delete({Status.CANCELLED: lab.now}) == 1
     assert (await lab.put()).seq > job.seq
+
+
+# -- one job that comes alone
+
+
+async def begin(lab: Lab, job: Job) -> InsertAnswer | BaseException | bool | None:
+    """What becomes of the job on the short way; False: it was not begun."""
+    assert isinstance(lab.engine, SqliteEngine)
+    answer = asyncio.get_running_loop().create_future()
+    begun = lab.engine.jobs.insert_one(job, lab.now, answer.set_result)
+    return await answer if begun else False
+
+
+async def rows_of(lab: Lab, job: Job) -> list[list[object]]:
+    """All that is stored of a job but its number and its id, with the types that SQLite gives to it."""
+    assert isinstance(lab.engine, SqliteEngine)
+
+    def read(connection: apsw.Connection) -> list[list[object]]:
+        seq = connection.execute("SELECT seq FROM jobs WHERE id = ?", (job.id.bytes,)).get
+        found = list[list[object]]()
+        for table in ("jobs", "bodies", "labels"):
+            columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+            names = [name for (name,) in columns if name not in ("seq", "id")]
+            values = ", ".join(f"typeof({name}), {name}" for name in names)
+            found.append(list(connection.execute(f"SELECT {values} FROM {table} WHERE seq = ?", (seq,))))
+        return found
+
+    return await lab.engine._reader.run(read)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {
+            "payload": '{"a": "\u00e4\\u0000"}',
+            "priority": 3,
+            "metadata": {"k": 1},
+            "timeout": 1.5,
+            "retry": Retry(max_retries=7),
+        },
+        {"delay": 60, "not_after": 90},
+        {"concurrency_key": "k", "trace": {"traceparent": "t"}},
+        {"queue": "q\u00fc", "requires": {"gpu": True}},
+    ],
+)
+async def test_a_lone_job_is_stored_to_the_letter_as_any_other(lab: Lab, options: dict[str, Any]) -> None:
+    known, lone = lab.job(**options), lab.job(**options)
+    await lab.insert(known)
+    answer = await begin(lab, lone)
+    assert isinstance(answer, Inserted)
+    assert answer.job == await lab.get(lone)
+    assert answer.job == replace(lone, seq=answer.job.seq)
+    assert await rows_of(lab, lone) == await rows_of(lab, known)
+    assert sum([(await lab.engine.records.verify(book)).wrong for book in BOOKS]) == 0
+
+
+async def test_a_lone_job_that_is_stored_already_is_left_to_the_ordinary_verb(lab: Lab) -> None:
+    job = await lab.put()
+    assert await begin(lab, replace(job, seq=0)) is None
+    assert await lab.insert(replace(job, seq=0)) == [Inserted(job)]
+
+
+async def test_a_lone_job_of_lines_that_were_collected_is_left_to_the_ordinary_verb(lab: Lab) -> None:
+    await lab.put()
+    assert isinstance(lab.engine, SqliteEngine)
+    await lab.engine._writer.run(lambda connection: connection.execute("UPDATE books SET collected = collected + 1"))
+    job = lab.job()
+    assert await begin(lab, job) is None
+    assert isinstance((await lab.insert(job))[0], Inserted)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": "unknown"},
+        {"tags": ("t",)},
+        {"dedup": "k"},
+        {"request_key": "r", "request_hash": "h"},
+        {"customer": "c"},
+        {"schedule": "s"},
+        {"root": UUID(int=1)},
+        {"rerun_of": UUID(int=1)},
+        {"batch": UUID(int=1)},
+        {"parent": UUID(int=1)},
+        {"after": (UUID(int=1),), "waits": 1},
+    ],
+)
+async def test_what_is_more_than_one_row_is_not_begun(lab: Lab, options: dict[str, Any]) -> None:
+    await lab.put()
+    job = lab.job(**options)
+    assert await begin(lab, job) is False
+    assert (await lab.engine.records.ledger()).accepted == 1
+
+
+async def test_a_lone_job_that_no_engine_keeps_or_a_closed_session_is_not_begun(lab: Lab) -> None:
+    job = await lab.put("task\u00e4")
+    assert await begin(lab, replace(lab.job("task\u00e4"), payload_text="\0")) is False
+    await lab.engine.close()
+    assert await begin(lab, lab.job("task\u00e4")) is False
+    await lab.engine.open()
+    assert await lab.get(job) == job
+
+
+async def test_what_goes_wrong_with_a_lone_job_is_told(lab: Lab, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await lab.put()
+    monkeypatch.setattr(db_thread, "PATIENCE", 0.2)
+    other = apsw.Connection(str(file))
+    other.execute("BEGIN IMMEDIATE")
+    answer = await begin(lab, lab.job())
+    assert isinstance(answer, Unavailable)
+    assert answer.outcome == "refused"
+    other.close()
+    os.rename(file, file.with_name("elsewhere.db"))
+    assert isinstance(await begin(lab, lab.job()), StoreLost)
+    os.rename(file.with_name("elsewhere.db"), file)
+    assert isinstance(await begin(lab, lab.job()), Inserted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Literal, TypeVar
@@ -22,7 +23,7 @@ __all__ = ["DbThread"]
 
 T = TypeVar("T")
 
-_Call = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+_Call = tuple[Callable[[apsw.Connection], Any], Callable[[Any, Exception | None], None], asyncio.AbstractEventLoop]
 _Work = _Call | Literal["tidy"]
 
 PATIENCE = 30.0
@@ -77,9 +78,9 @@ class DbThread:
 
         def main(work: SimpleQueue[_Work | None] = self._work) -> None:
             try:
-                self._main(work, lambda error: _tell(loop, ready, None, error))
+                self._main(work, lambda error: _tell(loop, partial(_settle, ready), None, error))
             finally:
-                _tell(loop, over, None, None)
+                _tell(loop, partial(_settle, over), None, None)
 
         self._thread = threading.Thread(target=main, name=self._name, daemon=True)
         self._thread.start()
@@ -105,11 +106,14 @@ class DbThread:
 
     async def run(self, call: Callable[[apsw.Connection], T]) -> T:
         """Run this call on the thread; its answer or its error."""
-        self._make_sure()
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[T] = loop.create_future()
-        self._work.put((call, answer, loop))
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.begin(call, partial(_settle, answer))
         return await answer
+
+    def begin(self, call: Callable[[apsw.Connection], T], over: Callable[[T | None, Exception | None], None]) -> None:
+        """Run this call on the thread; ``over`` is called on this loop with its answer or its error."""
+        self._make_sure()
+        self._work.put((call, over, asyncio.get_running_loop()))
 
     def run_at_once(self, call: Callable[[apsw.Connection], T]) -> T | None:
         """Run this call on the thread that asks, which must not be one that runs a loop; None: not now.
@@ -126,7 +130,19 @@ class DbThread:
                 return None
             connection, files = self._begun
             try:
-                answer = self._do(connection, call, files, here=True)
+                if self._torn:
+                    _undo(connection)
+                self._torn = True
+                try:
+                    answer = call(connection)
+                except (apsw.BusyError, apsw.LockedError):
+                    _undo(connection)
+                    answer = self._patiently(connection, partial(call, connection), BRIEFLY)
+                except BaseException:
+                    _undo(connection)
+                    raise
+                self._torn = False
+                files.check()
             except Exception as error:
                 raise self._mean(error, files) from error
         if self._tidy is not None and self._host.clock.monotonic() >= self._tidy_at:
@@ -166,11 +182,11 @@ class DbThread:
                 connection.close()
 
     def _answer(self, item: _Call, connection: apsw.Connection, files: Files) -> None:
-        call, answer, asker = item
+        call, over, asker = item
         try:
-            _tell(asker, answer, self._do(connection, call, files), None)
+            _tell(asker, over, self._do(connection, call, files), None)
         except BaseException as error:  # whatever it is, the calls behind this one must be run
-            _tell(asker, answer, None, self._mean(error, files))
+            _tell(asker, over, None, self._mean(error, files))
 
     def _begin(self) -> tuple[apsw.Connection, Files]:
         connection = self._connect()
@@ -187,14 +203,11 @@ class DbThread:
         connection: apsw.Connection,
         call: Callable[[apsw.Connection], T],
         files: Files,
-        *,
-        here: bool = False,
     ) -> T:
         if self._torn:
             _undo(connection)
-        self._torn = here
-        answer = self._patiently(connection, lambda: call(connection), BRIEFLY if here else PATIENCE)
-        self._torn = False
+            self._torn = False
+        answer = self._patiently(connection, lambda: call(connection), PATIENCE)
         files.check()  # after the commit: a write into a file that is gone must not be acknowledged
         return answer
 
@@ -245,10 +258,13 @@ def _undo(connection: apsw.Connection | None) -> None:
 
 
 def _tell(
-    loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], answer: T | None, error: Exception | None
+    loop: asyncio.AbstractEventLoop,
+    over: Callable[[T | None, Exception | None], None],
+    answer: T | None,
+    error: Exception | None,
 ) -> None:
     try:
-        loop.call_soon_threadsafe(_settle, future, answer, error)
+        loop.call_soon_threadsafe(over, answer, error)
     except RuntimeError:  # the loop is closed: nobody waits any more
         pass
 

@@ -10,8 +10,9 @@ from headrace.core.job import Job
 from headrace.engine import Inserted
 from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.inserting import Insertion
+from headrace.engines.sqlite.inserting import Insertion, LoneInsertion
 from headrace.engines.sqlite.jobs import Jobs
+from headrace.engines.sqlite.rows import is_one
 
 __all__ = ["Direct"]
 
@@ -30,6 +31,9 @@ class Direct:
         if known is None:
             return None
         line, collected = known
-        insertion = Insertion([job], [line], collected)
-        seq = self._writer.run_at_once(insertion.write_new) if insertion.is_plain else None
+        if is_one(job):
+            seq = self._writer.run_at_once(LoneInsertion(job, line, collected).write_new)
+        else:
+            insertion = Insertion([job], [line], collected)
+            seq = self._writer.run_at_once(insertion.write_new) if insertion.is_plain else None
         return Inserted(replace(job, seq=seq)) if seq else None

@@ -27,7 +27,7 @@ class Files:
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         """:raises StoreLost: the file was replaced while it was being opened"""
-        self._path = path
+        self._path, self._name = path, str(path)
         self._beside = (f"{path}-wal", f"{path}-shm")
         self._file = find(path)
         # In this order, so that the identity that was read is that of the file that the connection has open.
@@ -40,7 +40,7 @@ class Files:
 
         :raises StoreLost: they would not
         """
-        if find(self._path) != self._file:
+        if find(self._path, self._name) != self._file:
             raise _replaced(self._path)
         for place, name in enumerate(self._beside):
             found, known = _identity(name), self._logs[place]
@@ -50,13 +50,13 @@ class Files:
                 raise _logless(self._path, name)
 
 
-def find(path: Path) -> _Identity:
-    """The identity of the file that is at this path, where one was open.
+def find(path: Path, name: str | None = None) -> _Identity:
+    """The identity of the file that is at this path, where one was open; ``name``: the path as text, for speed.
 
     :raises StoreLost: it is gone, or nothing is left in it
     """
     try:
-        found = os.stat(path)
+        found = os.stat(name or path)
     except (FileNotFoundError, NotADirectoryError):
         raise _deleted(path) from None
     except OSError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from uuid import UUID
 
 import apsw
 import msgspec
+from msgspec.structs import replace
 
 from headrace.core.batch import Batch
 from headrace.core.change import Change, Verdict
@@ -15,7 +16,8 @@ from headrace.core.claim import Ask, grant
 from headrace.core.defaults import Rules
 from headrace.core.job import Job
 from headrace.core.status import Status
-from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Overdue
+from headrace.engine import MAX_BATCH, Claimed, Companions, Dead, InsertAnswer, Inserted, Overdue
+from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.groups import Groups
 from headrace.engines.sql.lines import Learned
 from headrace.engines.sql.record import LOWEST, encode, micros, moment
@@ -24,9 +26,10 @@ from headrace.engines.sqlite.claiming import Claiming
 from headrace.engines.sqlite.connection import ask as statement
 from headrace.engines.sqlite.connection import drive
 from headrace.engines.sqlite.db_thread import DbThread
-from headrace.engines.sqlite.inserting import Insertion
+from headrace.engines.sqlite.inserting import Insertion, LoneInsertion
 from headrace.engines.sqlite.lines import Lines, by_customer, realigning
-from headrace.engines.sqlite.rows import RECORD_TYPE, jobs_of, reader
+from headrace.engines.sqlite.rows import RECORD_TYPE, is_one, jobs_of, reader
+from headrace.errors import NotOpen, Unstorable
 
 __all__ = ["Jobs"]
 
@@ -63,6 +66,22 @@ class Jobs:
         insertion = Insertion(jobs, lines, learned.collected, batch, whole, groups)
         stored = await self._writer.run(insertion.write)
         return stored if isinstance(stored, list) else insertion.inserted(stored)
+
+    def insert_one(self, job: Job, now: datetime, done: Callable[[InsertAnswer | BaseException | None], None]) -> bool:
+        known = self.lines.recall(job) if is_one(job) else None
+        if known is None:
+            return False
+        try:
+            refuse_jobs((job,))
+            insertion = LoneInsertion(job, *known)
+
+            def over(seq: int | None, error: Exception | None) -> None:
+                done(error or (Inserted(replace(job, seq=seq)) if seq else None))
+
+            self._writer.begin(insertion.write_new, over)
+        except (Unstorable, NotOpen):
+            return False  # and ``insert`` says so
+        return True
 
     async def claim(self, worker: UUID, ask: Ask, request: int, now: datetime) -> Claimed | Dead:
         given, claiming = grant(worker, ask, request, now, self._rules), self._claiming

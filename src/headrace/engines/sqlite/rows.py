@@ -9,14 +9,27 @@ import msgspec
 
 from headrace.core.change import Change, Key, Note
 from headrace.core.job import Job
+from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.attempts import PastRow, past_of
 from headrace.engines.sql.columns import function, job_of, names, row, tuple_type
 from headrace.engines.sql.columns import is_new as make_is_new
+from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.reader import RecordReader, Sight
-from headrace.engines.sql.record import Micros, key_of, stage_of
+from headrace.engines.sql.record import Micros, key_of, micros, stage_of
 from headrace.engines.sqlite.columns import CHANGE, NEW, RECORD, REPORT
 
-__all__ = ["RECORD_TYPE", "is_new", "jobs_of", "reader", "row_of_change", "row_of_new", "row_of_report", "sights_of"]
+__all__ = [
+    "RECORD_TYPE",
+    "is_new",
+    "is_one",
+    "jobs_of",
+    "reader",
+    "row_of_change",
+    "row_of_new",
+    "row_of_one",
+    "row_of_report",
+    "sights_of",
+]
 
 if TYPE_CHECKING:
     RECORD_TYPE = tuple[Any, ...]
@@ -54,6 +67,36 @@ row_of_new: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
     "row_of_new", "job, line, at", [row(column.new for column in NEW)], stage_of=stage_of, held_key=key_of
 )
 """A job as ``insert_rows.sql`` takes it."""
+
+_row_of_one: Callable[[Job, int, Micros], tuple[Any, ...]] = function(
+    "row_of_one",
+    "job, line, at",
+    [row("job.id.bytes" if column.type == "uuid" else column.new for column in NEW)],
+    stage_of=stage_of,
+    held_key=key_of,
+)
+
+
+def row_of_one(job: Job, line: int, collected: int) -> tuple[Any, ...]:
+    """A job as ``insert_one.sql`` takes it, in a line that is valid for this count of collections."""
+    return (*_row_of_one(job, line, Micros()), micros(job.spec.created_at) >> BUCKET, collected)
+
+
+def is_one(job: Job) -> bool:
+    """Whether ``insert_one.sql`` stores all there is of a job: it is new, and has no keys, labels or relations."""
+    spec = job.spec
+    return (
+        is_new(job)
+        and not is_related(job)
+        and not spec.tags
+        and spec.dedup is None
+        and spec.request_key is None
+        and spec.customer is None
+        and spec.schedule is None
+        and spec.root is None
+        and spec.rerun_of is None
+    )
+
 
 row_of_change: Callable[[Change, Micros], tuple[Any, ...]] = function(
     "row_of_change",
