@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar, Unpack
 from uuid import UUID
@@ -54,6 +54,8 @@ from headrace.worker.worker import Worker
 __all__ = ["App", "Check", "LimitInfo", "QueueInfo", "ScheduleInfo", "Stats", "TaskInfo"]
 
 _log = logging.getLogger("headrace.app")
+
+_version = cache(version)  # which reads and parses a file
 
 R = TypeVar("R")
 
@@ -211,7 +213,7 @@ class App(Hooked, ActingOnMany, Scheduling, Limited):
             lanes=session.lanes,
             services=duties,
             announce=self._announce_at_start,
-            version=version("headrace"),
+            version=_version("headrace"),
             resources=self.resources,
             sums=sums,
             **options,

@@ -15,7 +15,7 @@ from headrace.core import bounds
 from headrace.core.codec.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
 from headrace.core.codec.stream import StreamRef, item_of_parameter, item_of_return
 from headrace.core.codec.value import decode_value, encode_value
-from headrace.core.job import Job
+from headrace.core.job import Job, OnDuplicate
 from headrace.core.limits.rule import TaskRule
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
@@ -40,6 +40,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     retention: Kept | None = None
     dedup: str | None = None
     """A key, or a template of the parameters such as ``report:{year}``."""
+    dedup_for: float | None = None
+    on_duplicate: OnDuplicate = "return"
     concurrency_key: str | None = None
     """A template of the parameters such as ``customer:{customer_id}``."""
     limits: TaskRule = TaskRule()
@@ -116,6 +118,7 @@ class Handler:
             raise ConfigError(f"task {self.name!r}: {error}") from None
         self._item = self._codec(self.returns, "return annotation")
         self._result = Codec(int) if self.streams else self._item
+        self._result_of, self._item_of = f"{self.name}: result", f"{self.name}: item"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ({self.mode}) at {self.place}>"
@@ -240,11 +243,11 @@ class Handler:
 
         :raises InvalidResult: not JSON, not what the return annotation says, or too large
         """
-        return encode_value(self._result, value, f"{self.name}: result")
+        return encode_value(self._result, value, self._result_of)
 
     def encode_item(self, value: Any) -> str:
         """One item of its stream as JSON text; raises like ``encode_result``."""
-        return encode_value(self._item, value, f"{self.name}: item")
+        return encode_value(self._item, value, self._item_of)
 
     def decode_result(self, text: str) -> Any:
         """The result in the type of the return annotation.

@@ -16,6 +16,7 @@ from headrace.core.retry import Retry
 from headrace.core.status import Status
 from headrace.errors import NoContext
 from headrace.worker.context import Context
+from headrace.worker.slots import AT_ONCE
 from tests.support.shop import ENGINES, QUICK, Shop, open_shop
 from tests.support.until import until
 
@@ -102,6 +103,22 @@ async def test_jobs_that_never_wait_leave_others_on_the_loop_their_turns(shop: S
             await shop.ended(id)
         ticking.cancel()
     assert len(turns) == len(set(turns)) == 30, "others had a turn between any two of them"
+
+
+async def test_every_slot_is_filled_though_tasks_are_begun_a_few_at_a_time(shop: Shop) -> None:
+    gate, inside = asyncio.Event(), 0
+
+    async def waits() -> None:
+        nonlocal inside
+        inside += 1
+        await gate.wait()
+
+    shop.task(waits)
+    ids = await shop.submit_many("waits", 3 * AT_ONCE + 2)
+    async with shop.worker(concurrency=3 * AT_ONCE + 1):
+        await until(lambda: inside == 3 * AT_ONCE + 1)
+        gate.set()
+        assert {(await shop.ended(id)).status for id in ids} == {Status.COMPLETED}
 
 
 async def test_outside_a_handler_there_is_no_context(shop: Shop) -> None:

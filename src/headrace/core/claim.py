@@ -84,7 +84,7 @@ def promoted(job: Job, now: datetime) -> Job:
     return replace(job, status=Status.QUEUED, rev=job.rev + 1, arrived_at=job.available_at, updated_at=now)
 
 
-def order(job: Job, queue_priority: int) -> Order:
+def order(job: Job, queue_priority: int = 0) -> Order:
     """Smaller is claimed first: queue priority, then job priority, then arrival, then order number."""
     changed = job.reprioritised_to  # as ``Job.priority``, without a call: this is asked several times for every job
     priority = job.spec.priority if changed is None else changed

@@ -233,23 +233,25 @@ class Batcher(Generic[T, A]):
     def _take(self) -> list[Ticket[T, A]]:
         """The next write: whole tickets, in order, within the limits of one batch."""
         tickets: list[Ticket[T, A]] = []
+        queue, distinct = self._queue, self._distinct
         seen: set[Hashable] = set()
         rows = weight = 0
-        while self._queue:
-            ticket = self._queue[0]
-            if tickets and (rows + len(ticket.items) > MAX_ROWS or weight + ticket.weight > MAX_BYTES):
+        while queue:
+            ticket = queue[0]
+            count = len(ticket.items)
+            if tickets and (rows + count > MAX_ROWS or weight + ticket.weight > MAX_BYTES):
                 break
-            if self._distinct is not None:
-                keys = [self._distinct(item) for item in ticket.items]
+            if distinct is not None:
+                keys = set(map(distinct, ticket.items))
                 if not seen.isdisjoint(keys):
                     break
-                seen.update(keys)
-            self._queue.popleft()
-            self._waiting -= len(ticket.items)
+                seen |= keys
+            queue.popleft()
+            self._waiting -= count
             if not ticket.wanted():
                 continue  # its caller gave up before anything was written
             tickets.append(ticket)
-            rows += len(ticket.items)
+            rows += count
             weight += ticket.weight
         return tickets
 

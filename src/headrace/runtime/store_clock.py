@@ -89,7 +89,8 @@ class StoreClock:
             return self.local.now()
         ahead, floor = anchor
         at = self._passed() + ahead
-        return _from_timestamp(max(floor, at), UTC)
+        # Not by ``max``, which takes three times as long: every job asks.
+        return _from_timestamp(at if at >= floor else floor, UTC)  # noqa: FURB136, see above
 
     def uptime(self) -> float:
         """Seconds that count on while the machine sleeps; where it has no such clock, by the wall clock."""

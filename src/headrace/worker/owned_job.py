@@ -42,6 +42,7 @@ class OwnedJob:
         "_landing",
         "_on_settled",
         "_queue",
+        "_took",
         "ended_at",
         "ending",
         "handler",
@@ -80,6 +81,7 @@ class OwnedJob:
         """Whether a transaction of the handler may have the job: until that is over, nothing is written about it."""
         self.lanes = lanes
         self._on_settled, self._completed = on_settled, False
+        self._took: float | None = None
         self._flying: tuple[Decide, Then | None, Change] | None = None
         self._queue: deque[tuple[Decide, Then | None]] | None = None
         self._landing: asyncio.Future[None] | None = None
@@ -122,14 +124,15 @@ class OwnedJob:
 
         ``processing_time``: the seconds that the handler took, if that is not the time since the start on record.
         """
-        self.ending, self.ended_at = ending, at
-        host, rules = self.lanes.host, self.lanes.engine.rules
-        chance = host.dice.chance()
+        self.ending, self.ended_at, self._took = ending, at, processing_time
+        self.write(self._decide_end, self.settle)
 
-        def decide(job: Job) -> Change | None:
-            return finish(job, ending, at, chance, rules, self.started_at, processing_time)
-
-        self.write(decide, self.settle)
+    def _decide_end(self, job: Job) -> Change:
+        ending, at, lanes = self.ending, self.ended_at, self.lanes
+        assert ending is not None
+        assert at is not None
+        chance = 0.0 if type(ending) is Completed else lanes.host.dice.chance()  # for the pause before a retry
+        return finish(job, ending, at, chance, lanes.engine.rules, self.started_at, self._took)
 
     def release(self) -> None:
         """Give an unstarted job back; decided again from the stored job, this ends it if a cancel was requested."""
@@ -208,18 +211,18 @@ class OwnedJob:
         """Act on the store's verdict on the change that was on its way."""
         (verdict,) = verdicts
         decide, then, change = self._landed()
-        if isinstance(verdict, Conflict):
+        if type(verdict) is Applied and self.kept:  # most of them
+            self.job = verdict.job
+            if then is not None:
+                then(True)
+        elif isinstance(verdict, Conflict):
             self.job = verdict.job
             if self.in_transaction:  # the transaction may have changed the job: write this again when it is over
                 self._queue = deque([(decide, then), *(self._queue or ())])
             else:
                 self._send(decide, then)
         else:
-            if not self.kept:
-                pass  # the handler's own transaction has completed the job meanwhile
-            elif isinstance(verdict, Applied):
-                self.job = verdict.job
-            else:
+            if self.kept:  # else the handler's own transaction has completed the job meanwhile
                 self.kept = False
                 # Without an attempt that ended, nothing is lost that anybody would miss.
                 level = logging.DEBUG if change.attempt is None else logging.WARNING
@@ -227,7 +230,8 @@ class OwnedJob:
                 _log.log(level, what, name_of(self.job), extra=labels(self.job))
             if then is not None:
                 then(self.kept)
-        self._next()
+        if self._queue is not None or self._landing is not None:
+            self._next()
 
     def reject(self, error: BaseException) -> None:
         """Go on without the change that was on its way: it could not be stored."""

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.core.account import labels
@@ -98,7 +99,7 @@ class Run(Caller):
         self._entry_writer: EntryWriter | None = None
         self._progress: ProgressWriter | None = None
         self._timers: tuple[asyncio.TimerHandle, ...] = ()
-        self._time_up_at = float("inf")
+        self._time_up_at = inf
         self._time_taken: float | None = None
 
     @property

@@ -37,6 +37,9 @@ START_WITHIN = 0.5
 BUFFERED_TOO_LONG = 1.0
 TURN = 0.001
 """For how many seconds jobs that end at once are run before others on the loop have their turn."""
+AT_ONCE = 8
+"""How many tasks are begun before those begun last have had their turn: where handlers end at once, a few tasks run all
+that is buffered."""
 UNACKNOWLEDGED_MOST = 3000
 """How many finishes may be on their way to the store; beyond that nothing new is started."""
 
@@ -90,6 +93,8 @@ class Slots:
         self._moment = 0.0
         """When a handler was last done (monotonic)."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._dispatches = False
+        """Whether the next ``dispatch`` is on its way."""
         self.keeper: asyncio.Task[None] | None = None
         """The task of the worker: cancelled when the loop is torn down, like every other."""
         self.variables = copy_context()
@@ -165,6 +170,7 @@ class Slots:
 
     def dispatch(self) -> None:
         """Give free slots to handlers that want theirs back, and then to what is buffered."""
+        begun = 0
         if self.yielded.line:
             self.yielded.admit()
         if self.suspects.turned_away or len(self.suspects.waiting):
@@ -174,10 +180,25 @@ class Slots:
         while self.has_slot and len(self._tasks) - len(self.runs) + self.members < len(self.buffer):
             if not self.may_begin():
                 break
+            if begun == AT_ONCE:
+                self._dispatch_soon()
+                break
+            begun += 1
             self.called_last = False
             self._tasks.add(asyncio.create_task(self._run_jobs(), name="headrace-job", context=self.variables.copy()))
         if self.collectors:
             self._begin_calls()
+
+    def _dispatch_soon(self) -> None:
+        """Go on behind the tasks that were just begun."""
+
+        def go_on() -> None:
+            self._dispatches = False
+            self.dispatch()
+
+        if not self._dispatches:
+            self._dispatches = True
+            asyncio.get_running_loop().call_soon(go_on)
 
     def _begin_calls(self) -> None:
         """Make the calls of bulk handlers that are ready, as long as there are slots for them."""
@@ -294,7 +315,8 @@ class Slots:
             run.own_slot.close()
         elif run.owned.started_at is not None:
             self._pace.ran(self._moment - run.since)  # a start that had to be written first takes its time, too
-        if len(self.buffer) * 2 <= self._ahead or len(self.runs) - self.yielded.count < self.concurrency:
+        buffered = len(self.buffer)
+        if buffered * 2 <= self._ahead or self._busy + buffered < self.concurrency:
             self.hungry()
 
     def slot_freed(self) -> None:

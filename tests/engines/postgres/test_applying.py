@@ -47,6 +47,25 @@ async def test_a_change_without_an_id_is_not_taken_for_a_repeat(lab: Lab) -> Non
     assert verdict == Conflict(done.job)
 
 
+@pytest.mark.parametrize("alike", [True, False])
+async def test_what_completions_of_a_batch_share_and_what_not(lab: Lab, alike: bool) -> None:
+    """Results, revs, attempts and keys, once for all or one by one."""
+    worker = await lab.worker()
+    jobs = [await lab.held(worker, dedup=None if alike else f"k{number}") for number in range(3)]
+    if not alike:
+        jobs[1] = await lab.start(jobs[1])
+        first = await lab.do(lab.end(await lab.start(jobs[2]), Failed(error=OOPS, delay=0.0)))
+        [jobs[2]] = [job for job in await lab.claim(worker) if job.id == first.id]
+    results = ["null"] * 3 if alike else ["1", '"two"', "null"]
+    began = [None if job.status is Status.RUNNING else lab.later(0.1) for job in jobs]
+    ends = [lab.end(*one[:2], started_at=one[2]) for one in zip(jobs, map(Completed, results), began, strict=True)]
+    assert await lab.apply(*ends) == [Applied(end.job) for end in ends]
+    for end, result in zip(ends, results, strict=True):
+        assert await lab.get(end.job) == end.job
+        assert end.job.result_text == result
+        assert (await lab.attempts(end.job))[-1] == end.attempt
+
+
 async def test_a_job_that_does_not_know_its_order_number_is_found_by_its_id(lab: Lab) -> None:
     stored = await lab.put()
     change = acts.cancel(replace(stored, seq=0), lab.now, lab.rules)

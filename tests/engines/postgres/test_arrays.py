@@ -60,3 +60,8 @@ async def test_numbers(values: list[object]) -> None:
 
 def test_columns_of_rows() -> None:
     assert columns([(1, "a"), (2, None)], frozenset({1})) == ["{1,2}", '{"a",null}']
+
+
+def test_a_column_that_is_the_same_in_all_rows_is_passed_once() -> None:
+    rows = [(1, 7, "a", "x"), (2, 7, "b", "x")]
+    assert columns(rows, frozenset({2, 3}), frozenset({1, 2, 3})) == ["{1,2}", None, '{"a","b"}', None, 7, None, "x"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from uuid import UUID
 
 import msgspec
@@ -75,6 +76,13 @@ def test_the_first_hint_is_told_at_once_and_the_next_when_the_gap_is_over() -> N
     assert throttle.take(9.0) == []
 
 
+def test_fifty_jobs_a_second_at_random_moments_are_told_of_at_once() -> None:
+    throttle, chance, now = Throttle(), random.Random(50), 1.0
+    for _ in range(10_000):
+        now += chance.expovariate(50)
+        assert throttle.pass_by(Topic.READY, ["a"], now) == ["a"]
+
+
 def test_topics_do_not_hold_up_one_another() -> None:
     throttle = Throttle(burst=0)
     for topic in Topic:
@@ -125,8 +133,8 @@ def test_names_that_cannot_be_told_do_not_pile_up() -> None:
 
 def test_what_trickles_in_is_told_at_once_and_a_flood_at_its_pace() -> None:
     throttle, told = Throttle(burst=4), 0
-    for number in range(1000):  # a second of one every millisecond
-        told += len(throttle.pass_by(Topic.READY, ["a"], 10.0 + number / 1000))
+    for number in range(1000):  # twenty in each gap
+        told += len(throttle.pass_by(Topic.READY, ["a"], 10.0 + number * GAP / 20))
     assert 50 <= told <= 55
-    trickle = [throttle.pass_by(Topic.READY, ["a"], 20.0 + number * 0.015) for number in range(8)]
+    trickle = [throttle.pass_by(Topic.READY, ["a"], 20.0 + number * GAP * 0.75) for number in range(8)]
     assert all(trickle)

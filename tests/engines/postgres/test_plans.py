@@ -20,6 +20,7 @@ from headrace.core.status import DEFERRED, ENDED, HELD, IDLE, Status
 from headrace.engine import Claimed
 from headrace.engines.postgres.applying import apply_text, complete_text
 from headrace.engines.postgres.claiming import Claiming, many_lines, one_line
+from headrace.engines.postgres.columns import ALIKE, COMPLETE
 from headrace.engines.postgres.connection import Connection, sql
 from headrace.engines.postgres.jobs import delete_old, delete_tied
 from headrace.engines.postgres.key_rotation import stand
@@ -299,7 +300,10 @@ CHANGES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("verb", CHANGES)
 async def test_changes_go_by_the_key_in_the_order_they_are_given(warm: Connection, store: str, verb: str) -> None:
     text = CHANGES[verb](store)
-    plan = await explain(warm, text, ["'{1,2,3}'" if verb == "unlocked" else "'{NULL,NULL,NULL}'"] * arguments(text))
+    values = ["'{1,2,3}'" if verb == "unlocked" else "'{NULL,NULL,NULL}'"] * arguments(text)
+    if verb.startswith("complete"):
+        values[len(COMPLETE) :] = ["NULL"] * len(ALIKE)
+    plan = await explain(warm, text, values)
     check_plan(plan, {"jobs_pkey"})
     updates = [node for node in plan.all() if node.kind == "ModifyTable" and node.table == "jobs"]
     assert len(updates) == (verb != "unlocked")

@@ -16,6 +16,7 @@ from headrace.core.codec.checks import Misfit, binary, check, customs, find_nan,
 __all__ = ["Codec", "Misfit", "Parameter", "RecordCodec", "Unsupported"]
 
 _ABSENT = object()
+_astuple = msgspec.structs.astuple
 
 
 class Unsupported(Exception):
@@ -231,7 +232,7 @@ class RecordCodec:
 
     def decode(self, text: str) -> dict[str, Any]:
         """What was passed, by parameter name; :raises Misfit:"""
-        values = zip(self._names, msgspec.structs.astuple(self._decode(text)), strict=True)
+        values = zip(self._names, _astuple(self._decode(text)))  # noqa: B905, a name for each field; and it takes longer
         if not self._optional:
             return dict(values)
         return {name: value for name, value in values if value is not _ABSENT}

@@ -24,6 +24,7 @@ from headrace.engines.postgres.drivers import run_statements
 from headrace.engines.postgres.moving import Moving
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import (
+    ALIKE_IN_COMPLETE,
     RECORD_TYPE,
     TEXTS_OF_CHANGE,
     TEXTS_OF_COMPLETE,
@@ -38,6 +39,7 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.sql.attempts import PastRow
 from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.merging import row_of_merge
 from headrace.engines.sql.reader import Sight
 from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
@@ -51,7 +53,7 @@ _PATIENCE = 250
 """Milliseconds for which a change may wait for a key or a job that another transaction has locked."""
 
 _SEQ = 1
-_TAKE, _RETRY = Key.TAKE, Verb.RETRY  # looked up once: see core.lifecycle
+_TAKE, _RETRY, _COMPLETE = Key.TAKE, Verb.RETRY, Verb.COMPLETE  # looked up once: see core.lifecycle
 _by_seq = itemgetter(_SEQ)
 
 Storing = Callable[[Sequence[Job]], Awaitable[Statements[list[InsertAnswer]]]]
@@ -111,23 +113,24 @@ def _know(change: Change, job: Job) -> Change:
 
 
 def _only_completes(change: Change) -> bool:
-    """Whether ``complete.sql``, the smallest statement, writes all of this completion.
+    """Whether ``complete.sql``, the smallest statement, writes all of this change.
 
     It can note that the job ended, and count one more completed job in its batch.
     """
+    if change.verb is not _COMPLETE or change.notes != ENDS:
+        return False
     tally = change.tally
-    batch = change.job.spec.batch
-    return change.notes == ENDS and (tally is None if batch is None else tally is COMPLETES or tally == COMPLETES)
+    return tally is None if change.job.spec.batch is None else tally is COMPLETES or tally == COMPLETES
 
 
 def _stands_alone(change: Change) -> bool:
     """Whether a change needs a transaction of its own, with more than one statement."""
-    return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts)
+    return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts) or change.merges is not None
 
 
 def _is_usual(change: Change) -> bool:
     """Whether a change shares a statement with all others that are so."""
-    return not (change.moves or change.inserts or change.key is _TAKE or change.verb is _RETRY)
+    return not (change.moves or change.inserts or change.merges or change.key is _TAKE or change.verb is _RETRY)
 
 
 def _kind(change: Change) -> int:
@@ -165,6 +168,8 @@ class _Kind(msgspec.Struct, frozen=True):
     rare: int
     """How many of the last columns only ``whole`` uses; they are texts."""
     texts: frozenset[int]
+    alike: frozenset[int] = frozenset()
+    """Which columns are passed once where they are the same in all rows."""
 
 
 class Applying:
@@ -174,7 +179,7 @@ class Applying:
         self._warm, self._cold, self._schema, self._storing, self._moving = warm, cold, schema, storing, moving
         report, rows = sql("report", schema), sql("changes_rows", schema)
         plain, counted = complete_text(schema, counted=False), complete_text(schema, counted=True)
-        self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE)
+        self._complete = _Kind(plain, counted, 1, TEXTS_OF_COMPLETE, ALIKE_IN_COMPLETE)
         plain, followed = rows + apply_text(schema, followed=False), rows + apply_text(schema)
         self._other = _Kind(plain, followed, 2, TEXTS_OF_CHANGE)
         self._report = _Kind(report, report, 0, TEXTS_OF_REPORT)
@@ -187,10 +192,9 @@ class Applying:
 
     async def apply(self, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         """The verb ``Jobs.apply``."""
-        usual = bool(changes) and all(map(_is_usual, changes))  # most batches by far
-        runs = [dict(enumerate(changes))] if usual else _runs(changes)
         verdicts: list[Verdict] = [Applied(change.job) for change in changes]
-        for run in runs:
+        usual = bool(changes) and all(map(_is_usual, changes))  # most batches by far
+        for run in [dict(enumerate(changes))] if usual else _runs(changes):
             place, change = next(iter(run.items()))
             if _stands_alone(change):
                 found = {place: await self._write_alone(change, now)}
@@ -207,8 +211,8 @@ class Applying:
 
         All others were applied.
         """
-        at, complete = Micros(), Verb.COMPLETE
-        if all(one.verb is complete and _only_completes(one) for one in changes.values()):  # most batches by far
+        at = Micros()
+        if all(map(_only_completes, changes.values())):  # most batches by far
             rows = [row_of_complete(place, one, at) for place, one in changes.items()]
             took = await self._change(self._complete, rows)
         else:
@@ -268,8 +272,8 @@ class Applying:
         return await self._send(kind, rows) if rows else []
 
     async def _send(self, kind: _Kind, rows: list[tuple[Any, ...]]) -> list[int]:
-        args = columns(rows, kind.texts)
-        more = any(column is not None for column in args[len(args) - kind.rare :])
+        args, width = columns(rows, kind.texts, kind.alike), len(rows[0])
+        more = any(column is not None for column in args[width - kind.rare : width])
         return _places((await self._warm.fetch(kind.whole if more else kind.plain, *args))[0][0])
 
     async def _look_whether_locked(self, seqs: list[int]) -> None:
@@ -290,13 +294,14 @@ class Applying:
         return verdicts
 
     async def _write_alone(self, change: Change, now: datetime) -> Verdict:
-        """Apply a change that takes a key, brings an ended job back, or inserts other jobs, in its own transaction."""
+        """Apply a change that takes a key, brings an ended job back, merges a submit or inserts other jobs, in its own
+        transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
-        moving = await self._moving.statements([change]) if change.moves else None
+        moving = await self.moving(change)
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
-                if change.key is Key.TAKE:
+                if change.key is Key.TAKE or (change.key is Key.RELEASE and change.inserts):
                     # Inserts take the same lock, so that whoever wants this key does so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
                 if change.verb is Verb.RETRY:
@@ -315,6 +320,10 @@ class Applying:
         # that wait behind it go first.
         return (await self._judge({0: change}, now))[0]
 
+    async def moving(self, change: Change) -> Statements[None] | None:
+        """What puts the job into another line before the change is applied, if that is necessary."""
+        return await self._moving.statements([change]) if change.moves else None
+
     def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
         """One change, with the insert of the jobs that follow from it, as statements for any connection."""
         while True:
@@ -323,7 +332,10 @@ class Applying:
             verdict = judge(change, last, job, holder, attempt)
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
-            if took := (yield from changing(self._schema, [_know(change, job)])):
+            known = _know(change, job)
+            if took := (yield from changing(self._schema, [known])):
+                if change.merges is not None:
+                    yield Statement(sql("merge", self._schema), row_of_merge(known))
                 if inserts is not None:
                     yield from inserts
                 return Applied(change.job, noted=took[0] < 0)

@@ -16,15 +16,23 @@ _encode = msgspec.json.Encoder().encode
 _SPECIAL, _ESCAPED = re.compile(r'["\\]'), r"\\\g<0>"
 
 
-def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int]) -> list[Any]:
+def columns(rows: Sequence[tuple[Any, ...]], texts: frozenset[int], alike: frozenset[int] = frozenset()) -> list[Any]:
     """Rows, at least one, as an array for each column, each written as a text; ``texts``: places of the text columns.
 
-    Encoding arrays element by element, as the driver would, takes several times as long as all the rest.
+    Encoding arrays element by element, as the driver would, takes several times as long as all the rest. ``alike``:
+    places of columns, never null, that often have the same value in all rows. That value follows behind the arrays, in
+    place of its array; None if the rows differ.
     """
-    return [
-        literal_of_texts(column) if place in texts else literal(column)
-        for place, column in enumerate(zip(*rows, strict=True))
-    ]
+    arrays, values = list[Any](), list[Any]()
+    for place, column in enumerate(zip(*rows, strict=True)):
+        if place in alike:
+            same = column.count(column[0]) == len(column)
+            values.append(column[0] if same else None)
+            if same:
+                arrays.append(None)
+                continue
+        arrays.append(literal_of_texts(column) if place in texts else literal(column))
+    return arrays + values
 
 
 def literal(values: Sequence[Any]) -> str:

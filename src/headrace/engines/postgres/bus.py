@@ -20,7 +20,7 @@ import msgspec
 
 from headrace.engine.bus import Hint, LocalBus, Topic
 from headrace.engines.postgres.listener import ON_DEMAND, Connect, Listener
-from headrace.engines.postgres.notify import GAP, Channels, Notice, Notification, Throttle
+from headrace.engines.postgres.notify import Channels, Notice, Notification, Throttle
 from headrace.runtime.host import Host
 
 __all__ = ["NotifyBus"]
@@ -29,6 +29,9 @@ _log = logging.getLogger("headrace.postgres")
 
 _FAREWELL = 2.0
 """Seconds for sending the last hints, and again for the tasks to end."""
+
+_CARRIED = 0.02
+"""Seconds within which the hint of an insert follows the notification that its statement carried."""
 
 _MOST_CHANGES = 10
 """How many hints about changes may wait to be sent; of more, only the number of changes is told."""
@@ -183,7 +186,7 @@ class NotifyBus:
 
     def ready_told(self, notifications: Sequence[Notification]) -> None:
         """Remember that these were committed, so that the next ``send`` does not notify other sessions again."""
-        until = self._host.clock.monotonic() + GAP
+        until = self._host.clock.monotonic() + _CARRIED
         for _, payload in notifications:
             for name in _notice(payload).names:
                 self._carried[name] = (self._carried.get(name, (0, 0.0))[0] + 1, until)

@@ -111,8 +111,7 @@ class Claiming:
             elif len(rows) == 1 and ask.n > 0 and reach <= head[_SEEN] and reach < _FAR:
                 reach *= 8  # other claims are taking all the jobs that this one looked at
             else:
-                reader = Reader()
-                jobs = [reader.claimed(row[_HEAD:], given) for row in rows[1:]]
+                jobs = Reader().claimed((row[_HEAD:] for row in rows[1:]), given)
                 more = len(jobs) < ask.n and reach <= head[_SEEN]
                 self._spare = min(self._spare * 4, _FAR) if more else max(self._spare // 2, _SPARE)
                 claimed = self._claimed(head, jobs, serving)
@@ -154,7 +153,7 @@ class Claiming:
 
     def _claimed(self, head: Sequence[Any], jobs: list[Job], serving: Serving) -> Claimed:
         due, priorities = head[_NEXT_DUE], serving.priorities
-        jobs.sort(key=lambda job: order(job, priorities.get(job.queue, 0)))
+        jobs.sort(key=(lambda job: order(job, priorities.get(job.queue, 0))) if any(priorities.values()) else order)
         return Claimed(tuple(jobs), head[_PROFILES_REV], head[_SETTINGS_REV], None if due is None else moment(due))
 
     async def promote(self, now: datetime, limit: int = MAX_BATCH) -> int:

@@ -9,7 +9,21 @@ from headrace.engines.sql.attempts import Past
 from headrace.engines.sql.columns import FOR_OTHERS, REPORTED, Column, job_columns, names, parameters, sets
 from headrace.engines.sql.record import State
 
-__all__ = ["APPEND", "CHANGE", "CLAIMED", "COMPLETE", "JOB", "NEW", "ONE", "RECORD", "REPORT", "RUN", "WORDS", "texts"]
+__all__ = [
+    "ALIKE",
+    "APPEND",
+    "CHANGE",
+    "CLAIMED",
+    "COMPLETE",
+    "JOB",
+    "NEW",
+    "ONE",
+    "RECORD",
+    "REPORT",
+    "RUN",
+    "WORDS",
+    "texts",
+]
 
 _HELD = "{0}={0} if held else None"
 """Read only while the job is held: on a completed job the worker is that of its attempt, and the claim is unused."""
@@ -82,6 +96,10 @@ COMPLETE = (
     Column("batch", "text", changed="job.spec.batch"),
 )
 """The rows that ``complete.sql`` takes; the last is null for most."""
+
+ALIKE = ("rev_before", "rev", "epoch", "number", "released", "result")
+"""Columns of these rows that are the same for most jobs that complete together, and passed once then: the server would
+take longer to read the arrays than to write the rows."""
 
 REPORT = (*CHANGE[:3], *(column for column in JOB if column.name in REPORTED))
 """The rows that ``report.sql`` takes."""
@@ -166,6 +184,8 @@ WORDS = {
     "job_id": "j.id::text",
     "body_of_job": "b.id = j.id",
     "dedup_of_body": "(b.spec::json ->> 'dedup')",
+    "dedup_for_of_body": "(b.spec::json ->> 'dedup_for')",
+    "verb_of_event": "(e.data::json ->> 'verb')",
     "task_of_body": "(b.spec::json ->> 'task')",
     "attempt_of_job": f"coalesce((j.state::json ->> {verifying.STATE['attempt']})::integer, j.number, 0)",
     "attempt_on_row": "(j.number IS NOT NULL)",
@@ -190,6 +210,7 @@ WORDS = {
     "entry_values": ", ".join(_values(entries.COLUMNS).values()),
     "past_of_completed": ", ".join(_PAST_OF_COMPLETED.get(name, name) for name in Past.__struct_fields__),
     **_rows(change=CHANGE, complete=COMPLETE, report=REPORT, owned=OWNED, append=APPEND),
+    **{f"alike_{name}": f"coalesce(c.{name}, ${at})" for at, name in enumerate(ALIKE, len(COMPLETE) + 1)},
     "change_values": ", ".join(f"{value} AS {name}" for name, value in _values(CHANGE).items()),
     "change_sets": _sets(column for column in JOB if column.changed),
     "report_sets": _sets(REPORT[3:]),

@@ -131,8 +131,7 @@ class Limiting:
             serving = serving.among(partial(ask.customers.admits, held=held_of)) if held_of else serving
         dealt, table = await self._deal(connection, ask, serving, tasks, held, now, passed, held_of)
         places = {entry.seq: place for place, entry in enumerate(dealt.taken)}
-        reader = Reader()
-        jobs = [reader.claimed(row, given) for row in await self._give(connection, given, dealt, table)]
+        jobs = Reader().claimed(await self._give(connection, given, dealt, table), given)
         if len(jobs) < len(places) and not last:
             raise _Taken(await self._taken_of(connection, table, {job.seq for job in jobs}, {*places}))
         jobs.sort(key=lambda job: places[job.seq])
