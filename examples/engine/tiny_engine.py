@@ -40,10 +40,11 @@ from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
 from headrace.core.query import HISTORY, Count, Filter, Ledger, Page, as_seen, cursor_of, matches
 from headrace.core.requests import is_repeat, request_of
-from headrace.core.retention import is_past, latest_end
+from headrace.core.retention import is_past, latest_end, up_to
 from headrace.core.rollup import Rollup, concerns, regrouped
 from headrace.core.status import DEFERRED, LIVE, Status, Verb
 from headrace.core.suspects import ran_together, requirements_of
+from headrace.core.uniqueness import has_lapsed
 from headrace.engine import (
     MAX_BATCH,
     MAX_PROFILES,
@@ -89,6 +90,8 @@ class Store:
         self.rules, self.lock = rules, threading.RLock()
         self.buses: set[TinyBus] = set()
         self.jobs: dict[UUID, Job] = {}
+        self.keys: dict[tuple[str, str | None], UUID] = {}  # who holds each dedup key
+        self.merged: dict[UUID, UUID] = {}  # the job that took over what was submitted under an id
         self.last_change: dict[UUID, int] = {}
         self.unnamed: Counter[UUID] = Counter()
         self.attempts: dict[UUID, dict[int, Attempt]] = {}
@@ -153,12 +156,9 @@ class Store:
         return self.profiles[key]
 
     def holder(self, job: Job) -> Job | None:
-        """The other live job that has this one's dedup key."""
-        if job.spec.dedup is None:
-            return None
-        wanted = (job.task, dedup_of(job.spec))
-        same = (one for one in self.jobs.values() if (one.task, dedup_of(one.spec)) == wanted and one.id != job.id)
-        return next((one for one in same if one.status in LIVE), None)
+        """The other job that has this one's dedup key."""
+        id = None if job.spec.dedup is None else self.keys.get(_key(job), job.id)
+        return None if id in (None, job.id) else self.jobs[id]
 
     def first(self, job: Job) -> Job | None:
         """The job that was made when this request came for the first time; gone when that is pruned."""
@@ -181,6 +181,8 @@ class Store:
         """Store one new job."""
         if job.id in self.jobs:
             return Inserted(self.jobs[job.id])
+        if job.id in self.merged:
+            return Duplicated(self.jobs[self.merged[job.id]], replaced=True)
         if (first := self.first(job)) is not None:
             return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
         if not job.ended and (holder := self.holder(job)) is not None:
@@ -191,6 +193,8 @@ class Store:
             return Refused(too_many())
         self.seq += 1
         stored = self.jobs[job.id] = replace(job, seq=self.seq)
+        if job.spec.dedup is not None and not job.ended:
+            self.keys[_key(job)] = job.id
         self.waited_for.update(job.spec.after)
         self.notes.extend((note, job.id, 0) for note in family.note_of_new(job))
         if (batch := self.batches.get(job.spec.batch or job.id)) is not None:
@@ -200,10 +204,10 @@ class Store:
 
     def undo(self) -> Callable[[], None]:
         """A function that takes back what is inserted from now on."""
-        kept = dict(self.jobs), dict(self.batches), set(self.waited_for), self.notes.copy(), self.seq
+        kept = dict(self.jobs), dict(self.batches), set(self.waited_for), self.notes.copy(), self.seq, dict(self.keys)
 
         def back() -> None:
-            self.jobs, self.batches, self.waited_for, self.notes, self.seq = kept
+            self.jobs, self.batches, self.waited_for, self.notes, self.seq, self.keys = kept
 
         return back
 
@@ -224,6 +228,12 @@ class Store:
         if change.attempt is not None:
             records, number = self.attempts.setdefault(id, {}), change.attempt.number
             records[number] = records[number].fold(change.attempt) if number in records else change.attempt
+        if change.key is Key.TAKE:
+            self.keys[_key(job)] = id
+        elif change.key is Key.RELEASE and self.keys.get(_key(job)) == id:
+            del self.keys[_key(job)]
+        if change.merges is not None:
+            self.merged[change.merges] = id
         if change.event is not None:
             self.events.setdefault(id, []).append(change.event)
         notes = [note for note in change.notes if note is not Note.ENDED or id in self.waited_for]
@@ -243,6 +253,10 @@ class Store:
         for job in due[:limit]:
             self.jobs[job.id] = promoted(job, now)
         return len(due[:limit])
+
+
+def _key(job: Job) -> tuple[str, str | None]:
+    return job.task, dedup_of(job.spec)
 
 
 def _profile_key(job: Job) -> tuple[str, str]:
@@ -396,6 +410,8 @@ class Jobs(Role):
             for job in gone:
                 for kept in (store.jobs, store.last_change, store.attempts, store.events, store.entries):
                     kept.pop(job.id, None)
+                store.keys = {key: id for key, id in store.keys.items() if id != job.id}
+                store.merged = {id: one for id, one in store.merged.items() if one != job.id}
             store.pruned.update(job.status for job in gone)
             in_line = {(job.task, turn_of(job.spec)) for job in store.jobs.values() if job.status is Status.QUEUED}
             turns = {(job.task, key) for job in gone if (key := turn_of(job.spec)) is not None}
@@ -412,6 +428,9 @@ class Jobs(Role):
         if job.finished_at is None or not is_past(job, before, now):
             return False
         if any(job.id in one.spec.after for one in store.jobs.values() if one.status in LIVE):
+            return False
+        moment = up_to(job, before, now)
+        if moment is not None and job.id in store.keys.values() and not has_lapsed(job, moment):
             return False
         parent = store.jobs.get(job.spec.parent) if job.spec.parent else None
         looked_for = job.spec.parent is not None and family.may_be_looked_for(parent.status if parent else None)

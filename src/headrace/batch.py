@@ -24,7 +24,7 @@ from headrace.core.query import Filter
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import LIVE
 from headrace.draft import Draft
-from headrace.engine import MAX_BATCH
+from headrace.engine import MAX_BATCH, Duplicated
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import (
     BatchFailed,
@@ -137,7 +137,14 @@ class BatchHandle:
         record = Batch(id=id, created_at=now, touched_at=now, on_complete=complete, on_failure=failure)
         answers = await session.lanes.insert_batch(record, jobs_of(drafts, now, parentage, id))
         by_draft: dict[UUID, JobHandle[Any]] = {
-            draft.id: JobHandle(self._app, answer.job.id, last=answer.job, handler=draft.handler)
+            draft.id: JobHandle(
+                self._app,
+                answer.job.id,
+                last=answer.job,
+                duplicate=isinstance(answer, Duplicated),
+                replaced=isinstance(answer, Duplicated) and answer.replaced,
+                handler=draft.handler,
+            )
             for draft, answer in zip(drafts, answers, strict=True)
         }
         self._handles = [by_draft[draft.id] for draft in given]

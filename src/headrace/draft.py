@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.handle import JobHandle
     from headrace.handler import Handler
 
-__all__ = ["SPEC_OPTIONS", "Draft"]
+__all__ = ["KEY_OPTIONS", "SPEC_OPTIONS", "Draft"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -28,6 +28,8 @@ SPEC_OPTIONS = (
     "request_key", "concurrency_key", "after", "after_when", "on_parent_failure", "trace",
 )  # fmt: skip
 """The options that are part of what was asked for."""
+KEY_OPTIONS = ("dedup_for", "on_duplicate")
+"""Those that are so for a job with a dedup key; without one they mean nothing."""
 _TIMES = ("delay", "not_before", "not_after")
 
 
@@ -86,6 +88,8 @@ class Draft(Generic[R_co]):
         """What is asked for; as a child, and as part of a batch."""
         options = self.options
         asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
+        if asked.get("dedup") is not None:
+            asked |= {name: options[name] for name in KEY_OPTIONS if name in options}
         if parentage is not None:
             asked |= {"parent": parentage.parent, "root": parentage.root}
             asked.setdefault("trace", parentage.trace)

@@ -32,7 +32,7 @@ T_co = TypeVar("T_co", covariant=True)
 class JobHandle(Generic[R_co]):
     """One job; ``R_co`` is what its function returns."""
 
-    __slots__ = ("_app", "_handler", "_uncommitted", "duplicate", "id", "last")
+    __slots__ = ("_app", "_handler", "_uncommitted", "duplicate", "id", "last", "replaced")
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class JobHandle(Generic[R_co]):
         *,
         last: Job | None = None,
         duplicate: bool = False,
+        replaced: bool = False,
         handler: Handler | None = None,
         uncommitted: bool = False,
     ) -> None:
@@ -51,7 +52,9 @@ class JobHandle(Generic[R_co]):
         self.last = last
         """The record as it was last seen; None if it never was."""
         self.duplicate = duplicate
-        """Whether the submit met a live job with the same dedup key: this is that job."""
+        """Whether the submit met another job with the same dedup key: this is that job."""
+        self.replaced = replaced
+        """Whether that job was changed by the submit (``on_duplicate="replace"``): it has the new payload."""
 
     def __repr__(self) -> str:
         seen = f" {self.last.task} ({self.last.status})" if self.last is not None else ""
@@ -175,7 +178,14 @@ class JobHandle(Generic[R_co]):
         """
         with self._in_store():
             again = await self._app.rerun(self.id, payload=payload, by=by, **options)
-        return JobHandle(self._app, again.id, last=again.last, duplicate=again.duplicate, handler=self._handler)
+        return JobHandle(
+            self._app,
+            again.id,
+            last=again.last,
+            duplicate=again.duplicate,
+            replaced=again.replaced,
+            handler=self._handler,
+        )
 
     async def postpone(self, until: datetime | Seconds, *, by: str | None = None) -> Job:
         """Let it wait for another time: a moment, or so long from now.

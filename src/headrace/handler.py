@@ -15,7 +15,7 @@ from headrace.core import bounds
 from headrace.core.codec.codec import Codec, Misfit, Parameter, RecordCodec, Unsupported
 from headrace.core.codec.stream import StreamRef, item_of_parameter, item_of_return
 from headrace.core.codec.value import decode_value, encode_value
-from headrace.core.job import Job
+from headrace.core.job import Job, OnDuplicate
 from headrace.core.limits.rule import TaskRule
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
@@ -40,6 +40,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     retention: Kept | None = None
     dedup: str | None = None
     """A key, or a template of the parameters such as ``report:{year}``."""
+    dedup_for: float | None = None
+    on_duplicate: OnDuplicate = "return"
     concurrency_key: str | None = None
     """A template of the parameters such as ``customer:{customer_id}``."""
     limits: TaskRule = TaskRule()

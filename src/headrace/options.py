@@ -12,7 +12,7 @@ from uuid import UUID
 from headrace.core import bounds, customers
 from headrace.core.codec.document import document_text
 from headrace.core.family import MAX_AFTER
-from headrace.core.job import AfterWhen, OnParentFailure
+from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
 from headrace.core.match import fault_of
 from headrace.core.moments import moment as told
 from headrace.core.retention import Kept
@@ -28,6 +28,7 @@ __all__ = [
     "HasId",
     "JobOptions",
     "TaskOptions",
+    "check_key",
     "check_options",
     "check_templates",
     "fill_templates",
@@ -66,8 +67,12 @@ class JobOptions(TypedDict, total=False):
     """Cancelled as ``expired`` if it has not started by this moment."""
     dedup: str | None
     """At most one live job of the task holds this key. As an option of the task, a template of its parameters."""
-    on_duplicate: Literal["return", "raise"]
-    """When the dedup key is held: return the handle of the holder (default), or raise ``Duplicate``."""
+    dedup_for: Seconds | None
+    """Hold the dedup key for this long after the submit, also if the job has completed by then; one that fails or is
+    cancelled lets go at once. None (default): while the job is live."""
+    on_duplicate: OnDuplicate
+    """When the dedup key is held: return the handle of the holder (default), raise ``Duplicate``, or ``replace`` what
+    the holder is to do; one that runs already lets go of the key, and a new job is stored."""
     request_key: str | None
     """Names one request, of one customer to one task: a submit with the same key is answered with the job of the first
     one until that is pruned, and with ``KeyReused`` if its payload is another. For one submit, not for a task."""
@@ -148,6 +153,15 @@ def _timeout(value: Any, name: str) -> float | None:
     number = seconds(value, name)
     if number == 0:
         raise ConfigError(f"{name} must be longer than 0; None means no limit")
+    return number
+
+
+def _period(value: Any, name: str) -> float | None:
+    if value is None:
+        return None
+    number = seconds(value, name)
+    if number == 0:
+        raise ConfigError(f"{name} must be longer than 0; leave it out to hold the key while the job is live")
     return number
 
 
@@ -235,7 +249,8 @@ _CHECKS: dict[str, Callable[[Any, str], Any]] = {
     "not_before": bounds.checked_moment,
     "not_after": bounds.checked_moment,
     "dedup": _maybe(bounds.checked_key),
-    "on_duplicate": _one_of("return", "raise"),
+    "dedup_for": _period,
+    "on_duplicate": _one_of(*get_args(OnDuplicate)),
     "request_key": _maybe(bounds.checked_key),
     "tags": _tags,
     "metadata": _json,
@@ -309,7 +324,32 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
         raise ConfigError(
             f"not_after ({told(not_after, None)}) must be later than not_before ({told(not_before, None)})"
         )
+    if whole.get("on_duplicate") == "replace":
+        for name in _NOT_REPLACING:
+            if whole.get(name):
+                raise ConfigError(f'on_duplicate="replace" and {name} exclude each other: {_NOT_REPLACING[name]}')
     return whole
+
+
+_NOT_REPLACING = {
+    "dedup_for": "a job that has completed cannot be replaced, and one that is live holds its key anyway",
+    "request_key": "a request makes one job, and what it asked for stays",
+    "after": "the job that holds the key keeps what it waits for",
+}
+"""What cannot be meant together with a replacement, and why."""
+
+
+def check_key(given: Mapping[str, Any], whole: Mapping[str, Any]) -> None:
+    """Refuse options that say more about a dedup key if there is none; ``dedup=None`` says that there is to be none.
+
+    :raises ConfigError:
+    """
+    if "dedup" in whole or TEMPLATES["dedup"] in whole:
+        return
+    if given.get("dedup_for") is not None:
+        raise ConfigError("dedup_for says how long a dedup key is held, and there is no key: give dedup, too")
+    if given.get("on_duplicate") == "replace":
+        raise ConfigError('on_duplicate="replace" is about the job that holds the dedup key: give dedup, too')
 
 
 def check_templates(options: Mapping[str, Any], parameters: Sequence[str]) -> None:

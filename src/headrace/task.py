@@ -33,7 +33,7 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
-from headrace.options import JobOptions, check_options, fill_templates, merged, refuse_function
+from headrace.options import JobOptions, check_key, check_options, fill_templates, merged, refuse_function
 from headrace.runtime.host import Host
 from headrace.stream import Stream, StreamItem
 from headrace.worker.context import Context
@@ -134,7 +134,9 @@ class Task(Generic[P, R_co]):
         text = handler.encode_bound(arguments)
         options = self._resolved
         if options is None:
-            options = self._resolved = merged(app.defaults, self._options)
+            options = merged(app.defaults, self._options)
+            check_key(self._options, options)
+            self._resolved = options
         filled = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
         return Draft(app, new_id(app, handler.name, text, filled, now), handler.name, text, filled, handler)
 

@@ -30,7 +30,10 @@ T = TypeVar("T")
 
 _LIMITS = ("max_concurrency", "max_per_key", "rates")
 _OWN = ("name", "aliases", "run_in", "schedule", "continuous", "bulk", *_LIMITS, *HOOKS)
-_POLICY = ("queue", "priority", "retry", "timeout", "retention", "tags", "metadata", "requires")
+_POLICY = (
+    *("queue", "priority", "retry", "timeout", "retention"),
+    *("dedup_for", "on_duplicate", "tags", "metadata", "requires"),
+)
 
 
 class _Probe:

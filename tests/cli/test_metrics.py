@@ -10,7 +10,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, Metric
+from prometheus_client.registry import Collector
 
 from headrace.cli.health import Address
 from headrace.cli.metrics import serving
@@ -85,8 +86,9 @@ def test_what_handlers_count_themselves_is_on_the_page_and_nothing_else_is_there
     worker = shell.start("worker", "own:app", "--metrics-port", "0")
     url = address_of(worker)
     until_sync(lambda: value(scrape(url), "mails_total") == 1)
-    with pytest.raises(urllib.error.HTTPError, match="404"):
+    with pytest.raises(urllib.error.HTTPError, match="404") as absent:
         scrape(url.removesuffix("metrics"))
+    absent.value.close()
 
 
 def test_a_taken_port_is_told_at_once(shell: Shell) -> None:
@@ -167,6 +169,33 @@ def test_the_page_is_gone_when_it_is_served_no_more(shell: Shell) -> None:
         assert "headrace_store_up 0.0" in scrape(f"http://{where}/metrics")  # the App is not open
     with pytest.raises(urllib.error.URLError):
         scrape(f"http://{where}/metrics")
+
+
+class Broken(Collector):
+    """A collector of somebody else's."""
+
+    def describe(self) -> list[Metric]:
+        return []
+
+    def collect(self) -> list[Metric]:
+        raise RuntimeError("broken")
+
+
+def test_a_scrape_that_fails_is_answered_and_the_next_one_is_not_harmed(
+    shell: Shell, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from quick import app
+
+    broken = Broken()
+    with serving(app, Address("127.0.0.1", 0)) as where:
+        REGISTRY.register(broken)
+        try:
+            with pytest.raises(urllib.error.HTTPError, match="500") as failed:
+                scrape(f"http://{where}/metrics")
+            failed.value.close()
+        finally:
+            REGISTRY.unregister(broken)
+        assert "headrace_store_up" in samples(scrape(f"http://{where}/metrics"))
 
 
 def test_a_collector_that_the_app_has_registered_itself_is_served(shell: Shell) -> None:

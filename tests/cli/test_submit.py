@@ -51,6 +51,32 @@ def test_a_held_key_returns_its_job_or_refuses(shell: Shell) -> None:
     shell("submit", "add", "a=1", "--dedup", "k", "--on-duplicate", "raise", "--app", "quick", code=4)
 
 
+def test_a_held_key_may_be_replaced(shell: Shell) -> None:
+    words = ("--dedup", "k", "--on-duplicate", "replace", "--delay", "1h", "--app", "quick")
+    first = shell.submit("add", "a=1", *words[:-2])
+    result = shell("submit", "add", "a=2", *words)
+    assert result.stdout.strip() == first
+    assert result.stderr == "replaced: the job that holds this key has these arguments now; it is scheduled\n"
+    again = shell.json("submit", "add", "a=3", *words)
+    assert (again["id"], again["duplicate"], again["replaced"], again["payload"]["a"]) == (first, True, True, 3)
+    shown = shell("show", first, "--url", shell.url).stdout
+    [line] = [line for line in shown.splitlines() if " replace " in line]
+    assert "×2 · until" in line, "one line for all of them"
+    refused = shell("submit", "add", "a=2", *words, "--dedup-for", "10m", code=2)
+    assert 'on_duplicate="replace" and dedup_for exclude each other' in refused.stderr
+
+
+def test_a_key_may_be_held_for_a_period(shell: Shell) -> None:
+    words = ("submit", "add", "a=1", "--dedup", "k", "--dedup-for", "10m", "--app", "quick")
+    first = shell.submit(*words[1:-2])
+    shell("resolve", first, "--result", "1", "--url", shell.url)
+    again = shell(*words)
+    assert again.stdout.strip() == first
+    assert again.stderr.startswith("already there: a job that completed holds this key until 2")
+    refused = shell("submit", "add", "a=1", "--dedup-for", "10m", "--app", "quick", code=2)
+    assert "there is no key: give dedup, too" in refused.stderr
+
+
 def test_a_request_that_is_repeated_finds_its_job(shell: Shell) -> None:
     words = ("submit", "add", "a=1", "--request-key", "r-7", "--customer", "acme")
     first = shell.submit(*words[1:])

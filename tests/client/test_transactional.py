@@ -28,6 +28,16 @@ async def keyed(key: str) -> str:
     return key
 
 
+GATES: dict[str, asyncio.Event] = {}
+
+
+@app.task(dedup="slow", on_duplicate="replace")
+async def slow(n: int) -> int:
+    GATES["reached"].set()
+    await GATES["going"].wait()
+    return n
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "jobs.db"
@@ -137,6 +147,41 @@ async def test_a_key_that_is_held_fails_nothing(connection: apsw.Connection) -> 
     connection.execute("COMMIT")
     assert (await fresh.refresh()).status is Status.QUEUED
     assert (await app.stats()).statuses == {Status.QUEUED: 2}
+
+
+async def test_a_holder_is_replaced_with_the_commit(connection: apsw.Connection) -> None:
+    connection.execute("COMMIT")
+    later = keyed.options(delay=3600, on_duplicate="replace")
+    holder = await later.submit("a")
+    within = later.options(connection=connection, queue="other", priority=90)
+    for end, queue, events in (("ROLLBACK", "default", 0), ("COMMIT", "other", 3)):
+        connection.execute("BEGIN IMMEDIATE")
+        draft = within.draft("a")
+        handles = [await draft.submit(), await within.submit("a"), await draft.submit(), await within.submit("a")]
+        assert {(handle.id, handle.replaced) for handle in handles} == {(holder.id, True)}
+        assert (await app.get(holder.id)).queue == "default", "nobody sees it before"
+        connection.execute(end)
+        job = await app.get(holder.id)
+        assert (job.queue, job.priority) == (queue, 90 if events else 50)
+        assert len((await app.history(holder.id)).events) == events, "a repeat of the same draft changes nothing"
+    assert (await app.verify()).ok
+
+
+async def test_a_holder_that_runs_lets_go_with_the_commit(connection: apsw.Connection) -> None:
+    connection.execute("COMMIT")
+    GATES.update(going=(going := asyncio.Event()), reached=(reached := asyncio.Event()))
+    async with app.worker():
+        first = await slow.submit(1)
+        await reached.wait()
+        connection.execute("BEGIN IMMEDIATE")
+        within = slow.options(connection=connection, delay=3600)
+        second, third = await within.submit(2), await within.submit(3)
+        assert (second.duplicate, third.id, third.replaced) == (False, second.id, True)
+        connection.execute("COMMIT")
+        assert (await second.refresh()).payload == {"n": 3}
+        going.set()
+        assert await first.result(timeout=45) == 1
+    assert (await app.verify()).ok
 
 
 # What cannot be done

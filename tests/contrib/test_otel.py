@@ -329,6 +329,7 @@ async def test_a_run_that_was_stopped_says_why(otel: Traced) -> None:
                 with pytest.raises(JobCancelled):
                     await job.result(timeout=50)
         released = await kept.refresh()
+        await until(lambda: sum(span.name.startswith("run ") for span in otel.spans()) == 3)
     by_id = {said(span)[names.MESSAGING_MESSAGE_ID]: span for span in otel.spans() if span.name.startswith("run ")}
     for job in jobs:
         span = by_id[str(job.id)]
@@ -371,8 +372,9 @@ async def test_a_run_whose_time_was_up_is_linked_to(otel: Traced, plain: bool) -
         job = await task.submit()
         await job.result(timeout=50)
         (attempt, *_) = (await otel.app.history(job.id)).attempts
-        await until(lambda: len(otel.spans("run slow")) >= 2)
-    first, second, *_ = otel.spans("run slow")
+        await until(lambda: {1, 2} <= {said(span)["headrace.attempt"] for span in otel.spans("run slow")})
+    by_attempt = {said(span)["headrace.attempt"]: span for span in otel.spans("run slow")}
+    first, second = by_attempt[1], by_attempt[2]
     assert (first.status.status_code, first.status.description) == (StatusCode.ERROR, "timed out")
     assert said(first)["headrace.outcome"] == "timed_out"
     assert attempt.error is not None

@@ -32,6 +32,8 @@ RECORD = {
         "available_at",
         "not_after",
         "dedup",
+        "dedup_for",
+        "on_duplicate",
     ),
     *("request_key", "request_hash", "concurrency_key"),
     *(

@@ -15,8 +15,9 @@ from headrace.core.job import Job, Progress
 from headrace.core.outcome import Completed, Failed, Snoozed, TimedOut
 from headrace.core.status import Cause, Reason, Status, Verb
 from headrace.core.table import TABLE, check
+from headrace.core.uniqueness import lapse, replaced
 from headrace.errors import TransitionRefused
-from tests.core.stand import NOW, OOPS, OTHER, RULES, asked, at, end, given, stand
+from tests.core.stand import NOW, OOPS, OTHER, RULES, asked, at, end, given, stand, submitted
 
 S = Status
 End = tuple[Status, Reason | None]
@@ -201,6 +202,19 @@ WAYS: dict[str, tuple[Verb, Way, list[Status], Callable[[Status], End]]] = {
         [S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING],
         same,
     ),
+    "replace": (
+        Verb.REPLACE,
+        made(lambda job: replaced(job, submitted(), NOW)),
+        [S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING, S.ASSIGNED, S.ACCEPTED, S.RUNNING],
+        lambda status: same(S.QUEUED if status in (S.SCHEDULED, S.RETRYING) else status),
+    ),
+    "replace, to run later": (
+        Verb.REPLACE,
+        made(lambda job: replaced(job, replace(submitted(), available_at=at(9)), NOW)),
+        [S.WAITING, S.QUEUED, S.SCHEDULED, S.RETRYING, S.ASSIGNED, S.ACCEPTED, S.RUNNING],
+        lambda status: same(S.SCHEDULED if status in (S.QUEUED, S.RETRYING) else status),
+    ),
+    "lapse": (Verb.LAPSE, made(lambda job: lapse(job, NOW)), [S.COMPLETED], same),
     "prepare": (
         Verb.PREPARE,
         made(lambda job: lifecycle.prepare(job, NOW, RULES)),
@@ -287,7 +301,7 @@ def test_terminal_statuses_are_left_only_by_retry_discard_and_resolve() -> None:
         verb
         for verb, row in TABLE.items()
         for start, ends in row.items()
-        if start in (S.COMPLETED, S.FAILED, S.CANCELLED) and ends and verb is not Verb.RERUN
+        if start in (S.COMPLETED, S.FAILED, S.CANCELLED) and ends - {start} and verb is not Verb.RERUN
     }
     assert leaving == {Verb.RETRY, Verb.DISCARD, Verb.RESOLVE}
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from headrace.core.batch import Batch
 from headrace.core.books import BOOKS, Book
-from headrace.core.change import Applied, Change, Verdict
+from headrace.core.change import Applied, Change, Key, Verdict
 from headrace.core.claim import Ask
 from headrace.core.customers import Customers
 from headrace.core.defaults import Rules
@@ -23,8 +23,10 @@ from headrace.core.query import Filter
 from headrace.core.retry import Retry
 from headrace.core.status import ENDED, LIVE, Status, Verb
 from headrace.core.sweep import sweep
-from headrace.engine import Alive, Beat, Inserted, Overdue, WorkerInfo
+from headrace.engine import Alive, Beat, Duplicated, Inserted, Overdue, WorkerInfo
+from headrace.engine.statements import walk_async
 from headrace.errors import ConfigError, TransitionRefused
+from headrace.runtime.meeting import meeting
 from tests.model.acts import ACTS, Act
 from tests.model.sides import Make, Side, Sides
 
@@ -38,6 +40,7 @@ _DRAFT = st.fixed_dictionaries(
         "queue": st.sampled_from(QUEUES),
         "priority": st.sampled_from([10, 50, 50, 90]),
         "dedup": st.sampled_from([None, None, None, "a", "b"]),
+        "dedup_for": st.sampled_from([None, None, 3.0]),
         "customer": st.sampled_from([None, None, "one", "two"]),
         "request_key": st.sampled_from([None, None, None, "r"]),
         "request_hash": st.sampled_from(["1", "1", "2"]),
@@ -89,6 +92,9 @@ class Machine(RuleBasedStateMachine):
         self.before: dict[UUID, Job] = {}
         self.touched: set[UUID] = set()
         self.freed: set[UUID] = set()
+        self.submits: list[Job] = []
+        self.let_go: set[UUID] = set()
+        self.writing = 1_000_000
         self.requests = 0
         self.root = self.sides.dice.new_id(self.now)
         self.batches = [self.sides.dice.new_id(self.now) for _ in range(2)]
@@ -214,6 +220,48 @@ class Machine(RuleBasedStateMachine):
         [answer] = self.sides.agree(lambda side: side.engine.jobs.insert([draft], self.now))
         assert isinstance(answer, Inserted)
 
+    @rule(draft=st.tuples(_DRAFT, _PLACE), key=st.sampled_from(["a", "b"]), replaces=st.booleans(), age=_AGE)
+    def submit(self, draft: tuple[dict[str, Any], dict[str, Any]], key: str, replaces: bool, age: int) -> None:
+        """A submit that may meet the holder of its key; ``age``: how old the copy is that is decided from at first."""
+        said = draft[0] | {"dedup": key, "on_duplicate": "replace" if replaces else "return"}
+        [job] = self._made([(said, draft[1])])
+        self.submits.append(job)
+        self._submit(job, age)
+
+    @precondition(lambda self: self.submits)
+    @rule(which=_WHICH)
+    def submit_again(self, which: int) -> None:
+        """What was submitted before may come again at any time; what was merged is not merged once more."""
+        self._submit(self.submits[-1 - which % min(len(self.submits), 6)])
+
+    def _submit(self, job: Job, age: int = 0) -> None:
+        changed: list[Change] = []
+
+        async def submit(side: Side) -> Any:
+            tokens = iter(range(1, 100))
+
+            async def execute(change: Change | None) -> Any:
+                if change is None:
+                    return (await side.engine.jobs.insert([job], self.now))[0]
+                stamped = replace(change, id=self.writing * 100 + next(tokens))
+                [verdict] = await side.engine.jobs.apply([stamped], self.now)
+                if side is self.sides.all[0] and isinstance(verdict, Applied):
+                    changed.append(stamped)
+                return verdict
+
+            [answer] = await side.engine.jobs.insert([job], self.now)
+            if age and isinstance(answer, Duplicated) and not answer.replaced and answer.job.id in side.copies:
+                answer = replace(answer, job=side.copy(answer.job.id, age))
+            return await walk_async(meeting(job, answer, lambda: self.now), execute)
+
+        self.writing += 1
+        self.sides.agree(submit)
+        for change in changed:
+            self.touched.add(change.job.id)
+            if change.verb is Verb.REPLACE and change.key is Key.RELEASE:
+                self.let_go.add(change.job.id)
+        self._found(job)
+
     # -- workers take them
 
     @precondition(lambda self: self.workers)
@@ -316,6 +364,8 @@ class Machine(RuleBasedStateMachine):
             self.touched.add(change.job.id)
             if isinstance(verdict, Applied) and change.verb in (Verb.RETRY, Verb.DISCARD, Verb.RESOLVE):
                 self.freed.add(change.job.id)
+            if isinstance(verdict, Applied) and change.verb is Verb.RETRY:
+                self.let_go.discard(change.job.id)
 
     @rule(seconds=st.sampled_from([0.000001, 1, 2, 5, 30]))
     def time_passes(self, seconds: float) -> None:
@@ -459,7 +509,9 @@ class Machine(RuleBasedStateMachine):
 
     def _check_jobs(self, here: dict[UUID, Job]) -> None:
         keys = [
-            (job.customer, job.task, job.dedup) for job in here.values() if job.dedup is not None and job.status in LIVE
+            (job.customer, job.task, job.dedup)
+            for job in here.values()
+            if job.dedup is not None and job.status in LIVE and job.id not in self.let_go
         ]
         assert len(keys) == len(set(keys)), "dedup keys are unique among live jobs of a task and a customer"
         requests = [(job.customer, job.task, job.request_key) for job in here.values() if job.request_key is not None]

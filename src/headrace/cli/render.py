@@ -14,6 +14,7 @@ from headrace.cli import timeline
 from headrace.cli.fitting import Fitted
 from headrace.cli.times import ago, clock, fixed_zone, moment, span
 from headrace.cli.words import compact, counted, cut, printable, short
+from headrace.core.decide import held_until
 from headrace.core.job import History, Job
 from headrace.core.silent_workers import told_silence
 from headrace.core.status import Status
@@ -154,6 +155,13 @@ def _asked(job: Job) -> str:
     return f" (asked for {', '.join(asked)})" if asked else ""
 
 
+def _told_key(job: Job) -> str | None:
+    until = held_until(job)
+    if job.dedup is None or until is None or (job.ended and job.status is not Status.COMPLETED):
+        return job.dedup
+    return f"{job.dedup} (held until {moment(until)}, also if completed)"
+
+
 def _facts(job: Job, now: datetime, silent_since: datetime | None) -> RenderableType:
     made = grid()
     attempts = f"{job.charged} of {job.max_attempts} charged"
@@ -183,7 +191,7 @@ def _facts(job: Job, now: datetime, silent_since: datetime | None) -> Renderable
         "customer": job.customer,
         "tags": ", ".join(job.tags),
         "metadata": compact(job.metadata) if job.metadata else None,
-        "dedup": job.dedup,
+        "dedup": _told_key(job),
         "schedule": job.spec.schedule,
         "not after": moment(job.not_after) if job.not_after else None,
         "parent": str(job.parent) if job.parent else None,

@@ -19,7 +19,7 @@ from headrace.cli.run import USER, with_app
 from headrace.cli.state import State
 from headrace.cli.times import moment as told
 from headrace.cli.words import compact
-from headrace.core.job import AfterWhen, OnParentFailure
+from headrace.core.job import AfterWhen, OnDuplicate, OnParentFailure
 from headrace.errors import JobCancelled, JobFailed, ResultTimeout
 
 if TYPE_CHECKING:
@@ -51,9 +51,16 @@ def job_options(fn: F) -> F:
         ),
         click.option("--dedup", metavar="KEY", help="Only one live job of the task may hold this key."),
         click.option(
+            "--dedup-for",
+            type=duration,
+            metavar="DURATION",
+            help="Hold the key for this long from now, also if the job completes sooner.",
+        ),
+        click.option(
             "--on-duplicate",
-            type=click.Choice(["return", "raise"]),
-            help="If the key is held: return the job that holds it (default), or end with exit code 4.",
+            type=click.Choice(get_args(OnDuplicate)),
+            help="If the key is held: return the job that holds it (default), end with exit code 4 (raise), or replace"
+            " what that job is to do.",
         ),
         click.option(
             "--request-key", metavar="KEY", help="Names this request: given again, it finds the job of the first time."
@@ -130,7 +137,8 @@ def submit(state: State, task: str, arguments: tuple[str, ...], payload: str | N
     async def work(app: App) -> None:
         handle = await _submitted(app, task, body, chosen)
         if state.json:
-            document((await _record(handle)).to_dict() | {"duplicate": handle.duplicate})
+            told = {"duplicate": handle.duplicate, "replaced": handle.replaced}
+            document((await _record(handle)).to_dict() | told)
             return
         click.echo(str(handle.id))
         if handle.duplicate:
@@ -143,6 +151,14 @@ def _told_duplicate(handle: JobHandle[Any], chosen: dict[str, Any]) -> str:
     job, key = handle.last, chosen.get("request_key")
     if job is not None and key is not None and job.request_key == key:
         return f"already there: this request made it before; it is {job.status}"
+    if handle.replaced and job is not None:
+        return f"replaced: the job that holds this key has these arguments now; it is {job.status}"
+    if job is not None and job.ended:
+        from headrace.core.decide import held_until
+        from headrace.core.moments import moment
+
+        until = held_until(job)
+        return "already there: a job that completed holds this key" + (f" until {moment(until, None)}" if until else "")
     return "already there: a live job holds this key"
 
 

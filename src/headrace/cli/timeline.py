@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from itertools import groupby
 from typing import NamedTuple
 
 from headrace.cli.times import span
@@ -58,10 +59,15 @@ def rows(job: Job, history: History, now: datetime) -> list[Row]:
     for attempt in history.attempts:
         found.append(_attempt_row(attempt, since))
         since = attempt.finished_at
-    for event in history.events:
-        by = f"by {event.by}" if event.by else ""
-        note = " · ".join(part for part in (by, event.note or "", _said(event)) if part)
-        found.append(Row(event.at, event.verb.replace("_", " "), "yellow", (_point(event.at, "yellow"),), "", note))
+    for verb, group in groupby(history.events, key=lambda event: event.verb):
+        events = list(group)
+        # A job may be replaced thousands of times: the last one says what it is to do.
+        for several in [events] if verb == Verb.REPLACE else [[event] for event in events]:
+            event, times = several[-1], f"×{len(several)}" if len(several) > 1 else ""
+            by = f"by {event.by}" if event.by else ""
+            note = " · ".join(part for part in (times, by, event.note or "", _said(event)) if part)
+            points = tuple(_point(one.at, "yellow") for one in several)
+            found.append(Row(event.at, verb.replace("_", " "), "yellow", points, "", note))
     found.sort(key=lambda row: row.at)
     if job.ended:
         end = _end(job, history)
@@ -89,7 +95,7 @@ def _said(event: Event) -> str:
         told["until"] = moments.moment(datetime.fromisoformat(until), None)
     if isinstance(delay := told.get("delay"), float | int):
         told["delay"] = span(delay)
-    return printable(" ".join(f"{name} {value}" for name, value in told.items()))
+    return printable(" ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items()))
 
 
 def _begun(attempt: Attempt) -> datetime:

@@ -22,7 +22,7 @@ from headrace.core.query import Filter, matches
 from headrace.core.retry import Seconds, seconds
 from headrace.core.status import Status, Verb
 from headrace.core.table import check
-from headrace.draft import SPEC_OPTIONS
+from headrace.draft import KEY_OPTIONS, SPEC_OPTIONS
 from headrace.engine import Duplicated
 from headrace.errors import ConfigError, Duplicate, EngineError, JobNotFound, TransitionRefused
 from headrace.handle import JobHandle, as_id
@@ -37,7 +37,7 @@ _log = logging.getLogger("headrace.app")
 
 _ANY = Codec(Any)
 _NOT_OF_RERUN = frozenset({"after", "after_when", "on_parent_failure", "request_key"})
-_OF_RERUN = frozenset({*SPEC_OPTIONS, "delay", "not_before", "not_after", "on_duplicate"}) - _NOT_OF_RERUN
+_OF_RERUN = frozenset({*SPEC_OPTIONS, *KEY_OPTIONS, "delay", "not_before", "not_after"}) - _NOT_OF_RERUN
 
 Decide = Callable[[Job, datetime], Change | None]
 
@@ -143,7 +143,7 @@ class Acting(Lifetime):
             changed = {name: draft.options[name] for name in keys if draft.options.get(name) is not None} | changed
         now = await session.lanes.now()
         delay, due = changed.pop("delay", None), changed.pop("not_before", None)
-        raises = changed.pop("on_duplicate", "return") == "raise"
+        raises = changed.get("on_duplicate") == "raise"
         job = acts.rerun(
             old,
             app.new_id(),
@@ -159,7 +159,8 @@ class Acting(Lifetime):
                 raise Duplicate(answer.job)
         else:
             await self._note_rerun(old.id, answer.job.id, by)
-        return JobHandle(app, answer.job.id, last=answer.job, duplicate=isinstance(answer, Duplicated))
+        duplicate, replaced = isinstance(answer, Duplicated), isinstance(answer, Duplicated) and answer.replaced
+        return JobHandle(app, answer.job.id, last=answer.job, duplicate=duplicate, replaced=replaced)
 
     async def _note_rerun(self, old: UUID, new: UUID, by: str | None) -> None:
         try:

@@ -38,7 +38,7 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle
 from headrace.handler import check_task_name
-from headrace.options import check_options, fill_templates, merged, refuse_function
+from headrace.options import check_key, check_options, fill_templates, merged, refuse_function
 from headrace.worker.context import Context
 
 if TYPE_CHECKING:
@@ -140,10 +140,13 @@ async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options
     doc = await app.session.find_task(name)
     if doc is None:
         warn_unregistered(name, {*app.by_name, *await known_tasks(app.engine)})
-        return Draft(app, new_id(app, name, text, checked), name, text, merged(app.defaults, checked))
+        whole = merged(app.defaults, checked)
+        check_key(checked, whole)
+        return Draft(app, new_id(app, name, text, checked), name, text, whole)
     plain: dict[str, Any] = msgspec.json.decode(text)
     check_payload(doc, plain)
     whole = merged(doc.to_options(), checked)
+    check_key(checked, whole)
     properties: dict[str, Any] = doc.schema.get("properties", {})
     known = {one: schema["default"] for one, schema in properties.items() if "default" in schema}
     id = new_id(app, doc.name, text, checked)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.job import OnDuplicate
 from headrace.core.retention import Kept
 from headrace.core.retry import Retry
 from headrace.engine import Engine, Setting
@@ -49,6 +50,8 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retention: Kept | None = None
     dedup: str | None = None
     """A template of the parameters."""
+    dedup_for: float | None = None
+    on_duplicate: OnDuplicate = "return"
     concurrency_key: str | None = None
     """A template of the parameters."""
     tags: tuple[str, ...] = ()
@@ -70,7 +73,11 @@ class TaskDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return options | {place: template for place, template in templates.items() if template is not None}
 
 
-_POLICY = ("queue", "priority", "retry", "timeout", "retention", *TEMPLATES, "tags", "metadata", "requires")
+_POLICY = (
+    *("queue", "priority", "retry", "timeout", "retention"),
+    *TEMPLATES,
+    *("dedup_for", "on_duplicate", "tags", "metadata", "requires"),
+)
 
 
 def _read(setting: Setting) -> TaskDoc | None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from headrace.core.bounds import checked_note
 from headrace.core.change import Change, Key
-from headrace.core.decide import LOOSE, change, dated, ended, expired, key_freed, placed, soonest
+from headrace.core.decide import LOOSE, change, dated, ended, expired, key_freed, key_kept, placed, soonest
 from headrace.core.defaults import Retention, Rules
 from headrace.core.job import ErrorInfo, Event, Job
 from headrace.core.lifecycle import submit
@@ -172,7 +172,9 @@ def reprioritise(job: Job, priority: int, now: datetime, *, by: str | None = Non
 def discard(job: Job, now: datetime, *, by: str | None = None, note: str | None = None) -> Change:
     """Put an ended job away: it no longer counts as done or as a dead letter."""
     fields = {"status": Status.CANCELLED, "reason": Reason.DISCARDED}
-    return change(job, Verb.DISCARD, now, fields, owner=False, event=_event(job, Verb.DISCARD, now, by, note))
+    key = Key.KEEP if job.spec.dedup_for is None else key_freed(job)
+    event = _event(job, Verb.DISCARD, now, by, note)
+    return change(job, Verb.DISCARD, now, fields, owner=False, key=key, event=event)
 
 
 def resolve(
@@ -190,7 +192,8 @@ def resolve(
         fields |= {"suspect": 0, "spared": False}
     else:
         fields = ended(job, Status.FAILED, now, Reason.NON_RETRYABLE) | {"error": error}
-    key = Key.KEEP if job.ended else key_freed(job)
+    ends = key_freed(job) if error is not None else key_kept(job, dated(job, now))
+    key = Key.KEEP if job.ended else ends
     return change(job, Verb.RESOLVE, now, fields, owner=False, key=key, event=_event(job, Verb.RESOLVE, now, by, note))
 
 
@@ -225,6 +228,7 @@ def rerun(
         fire_at=None,
         request_key=None,
         request_hash=None,
+        on_duplicate="return",
     )
     if changed:
         spec = replace(spec, **changed)

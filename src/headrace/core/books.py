@@ -14,7 +14,7 @@ __all__ = ["BOOKS", "MOST_FINDINGS", "Book", "Finding", "Verification", "ledger_
 BOOKS: dict[str, str] = {
     "ledger": "every job that was ever submitted is live, ended or pruned; pruned jobs are counted by how they ended",
     "parts": "every job has its payload, and nothing is kept of a job that is gone",
-    "keys": "the live jobs with a dedup key hold it, and no other does",
+    "keys": "live jobs hold their dedup keys, unless they were replaced while running; of the ended, only for a period",
     "lines": "every job stands where claims look for jobs of its status, task and requirements",
     "turns": "the first job in line of each concurrency key is where claims look for it",
     "held": "every job that is held belongs to a worker that is known",

@@ -92,6 +92,9 @@ class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     inserts: tuple[Job, ...] = ()
     """New jobs that follow from this change. Each is stored as ``insert`` stores it; one that ``insert`` would refuse,
     or answer with a duplicate, is left out."""
+    merges: UUID | None = None
+    """The id of a submit whose payload the job has from now on. With the change its payload is written, and the job is
+    known by this id as well: ``insert`` of a job of this id is answered with it. No other change writes the payload."""
     id: int = 0
     """Names this one write, so that a repeat after a lost reply is recognised; stamped by whoever writes it."""
 

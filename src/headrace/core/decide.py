@@ -26,7 +26,9 @@ __all__ = [
     "dated",
     "ended",
     "expired",
+    "held_until",
     "key_freed",
+    "key_kept",
     "may_have_children",
     "over",
     "placed",
@@ -189,6 +191,21 @@ def again(job: Job, now: datetime, charged: int, error: ErrorInfo | None, delay:
 def key_freed(job: Job) -> Key:
     """The dedup key goes with the last live status."""
     return _KEEP if job.spec.dedup is None else Key.RELEASE
+
+
+def held_until(job: Job) -> datetime | None:
+    """Until when the job holds its dedup key after it completed; None: it lets go with its end."""
+    spec = job.spec
+    return None if spec.dedup_for is None else spec.created_at + timedelta(seconds=spec.dedup_for)
+
+
+def key_kept(job: Job, at: datetime) -> Key:
+    """The dedup key of a job that completes at this moment: it goes, or is held for the rest of its period."""
+    spec = job.spec
+    if spec.dedup is None:
+        return _KEEP
+    until = None if spec.dedup_for is None else held_until(job)
+    return Key.RELEASE if until is None or until <= at else _KEEP
 
 
 def placed(now: datetime, available_at: datetime, waits: int = 0) -> Status:

@@ -21,6 +21,7 @@ __all__ = [
     "Event",
     "History",
     "Job",
+    "OnDuplicate",
     "OnParentFailure",
     "Progress",
     "Spec",
@@ -33,6 +34,7 @@ Values = dict[str, tuple[str, ...]]
 """Of each name its values, in their order: a header or a parameter may be given more than once."""
 AfterWhen = Literal["succeeded", "ended"]
 OnParentFailure = Literal["cancel", "fail"]
+OnDuplicate = Literal["return", "raise", "replace"]
 
 
 class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -53,6 +55,8 @@ class Spec(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True, omit_def
     query: Values | None = None
     requires: dict[str, Any] = {}
     dedup: str | None = None
+    dedup_for: float | None = None
+    on_duplicate: OnDuplicate = "return"
     request_key: str | None = None
     request_hash: str | None = None
     concurrency_key: str | None = None
@@ -189,6 +193,16 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     def dedup(self) -> str | None:
         """The key no second live job of this task may hold."""
         return self.spec.dedup
+
+    @property
+    def dedup_for(self) -> float | None:
+        """For how many seconds since its submit it holds its dedup key also after it completed; None: not at all."""
+        return self.spec.dedup_for
+
+    @property
+    def on_duplicate(self) -> OnDuplicate:
+        """What its submit asked for in case its dedup key was held."""
+        return self.spec.on_duplicate
 
     @property
     def retry(self) -> Retry:

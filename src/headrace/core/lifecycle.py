@@ -24,6 +24,7 @@ from headrace.core.decide import (
     dated,
     ended,
     key_freed,
+    key_kept,
     over,
     placed,
     soonest,
@@ -290,7 +291,7 @@ def _complete(
             finished_at=at,
             processing_time=processing_time,
         ),
-        key=key_freed(job),
+        key=key_kept(job, at),
         notes=ENDS,
         tally=None if job.spec.batch is None else COMPLETES,
     )

@@ -14,7 +14,7 @@ from headrace.core.status import Status
 if TYPE_CHECKING:
     from headrace.core.job import Job
 
-__all__ = ["Kept", "is_past", "latest_end"]
+__all__ = ["Kept", "is_past", "latest_end", "up_to"]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,6 +47,14 @@ def is_past(job: Job, before: Mapping[Status, datetime], now: datetime | None) -
     if own is None:
         return job.status in before and job.finished_at <= before[job.status]
     return now is not None and job.finished_at + own <= now
+
+
+def up_to(job: Job, before: Mapping[Status, datetime], now: datetime | None) -> datetime | None:
+    """Up to which moment ended jobs with the retention of this one are removed; None: none is."""
+    own = None if job.spec.retention is None else job.spec.retention.of(job.status)
+    if own is None:
+        return before.get(job.status)
+    return None if now is None else now - own
 
 
 def latest_end(before: Mapping[Status, datetime], gone: Iterable[Job]) -> datetime:

@@ -106,6 +106,8 @@ class Verb(StrEnum):
     RUN_NOW = "run_now"
     MOVE = "move"
     REPRIORITISE = "reprioritise"
+    REPLACE = "replace"
+    LAPSE = "lapse"
     PREPARE = "prepare"
     RERUN = "rerun"
     PRUNE = "prune"

@@ -49,6 +49,13 @@ TABLE: dict[Verb, dict[Status, frozenset[Status]]] = {
     V.RUN_NOW: dict.fromkeys((S.SCHEDULED, S.RETRYING), frozenset({S.QUEUED})),
     V.MOVE: _STAYS,
     V.REPRIORITISE: _STAYS,
+    V.REPLACE: {
+        S.WAITING: frozenset({S.WAITING}),
+        **dict.fromkeys((S.QUEUED, S.SCHEDULED, S.RETRYING), frozenset({S.QUEUED, S.SCHEDULED})),
+        # What a worker holds stays as it is, and lets go of its dedup key.
+        **{one: frozenset({one}) for one in (S.ASSIGNED, S.ACCEPTED, S.RUNNING)},
+    },
+    V.LAPSE: {S.COMPLETED: frozenset({S.COMPLETED})},
     V.PREPARE: dict.fromkeys((S.ASSIGNED, S.ACCEPTED), frozenset({S.ACCEPTED})),
     V.RERUN: dict.fromkeys((S.COMPLETED, S.FAILED, S.CANCELLED), _PLACED),
     V.PRUNE: dict.fromkeys((S.COMPLETED, S.FAILED, S.CANCELLED), frozenset[Status]()),

@@ -46,9 +46,11 @@ class Inserted(msgspec.Struct, frozen=True, gc=False, tag=True):
 
 
 class Duplicated(msgspec.Struct, frozen=True, tag=True):
-    """A live job of the same task holds the dedup key, or the request made this job before; nothing was stored."""
+    """Another job of the same task holds the dedup key, or the request made this job before; no new job was stored."""
 
     job: Job
+    replaced: bool = False
+    """Whether ``job`` took over what was submitted (``Change.merges``), now or when this was submitted before."""
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

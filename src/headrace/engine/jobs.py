@@ -41,8 +41,13 @@ class Jobs(Protocol):
         engine stores it field by field, and puts it where its status says: in line, among the deferred, among what its
         worker holds.
 
-        *Keys.* A job whose dedup key a live job of the same task holds, or an earlier job of this call takes, is
-        answered ``Duplicated``. A job that has ended takes no key.
+        *Keys.* A job whose dedup key another job of the same task holds, or an earlier job of this call takes, is
+        answered ``Duplicated`` with that one, which may have completed (``dedup_for``). What comes of it is for the
+        caller to decide (``core.uniqueness.meet``). A job that has ended takes no key.
+
+        *Merged submits.* A job whose id was merged into another (``Change.merges``) is answered ``Duplicated`` with
+        that one, as ``replaced``, before any key is looked at: however often it is submitted again, it changes nothing
+        more. Only jobs of which ``core.uniqueness.replaces`` says so need to be looked up.
 
         *Requests.* A job whose request (``core.requests.request_of``) is that of a stored job, live or ended, or of an
         earlier one of this call, is answered ``Duplicated`` with that one if ``core.requests.is_repeat`` says so;
@@ -149,6 +154,9 @@ class Jobs(Protocol):
 
         *Beats.* A change of owner starts the count of beats that did not name the job anew.
 
+        *A submit that is merged.* With ``merges`` the payload of the job is written, and the id is kept with the job
+        until that is removed, for ``insert`` to find it.
+
         *Open transactions.* Where a transaction of a user's that is still open holds the job, an engine need not wait
         for it: it may answer ``Conflict`` with the job as it is, at the same rev, and the caller tries again later.
         """
@@ -191,6 +199,8 @@ class Jobs(Protocol):
         - it ended at or before the moment of its status; or, if it has a retention of its own for its status
           (``Spec.retention``), at least that long before ``now`` (``core.retention.is_past``);
         - no live job waits or waited for it;
+        - it does not hold its dedup key, or ``core.uniqueness.has_lapsed`` says so for the moment up to which jobs with
+          its retention are removed;
         - it ended at or before the earliest of the moments, or its parent cannot look for it
           (``core.family.may_be_looked_for``).
 
@@ -198,8 +208,9 @@ class Jobs(Protocol):
         not be looked at: they were before. So a store with many jobs that are kept for long need not read them again
         and again.
 
-        With a job goes its request key, and the turn of its concurrency key, where ``core.limits.limit.forgets`` says
-        so. Settled batches that ended at or before the earliest of the moments are removed, too.
+        With a job go its keys, the ids of submits that were merged into it, and the turn of its concurrency key, where
+        ``core.limits.limit.forgets`` says so. Settled batches that ended at or before the earliest of the moments are
+        removed, too.
         """
         ...
 

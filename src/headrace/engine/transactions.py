@@ -38,8 +38,8 @@ class Transactions(Protocol):
         ...
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
-        """``Jobs.apply`` of one change of a worker for the user's connection. What must be durable before it (the
-        profiles of jobs that it inserts) already is."""
+        """``Jobs.apply`` of one change of a worker, or of a submit on the holder of its key, for the user's connection.
+        What must be durable before it (the profiles of jobs that it inserts, the line it moves to) already is."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:

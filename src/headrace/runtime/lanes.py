@@ -15,6 +15,7 @@ from headrace.core.change import Applied, Change, Conflict, Note, Verdict
 from headrace.core.entry import Append, Kept
 from headrace.core.job import Job
 from headrace.core.status import Status, Verb
+from headrace.core.uniqueness import has_lapsed, lapse
 from headrace.engine import Duplicated, Engine, Inserted
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import Duplicate, EngineError, JobNotFound, Unavailable
@@ -29,7 +30,7 @@ __all__ = ["Lanes"]
 
 _TRIES = 50
 _CANCELLED = Note.CANCELLED
-_TIMED = (Verb.POSTPONE, Verb.RETRY)
+_TIMED = (Verb.POSTPONE, Verb.RETRY, Verb.REPLACE)
 """After these a job may fall due before anybody asks for it again."""
 
 
@@ -86,7 +87,7 @@ class Lanes:
         """Reads what runs added."""
         self.notes = NoteProcessor(engine, host, changed=self._tell_of)
         """Does what follows from changes for other jobs."""
-        self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask)
+        self.submits = Submits(engine, host, patience=patience, follow=self.notes.ask, apply=self.apply)
         """Stores new jobs."""
 
     async def now(self) -> datetime:
@@ -157,8 +158,12 @@ class Lanes:
                 if Note.CANCELLED in change.notes:
                     await self.notes.at_once()  # whoever cancels may rely on it that no child goes on unasked
                 return verdict.job
-            if isinstance(verdict, Conflict) and verdict.holder is not None:
-                raise Duplicate(verdict.holder)
+            if isinstance(verdict, Conflict) and (holder := verdict.holder) is not None:
+                if not has_lapsed(holder, self.host.clock.now()):
+                    raise Duplicate(holder)
+                await self.apply(lapse(holder, self.host.clock.now()))
+                moves, job = moves + 1, verdict.job
+                continue
             if isinstance(verdict, Conflict) and verdict.job.rev == job.rev:
                 # It has not moved: a transaction that is still open holds it, or the key it needs.
                 if self.host.clock.monotonic() > until:

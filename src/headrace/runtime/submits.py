@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -10,12 +11,14 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from headrace.core.batch import Batch
+from headrace.core.change import Change, Verdict
 from headrace.core.job import Job, Spec
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, InsertsOne, Refused
 from headrace.engine.bus import Hint, Topic
 from headrace.errors import ConfigError, StoreLost, Unavailable
 from headrace.runtime.batcher import MAX_ROWS, Batcher
 from headrace.runtime.host import Host
+from headrace.runtime.meeting import FIRST_PAUSE, LONGEST_PAUSE, Meetings
 from headrace.runtime.requirements import Requirements
 
 __all__ = ["FIRST_PAUSE", "LONGEST_PAUSE", "ROW", "Submits"]
@@ -24,9 +27,6 @@ T = TypeVar("T")
 
 ROW = 400
 """About what a row weighs beside its payload or result."""
-
-FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
-"""Seconds between two tries for what is not to be had just now."""
 
 _WAITING = 20_000
 _READY = Topic.READY  # looked up once: in Python 3.11 that is a call
@@ -72,9 +72,18 @@ def _lot_id(lot: _Lot) -> UUID:
 class Submits:
     """The writers of new jobs. Plain, keyed and related ones, and what is stored whole, never wait for one another."""
 
-    def __init__(self, engine: Engine, host: Host, *, patience: float, follow: Callable[[], None]) -> None:
-        """``follow`` is called when there may be notes to process."""
+    def __init__(
+        self,
+        engine: Engine,
+        host: Host,
+        *,
+        patience: float,
+        follow: Callable[[], None],
+        apply: Callable[[Change], Awaitable[Verdict]],
+    ) -> None:
+        """``follow`` is called when there may be notes to process; ``apply`` writes a change."""
         self.engine, self.host = engine, host
+        self._meetings = Meetings(host, apply, patience)
         self._patience, self._follow = patience, follow
         self.requirements = Requirements(engine, host)
         """Says of new jobs that nobody meets their requirements."""
@@ -132,6 +141,10 @@ class Submits:
         else:
             stored = await self._lane_of(job.spec).put(job)
             answer = await self._accepted(job, stored) if isinstance(stored, Refused) else stored
+        if isinstance(answer, Duplicated):
+            answer = await self._meetings.meet(
+                job, answer, lambda: self._again(job, companions), apart=bool(companions)
+            )
         if job.spec.requires:
             await self.requirements.look((job,))
         return answer
@@ -141,6 +154,28 @@ class Submits:
             raise ConfigError(f"a job is stored with at most {MAX_ROWS - 1} others, not with {len(companions)}")
         group = (job, companions)
         return await self._answered(lambda: self._groups.put(group), await self._groups.put(group))
+
+    async def _again(self, job: Job, companions: Sequence[Job] = ()) -> Inserted | Duplicated:
+        """Store a job that met another with its key, after that one was changed."""
+        if companions:
+            return await self._insert_together(job, companions)
+        return await self._accepted(job, await self._keyed.put(job))
+
+    async def _met(self, jobs: Sequence[Job], answers: Sequence[Inserted | Duplicated]) -> list[Inserted | Duplicated]:
+        """The answers, after what jobs do that met others with their keys: of one key, in the order of these jobs."""
+        met = [place for place, answer in enumerate(answers) if isinstance(answer, Duplicated)]
+        if not met:
+            return list(answers)
+        found = await asyncio.gather(*(self._meet(jobs[at], answers[at]) for at in met), return_exceptions=True)
+        whole = list(answers)
+        for at, one in zip(met, found, strict=True):
+            if isinstance(one, BaseException):
+                raise one
+            whole[at] = one
+        return whole
+
+    async def _meet(self, job: Job, answer: Inserted | Duplicated) -> Inserted | Duplicated:
+        return await self._meetings.meet(job, answer, lambda: self._again(job))
 
     def _lane(self, jobs: Sequence[Job]) -> Batcher[Job, InsertAnswer]:
         """The lane for jobs that are written together."""
@@ -162,16 +197,17 @@ class Submits:
         for start in range(0, len(jobs), MAX_ROWS):
             chunk = jobs[start : start + MAX_ROWS]
             if any(job.spec.after for job in chunk):
-                answers += await self._whole(None, chunk)
+                stored = await self._whole(None, chunk)
             else:
-                answers += await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
+                stored = await self._all_accepted(chunk, await self._lane(chunk).put_many(chunk))
+            answers += await self._met(chunk, stored)
         await self.requirements.look(jobs)
         return answers
 
     async def insert_batch(self, batch: Batch, jobs: Sequence[Job]) -> list[Inserted | Duplicated]:
         """Store a batch with its jobs: up to 1,000 in one atomic write; more in chunks, and it is sealed after them."""
         first, rest = jobs[:MAX_ROWS], jobs[MAX_ROWS:]
-        accepted = await self._whole(replace(batch, sealed=not rest), first)
+        accepted = await self._met(first, await self._whole(replace(batch, sealed=not rest), first))
         await self.requirements.look(first)
         if rest:
             accepted += await self.insert_many(rest)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from headrace.core.account import name_of
+from headrace.core.account import labels, name_of
 from headrace.core.job import Job
 from headrace.core.losing import TIMED_OUT
 from headrace.core.outcome import Failed, TimedOut
@@ -48,5 +48,7 @@ def _asked(handler: Handler, job: Job, error: Exception, names: Sequence[str]) -
     try:
         return seconds(fn(job.charged + 1, error), "what it returns")
     except BaseException:  # whatever it raises, its job must come to an end
-        _log.exception("%s: its backoff function failed, so the exponential backoff holds", name_of(job))
+        _log.exception(
+            "%s: its backoff function failed, so the exponential backoff holds", name_of(job), extra=labels(job)
+        )
         return None

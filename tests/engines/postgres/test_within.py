@@ -67,9 +67,14 @@ async def test_a_job_of_an_awaited_transaction(kind: str, opened: Shop) -> None:
         assert (first.duplicate, twin.duplicate, twin.id) == (False, True, first.id)
         with pytest.raises(Duplicate):
             await keyed.options(connection=connection, on_duplicate="raise").submit("k")
+        replacing = keyed.options(connection=connection, on_duplicate="replace", queue="other", priority=90)
+        swapped = [await replacing.submit("k"), await replacing.options(delay=0.1).submit("k")]
+        assert [(handle.id, handle.replaced) for handle in swapped] == [(first.id, True)] * 2
         with pytest.raises(NotCommitted):
             await one.result(timeout=45)
         assert (await app.stats()).statuses == {}
+    assert [event.verb for event in (await app.history(first.id)).events] == ["replace"] * 2
+    assert (await app.get(first.id)).queue == "other"
     async with app.worker():
         assert await one.result(timeout=45) == 3
         assert [await handle.result(timeout=45) for handle in (other, *more)] == [6, 1, 2, 3]
@@ -92,6 +97,8 @@ def test_a_job_of_a_blocking_transaction(kind: str, shop: Shop) -> None:
             other = app.wait(app.draft("add", {"a": 5}, connection=connection)).submit_sync()
             first, twin = [shop.keyed.options(connection=connection).submit_sync("k") for _ in range(2)]
             assert (first.duplicate, twin.duplicate, twin.id) == (False, True, first.id)
+            swapped = shop.keyed.options(connection=connection, on_duplicate="replace", queue="other").submit_sync("k")
+            assert (swapped.id, swapped.replaced) == (first.id, True)
             with pytest.raises(NotCommitted):
                 app.wait(one.result(timeout=45))
         for handle in (one, other, first, twin):
@@ -277,3 +284,38 @@ async def test_a_connection_that_is_cut_before_the_completion_fails_the_attempt(
 
     async with app.worker():
         assert await asyncio.wait_for(pay.run(), 40) == "attempt 2"
+
+
+async def test_whoever_replaces_waits_for_a_transaction_that_has_the_holder(opened: Shop) -> None:
+    replacing = opened.keyed.options(on_duplicate="replace", delay=3600)
+    holder = await replacing.submit("k")
+    async with ASYNC["asyncpg"]() as connection:
+        inner = await replacing.options(connection=connection, priority=60).submit("k")
+        outer = asyncio.ensure_future(replacing.options(priority=70).submit("k"))
+        plain = await opened.add.submit(1)
+        assert (plain.duplicate, inner.replaced, outer.done()) == (False, True, False)
+    assert ((await outer).id, (await outer).replaced) == (holder.id, True)
+    details = [event.details or {} for event in (await opened.app.history(holder.id)).events]
+    assert [one["to_priority"] for one in details] == [60, 70]
+    assert (await opened.app.verify()).ok
+
+
+async def test_a_running_holder_lets_go_within_a_transaction(opened: Shop) -> None:
+    app, going, reached = opened.app, asyncio.Event(), asyncio.Event()
+
+    @app.task(dedup="slow", on_duplicate="replace")
+    async def slow(n: int) -> int:
+        reached.set()
+        await going.wait()
+        return n
+
+    async with app.worker():
+        first = await slow.submit(1)
+        await reached.wait()
+        async with ASYNC["asyncpg"]() as connection:
+            within = slow.options(connection=connection)
+            second, third = await within.submit(2), await within.submit(3)
+            assert (second.duplicate, third.id, third.replaced) == (False, second.id, True)
+        going.set()
+        assert [await first.result(timeout=45), await second.result(timeout=45)] == [1, 3]
+    assert (await app.verify()).ok

@@ -93,6 +93,8 @@ _FULL: dict[str, Any] = {
     "query": {"q": ("b", "a", ""), STRANGE: ("1",)},
     "requires": {"gpu": True, "memory": {"min": 4.5}, "region": {"in": ["eu", "us"]}},
     "dedup": STRANGE,
+    "dedup_for": 0.25,
+    "on_duplicate": "replace",
     "request_key": STRANGE,
     "request_hash": "00ff",
     "concurrency_key": STRANGE,

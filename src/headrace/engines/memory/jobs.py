@@ -125,7 +125,8 @@ class Jobs:
 
 def _insert(state: State, job: Job, companions: Sequence[Job]) -> InsertAnswer:
     """Store a job with its companions, all or none."""
-    is_new = job.id not in state.table.records and state.table.first(job) is state.table.holder(job) is None
+    known = job.id in state.table.records or job.id in state.table.merged
+    is_new = not known and state.table.first(job) is state.table.holder(job) is None
     if not companions or not is_new:
         return state.insert(job)
     if (why := state.refusal([job, *companions])) is not None:

@@ -91,6 +91,8 @@ class State:
         here = self.table.records.get(job.id)
         if here is not None:
             return Inserted(here)
+        if (merged := self.table.merged.get(job.id)) is not None:
+            return Duplicated(self.table.records[merged], replaced=True)
         first = self.table.first(job)
         if first is not None:
             return Duplicated(first) if is_repeat(job, first) else Refused(KeyReused(first))
@@ -111,6 +113,8 @@ class State:
         requests = dict[tuple[str, str] | None, Job]()
         for job in jobs:
             request = request_of(job)
+            if job.id in self.table.merged:
+                continue
             if (
                 job.id not in self.table.records
                 and (first := self.table.first(job) or requests.get(request)) is not None

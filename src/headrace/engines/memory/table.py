@@ -22,9 +22,10 @@ from headrace.core.limits.rate import Spent
 from headrace.core.limits.rule import Bound, Group, Limits, counted_by, group_of
 from headrace.core.match import Profile
 from headrace.core.requests import request_of
-from headrace.core.retention import is_past
+from headrace.core.retention import is_past, up_to
 from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.core.suspects import requirements_of
+from headrace.core.uniqueness import has_lapsed
 from headrace.engine import MAX_PROFILES
 from headrace.engines.memory.index import Index, Sort
 from headrace.engines.memory.kept_entries import KeptEntries
@@ -44,6 +45,9 @@ class Table:
         """In order of their order numbers."""
         self.keys: dict[tuple[str, str], UUID] = {}
         """The job that has a dedup key of a task."""
+        self.merged: dict[UUID, UUID] = {}
+        """The job that took over what was submitted under an id, by that id."""
+        self._merged_into: dict[UUID, list[UUID]] = {}
         self.requests: dict[tuple[str, str], UUID] = {}
         """The job that was made for a request, by ``core.requests.request_of``."""
         self.held: dict[UUID, dict[UUID, int]] = {}
@@ -99,7 +103,7 @@ class Table:
             self.held.setdefault(job.worker, {})[job.id] = unnamed if same_owner else 0
 
     def holder(self, job: Job) -> Job | None:
-        """The other live job that has the dedup key of this one."""
+        """The other job that has the dedup key of this one."""
         dedup = dedup_of(job.spec)
         id = None if dedup is None else self.keys.get((job.spec.task, dedup))
         return None if id is None or id == job.id else self.records[id]
@@ -121,15 +125,17 @@ class Table:
         if change.verb is not Verb.PROGRESS:  # which may be repeated without being known
             self.last_change[job.id] = change.id
         if (dedup := dedup_of(job.spec)) is not None and change.key is not Key.KEEP:
-            key = (job.spec.task, dedup)
             if change.key is Key.TAKE:
-                self.keys[key] = job.id
-            elif self.keys.get(key) == job.id:
-                del self.keys[key]
+                self.keys[job.spec.task, dedup] = job.id
+            elif self._has_key(job):
+                del self.keys[job.spec.task, dedup]
         if change.attempt is not None:
             records = self.attempts.setdefault(job.id, {})
             kept = records.get(change.attempt.number)
             records[change.attempt.number] = change.attempt if kept is None else kept.fold(change.attempt)
+        if change.merges is not None:
+            self.merged[change.merges] = job.id
+            self._merged_into.setdefault(job.id, []).append(change.merges)
         if change.event is not None:
             self.events.setdefault(job.id, []).append(change.event)
 
@@ -144,17 +150,31 @@ class Table:
         ended = (id for status, moment in before.items() for id in self.ended[status].upto(moment))
         past = (id for id in ended if is_past(self.records[id], before, None))
         own = () if now is None else self.outlived.upto(now)
-        old = [self.records[id] for id in islice((id for id in chain(past, own) if not needed(id)), limit)]
+        found = (self.records[id] for id in chain(past, own) if not needed(id))
+        old = list(islice((job for job in found if not self._keeps_key(job, up_to(job, before, now))), limit))
         for job in old:
             self._displace(self.records.pop(job.id))
             self.entries.forget(job.id)
             if (request := request_of(job)) is not None:
                 del self.requests[request]
+            if self._has_key(job):
+                del self.keys[job.spec.task, dedup_of(job.spec) or ""]
+            for id in self._merged_into.pop(job.id, ()):
+                del self.merged[id]
             for kept in (self.last_change, self.attempts, self.events):
                 kept.pop(job.id, None)
         self.pruned += len(old)
         self.pruned_as.update(job.status for job in old)
         return old
+
+    def _keeps_key(self, job: Job, moment: datetime | None) -> bool:
+        """Whether an ended job holds its dedup key for a period that was not over by then."""
+        return moment is not None and self._has_key(job) and not has_lapsed(job, moment)
+
+    def _has_key(self, job: Job) -> bool:
+        """Whether the job holds its dedup key."""
+        dedup = dedup_of(job.spec)
+        return dedup is not None and self.keys.get((job.spec.task, dedup)) == job.id
 
     # -- reading
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from headrace.core.books import Book, Finding
 from headrace.core.change import Note
 from headrace.core.job import Job
-from headrace.core.status import DEFERRED, ENDED, LIVE, Status
+from headrace.core.status import DEFERRED, ENDED, LIVE, Status, Verb
 from headrace.engines.memory.state import State
 
 __all__ = ["verify"]
@@ -40,10 +40,13 @@ def _keys(state: State) -> Iterator[Finding]:
     keys, held = state.table.keys, set(state.table.keys.values())
     for id in held:
         job = state.table.records.get(id)
-        if job is None or job.ended:
+        if job is None or (job.ended and (job.status is not Status.COMPLETED or job.spec.dedup_for is None)):
             yield Finding("it has ended, and still holds its dedup key", str(id))
     for job in state.table.records.values():
-        if job.status in LIVE and job.spec.dedup is not None and job.id not in held:
+        if job.status not in LIVE or job.spec.dedup is None or job.id in held:
+            continue
+        # One that was replaced while a worker had it has let go.
+        if not any(event.verb == Verb.REPLACE for event in state.table.events.get(job.id, ())):
             yield _about(job, "it is live, and does not hold its dedup key")
     for key, count in Counter(keys.values()).items():
         if count > 1:

@@ -39,6 +39,7 @@ from headrace.engines.postgres.rows import (
 )
 from headrace.engines.sql.attempts import PastRow
 from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.merging import row_of_merge
 from headrace.engines.sql.reader import Sight
 from headrace.engines.sql.record import Micros, encode
 from headrace.errors import Unavailable
@@ -124,12 +125,12 @@ def _only_completes(change: Change) -> bool:
 
 def _stands_alone(change: Change) -> bool:
     """Whether a change needs a transaction of its own, with more than one statement."""
-    return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts)
+    return change.key is Key.TAKE or change.verb is Verb.RETRY or bool(change.inserts) or change.merges is not None
 
 
 def _is_usual(change: Change) -> bool:
     """Whether a change shares a statement with all others that are so."""
-    return not (change.moves or change.inserts or change.key is _TAKE or change.verb is _RETRY)
+    return not (change.moves or change.inserts or change.merges or change.key is _TAKE or change.verb is _RETRY)
 
 
 def _kind(change: Change) -> int:
@@ -293,13 +294,14 @@ class Applying:
         return verdicts
 
     async def _write_alone(self, change: Change, now: datetime) -> Verdict:
-        """Apply a change that takes a key, brings an ended job back, or inserts other jobs, in its own transaction."""
+        """Apply a change that takes a key, brings an ended job back, merges a submit or inserts other jobs, in its own
+        transaction."""
         inserts = await self._storing(change.inserts) if change.inserts else None
-        moving = await self._moving.statements([change]) if change.moves else None
+        moving = await self.moving(change)
         try:
             async with self._cold.transaction() as connection:
                 await connection.execute(f"SET LOCAL lock_timeout = {_PATIENCE}")
-                if change.key is Key.TAKE:
+                if change.key is Key.TAKE or (change.key is Key.RELEASE and change.inserts):
                     # Inserts take the same lock, so that whoever wants this key does so one after the other.
                     await connection.execute("SELECT pg_advisory_xact_lock($1)", key_lock(self._schema, change.job))
                 if change.verb is Verb.RETRY:
@@ -318,6 +320,10 @@ class Applying:
         # that wait behind it go first.
         return (await self._judge({0: change}, now))[0]
 
+    async def moving(self, change: Change) -> Statements[None] | None:
+        """What puts the job into another line before the change is applied, if that is necessary."""
+        return await self._moving.statements([change]) if change.moves else None
+
     def statements(self, change: Change, inserts: Statements[list[InsertAnswer]] | None = None) -> Statements[Verdict]:
         """One change, with the insert of the jobs that follow from it, as statements for any connection."""
         while True:
@@ -326,7 +332,10 @@ class Applying:
             verdict = judge(change, last, job, holder, attempt)
             if verdict is not None or job is None:
                 return verdict or WasStale(None)
-            if took := (yield from changing(self._schema, [_know(change, job)])):
+            known = _know(change, job)
+            if took := (yield from changing(self._schema, [known])):
+                if change.merges is not None:
+                    yield Statement(sql("merge", self._schema), row_of_merge(known))
                 if inserts is not None:
                     yield from inserts
                 return Applied(change.job, noted=took[0] < 0)

@@ -184,6 +184,8 @@ WORDS = {
     "job_id": "j.id::text",
     "body_of_job": "b.id = j.id",
     "dedup_of_body": "(b.spec::json ->> 'dedup')",
+    "dedup_for_of_body": "(b.spec::json ->> 'dedup_for')",
+    "verb_of_event": "(e.data::json ->> 'verb')",
     "task_of_body": "(b.spec::json ->> 'task')",
     "attempt_of_job": f"coalesce((j.state::json ->> {verifying.STATE['attempt']})::integer, j.number, 0)",
     "attempt_on_row": "(j.number IS NOT NULL)",

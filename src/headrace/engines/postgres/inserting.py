@@ -47,6 +47,7 @@ from headrace.engines.refusing import refuse_jobs
 from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected, Learned
+from headrace.engines.sql.merging import asked_for, replaced
 from headrace.engines.sql.reader import Stored
 from headrace.engines.sql.record import Micros, encode, queues_by_customer, sort_out
 from headrace.errors import HeadraceError, Unavailable, Unstorable
@@ -75,6 +76,7 @@ class _Stored(msgspec.Struct):
 _stored = msgspec.json.Decoder(_Stored).decode
 _bools = msgspec.json.Decoder(list[bool]).decode
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
+_merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
 
 
 class _Partly(Exception):
@@ -339,19 +341,20 @@ class Inserting:
     ) -> Statements[dict[UUID, InsertAnswer] | None]:
         """Look which jobs are stored already, and store the others; None if another transaction just stored one."""
         known, here, holders, firsts = yield from _look(self._schema, jobs)
+        merged = yield from _look_for_merged(self._schema, jobs)
 
         def sort(jobs: Sequence[Job]) -> Sorted:
             # In order: a refused job does not take its key, so a later job with that key may be new, and others may
             # wait for that one.
             admission, keys = relatives.admit(), {"key_of": held_key, "request_of": request_key}
-            return *sort_out(jobs, here, holders, firsts, admission.refuses, **keys), admission
+            return *sort_out(jobs, here, holders, firsts, admission.refuses, merged=merged, **keys), admission
 
         fresh, answers, _ = groups.sort_out(jobs, sort)
         stored = yield from self._store([jobs[at] for at in fresh], learned, tell=tell)
         if stored is None:
             return None
-        known |= {job.id: job for job in stored}
-        return dict(zip((job.id for job in jobs), answers(known), strict=True))
+        known |= {job.id: job for job in (*merged.values(), *stored)}
+        return dict(zip((job.id for job in jobs), replaced(jobs, answers(known), merged), strict=True))
 
     def _store(self, jobs: Sequence[Job], learned: Learned, *, tell: bool) -> Statements[list[Job] | None]:
         """Write new jobs; None if not all of them were new (those that were are written).
@@ -417,3 +420,11 @@ def _look(schema: str, jobs: Sequence[Job]) -> Statements[Stored]:
     requests = [request for job in jobs if (request := request_key(job)) is not None]
     document = encode({"ids": [job.id for job in jobs], "keys": keys, "requests": requests})
     return Reader().stored(_known((yield Statement(sql("known", schema), document))))
+
+
+def _look_for_merged(schema: str, jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:
+    """Those jobs that took over what was submitted under the ids of these, by these ids."""
+    if not (ids := asked_for(jobs)):
+        return {}
+    rows = _merged((yield Statement(sql("merged", schema), encode(ids))))
+    return {id: Reader().job(record) for id, record in rows}

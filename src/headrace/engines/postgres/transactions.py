@@ -16,7 +16,9 @@ from headrace.engines.postgres.drivers import Waiting, enlist
 from headrace.engines.postgres.inserting import Inserting
 from headrace.engines.postgres.pool import Pool
 from headrace.engines.postgres.rows import key_lock
+from headrace.engines.sql.lines import Collected
 from headrace.engines.sql.record import encode
+from headrace.errors import Unavailable
 
 __all__ = ["Transactions"]
 
@@ -36,14 +38,22 @@ class Transactions:
         return await self._inserting.statements(jobs, companions)
 
     async def applying(self, change: Change, now: datetime) -> Statements[Verdict]:
-        return self._apply(change, await self._inserting.statements(change.inserts) if change.inserts else None)
+        inserts = await self._inserting.statements(change.inserts) if change.inserts else None
+        return self._apply(change, await self._applying.moving(change), inserts)
 
-    def _apply(self, change: Change, inserts: Statements[list[InsertAnswer]] | None) -> Statements[Verdict]:
+    def _apply(
+        self, change: Change, moving: Statements[None] | None, inserts: Statements[list[InsertAnswer]] | None
+    ) -> Statements[Verdict]:
         # This transaction may stay open for long. With the key locked, an insert that wants it is refused for now
         # instead of waiting for this transaction.
         if change.key is Key.RELEASE and change.job.spec.dedup is not None:
             document, trying = encode([key_lock(self._schema, change.job)]), sql("try_keys", self._schema)
             yield Waiting(sql("lock_keys", self._schema), document, trying)
+        if moving is not None:
+            try:
+                yield from moving
+            except Collected:
+                raise Unavailable("the place of this job was just given up as unused: try again") from None
         return (yield from self._applying.statements(change, inserts))
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:

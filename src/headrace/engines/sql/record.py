@@ -238,6 +238,7 @@ def sort_out(
     requests: Mapping[str, Job],
     refused: Callable[[int, Job, HeadraceError | None], bool],
     *,
+    merged: Mapping[UUID, Job] = {},
     key_of: Callable[[Job], str | None] = key_of,
     request_of: Callable[[Job], str | None] = request_of,
 ) -> tuple[list[int], list[tuple[UUID, UUID | None]]]:
@@ -246,13 +247,17 @@ def sort_out(
 
     Also, for each job, the id it is answered with, or that of the job it is a duplicate of. ``refused`` is asked, in
     order, of each that would be stored, with its place, whether there is something against it; it is also told of
-    those that cannot be stored, and why. ``key_of`` and ``request_of``: the keys of a job as this engine stores them.
+    those that cannot be stored, and why. ``merged``: the jobs that took over what was submitted under some ids.
+    ``key_of`` and ``request_of``: the keys of a job as this engine stores them.
     """
     here, holders, firsts = set(ids), dict(keys), dict(requests)
     fresh, told = list[int](), list[tuple[UUID, UUID | None]]()
     for index, job in enumerate(jobs):
         if job.id in here:
             told.append((job.id, None))
+            continue
+        if job.id in merged:
+            told.append((job.id, merged[job.id].id))
             continue
         request, key = request_of(job), key_of(job)
         first = None if request is None else firsts.get(request)

@@ -14,7 +14,7 @@ from headrace.core.status import Verb
 from headrace.engine.statements import Statement, Statements
 from headrace.engines.sql.record import Micros, encode, key_of
 from headrace.engines.sqlite.connection import ask, drive, reading
-from headrace.engines.sqlite.inserting import inserting, writing
+from headrace.engines.sqlite.inserting import inserting, merging, writing
 from headrace.engines.sqlite.lines import moving
 from headrace.engines.sqlite.relations import follow, following
 from headrace.engines.sqlite.rows import row_of_change, row_of_report, sights_of
@@ -131,6 +131,20 @@ class _Moving(ChangeSet):
         return missed
 
 
+class _Merging(ChangeSet):
+    """One change by which a job takes over what was submitted."""
+
+    def write(self, connection: apsw.Connection) -> list[int]:
+        connection.execute("BEGIN IMMEDIATE")
+        if self.changes[0].moves:
+            drive(connection, moving(self.changes))
+        missed = super().write(connection)
+        if not missed:
+            drive(connection, merging(self.changes[0]))
+        connection.execute("COMMIT")
+        return missed
+
+
 class _Reviving(_Taking):
     """One change that brings an ended job back; its profile may have been marked as not live since."""
 
@@ -146,19 +160,21 @@ class _Reviving(_Taking):
 
 
 def change_sets(changes: Sequence[Change]) -> list[ChangeSet]:
-    """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused."""
+    """The changes in as few sets as possible: one that takes a key has a set of its own, because it may be refused,
+    and so has one that merges a submit."""
     cut: list[ChangeSet] = []
     run: list[Change] = []
     moved = False
     for change in changes:
-        if change.verb is not _RETRY and change.key is not _TAKE:
+        if change.verb is not _RETRY and change.key is not _TAKE and change.merges is None:
             if change.moves is not moved:
                 cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
                 run, moved = [], change.moves
             run.append(change)
             continue
         cut += [_Moving(run) if moved else ChangeSet(run)] if run else []
-        cut.append(_Reviving([change]) if change.verb is _RETRY else _Taking([change]))
+        kind = _Reviving if change.verb is _RETRY else _Taking if change.key is _TAKE else _Merging
+        cut.append(kind([change]))
         run = []
     return [*cut, _Moving(run) if moved else ChangeSet(run)] if run else cut
 

@@ -85,6 +85,8 @@ WORDS = {
     "batch_id": _told_id("b.id"),
     "body_of_job": "b.seq = j.seq",
     "dedup_of_body": "(b.spec ->> 'dedup')",
+    "dedup_for_of_body": "(b.spec ->> 'dedup_for')",
+    "verb_of_event": "(e.data ->> 'verb')",
     "task_of_body": "(b.spec ->> 'task')",
     "attempt_of_job": f"coalesce(j.state ->> {verifying.STATE['attempt']}, 0)",
     "attempt_on_row": "0",

@@ -6,6 +6,7 @@ They are looked up only if an id, a dedup key or a request key is stored already
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from uuid import UUID
 
 import apsw
 import msgspec
@@ -22,15 +23,17 @@ from headrace.engines.sql.admission import is_related
 from headrace.engines.sql.finding import BUCKET
 from headrace.engines.sql.groups import NO_GROUPS, Groups, Sorted
 from headrace.engines.sql.lines import Collected
+from headrace.engines.sql.merging import asked_for, replaced, row_of_merge
 from headrace.engines.sql.record import Micros, encode, key_of, labels_of, micros, place_of, request_of, sort_out
 from headrace.engines.sqlite.connection import ask, drive, reading, unfolded
 from headrace.engines.sqlite.lines import by_customer, interning
 from headrace.engines.sqlite.relations import Relations
 from headrace.engines.sqlite.rows import RECORD_TYPE, is_new, reader, row_of_change, row_of_new, row_of_one
 
-__all__ = ["Insertion", "LoneInsertion", "inserting", "writing"]
+__all__ = ["Insertion", "LoneInsertion", "inserting", "merging", "writing"]
 
 _known = msgspec.json.Decoder(list[tuple[str | None, RECORD_TYPE]]).decode
+_merged = msgspec.json.Decoder(list[tuple[UUID, RECORD_TYPE]]).decode
 
 
 class Insertion:
@@ -47,7 +50,8 @@ class Insertion:
     ) -> None:
         self._jobs, self._lines, self._collected = jobs, lines, collected
         self._of, self._whole, self._groups = of, whole, groups
-        self.is_plain = of is None and all(is_new(job) for job in jobs) and not any(map(is_related, jobs))
+        new = of is None and all(is_new(job) for job in jobs) and not any(map(is_related, jobs))
+        self.is_plain = new and not asked_for(jobs)
         """Whether one statement stores them, unless an id or a key is stored already."""
         self._args = self._encode(range(len(jobs)))
 
@@ -191,12 +195,13 @@ def storing(
     """
     names = encode([(job.id, key_of(job), request_of(job)) for job in jobs])
     known, here, keys, requests = reader().stored(_known((yield Statement(reading("known"), names))))
+    merged = yield from _looking_for_merged(jobs)
     relations = Relations(jobs)
     looked = yield from relations.looking()
 
     def sort(jobs: Sequence[Job]) -> Sorted:
         admission = looked.anew()
-        return *sort_out(jobs, here, keys, requests, admission.refuses), admission
+        return *sort_out(jobs, here, keys, requests, admission.refuses, merged=merged), admission
 
     fresh, answers, refused = groups.sort_out(jobs, sort)
     if whole and refused:
@@ -207,9 +212,25 @@ def storing(
         if not is_new(job):  # the insert has written only the fields of a new job
             yield from writing(Change(verb=Verb.SUBMIT, rev=1, job=job))
     yield from relations.storing(stored, batch)
-    return answers(known | {job.id: job for job in stored})
+    known |= {job.id: job for job in (*merged.values(), *stored)}
+    return replaced(jobs, answers(known), merged)
+
+
+def _looking_for_merged(jobs: Sequence[Job]) -> Statements[dict[UUID, Job]]:
+    """Those jobs that took over what was submitted under the ids of these, by these ids."""
+    if not (ids := asked_for(jobs)):
+        return {}
+    rows = _merged((yield Statement(reading("merged"), encode(ids))))
+    return {id: reader().job(record) for id, record in rows}
 
 
 def writing(change: Change) -> Statements[None]:
     """Write what a change says of its job."""
     yield Statement(unfolded("apply_row"), encode(row_of_change(change, Micros())))
+    if change.merges is not None:
+        yield from merging(change)
+
+
+def merging(change: Change) -> Statements[None]:
+    """Write the payload of a submit that is merged into the job of this change, which was just applied."""
+    yield Statement(ask("merge"), row_of_merge(change))

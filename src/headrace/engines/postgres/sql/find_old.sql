@@ -20,6 +20,10 @@ WITH general AS MATERIALIZED (
           JOIN {schema}.bodies b ON b.id = CASE WHEN left(l.label, 1) = 'p' THEN substr(l.label, 2)::uuid END
           JOIN {schema}.jobs p ON p.seq = b.seq
         WHERE l.seq = j.seq AND p.stage <> 4 LIMIT 1) IS NULL)
+      -- One whose dedup key is still held for its period: core.uniqueness.has_lapsed.
+      AND (j.held_key IS NULL OR t.before >= (
+        SELECT b.created_at + round(1000000 * coalesce((b.spec::json ->> 'dedup_for')::double precision, 0))
+        FROM {schema}.bodies b WHERE b.id = j.id LIMIT 1))
     ORDER BY j.finished_at LIMIT $3 FOR UPDATE SKIP LOCKED
   ) o
   LIMIT $3
@@ -36,6 +40,9 @@ own AS MATERIALIZED (
         JOIN {schema}.bodies b ON b.id = CASE WHEN left(l.label, 1) = 'p' THEN substr(l.label, 2)::uuid END
         JOIN {schema}.jobs p ON p.seq = b.seq
       WHERE l.seq = j.seq AND p.stage <> 4 LIMIT 1) IS NULL)
+    AND (j.held_key IS NULL OR $6 - (j.keep::json ->> j.status)::bigint >= (
+      SELECT b.created_at + round(1000000 * coalesce((b.spec::json ->> 'dedup_for')::double precision, 0))
+      FROM {schema}.bodies b WHERE b.id = j.id LIMIT 1))
   ORDER BY j.finished_at + (j.keep::json ->> j.status)::bigint LIMIT $3 FOR UPDATE SKIP LOCKED
 ),
 found AS MATERIALIZED (SELECT * FROM (SELECT * FROM general UNION ALL SELECT * FROM own) f LIMIT $3),

@@ -15,6 +15,9 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     AND (j.finished_at <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) OR NOT EXISTS (
       SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
       WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
+    -- One whose dedup key is still held for its period: core.uniqueness.has_lapsed.
+    AND (j.held_key IS NULL OR e.value ->> 1 >= (
+      SELECT j.created_at + round(1000000 * coalesce(b.spec ->> 'dedup_for', 0)) FROM bodies b WHERE b.seq = j.seq))
   LIMIT new.n;
   -- The same for those with a retention of their own.
   INSERT INTO old
@@ -25,6 +28,8 @@ CREATE TEMP TRIGGER prune INSTEAD OF INSERT ON pruning BEGIN
     AND (j.finished_at <= (SELECT min(value ->> 1) FROM jsonb_each(new.before)) OR NOT EXISTS (
       SELECT 1 FROM labels l CROSS JOIN jobs p ON p.id = unhex(substr(l.label, 2), '-')
       WHERE l.seq = j.seq AND l.label >= 'p' AND l.label < 'q' AND p.stage <> 4))
+    AND (j.held_key IS NULL OR new.now - (j.keep ->> j.status) >= (
+      SELECT j.created_at + round(1000000 * coalesce(b.spec ->> 'dedup_for', 0)) FROM bodies b WHERE b.seq = j.seq))
   LIMIT max(0, new.n - (SELECT count(*) FROM old));
   -- The turns of their keys: core.limits.limit.forgets, core.retention.latest_end.
   DELETE FROM heads WHERE rank IS NULL AND last <= max((SELECT max(value ->> 1) FROM jsonb_each(new.before)),
