@@ -24,7 +24,7 @@ def here(shell: Shell) -> None:
     Path("far_unreadable_app.py").write_text("import unreadable_app\n")
     Path("missing_name_app.py").write_text("from os import nothing_of_that_name\n")
     Path("misused_app.py").write_text(
-        "from headrace import App, Retry\napp = App()\n\n@app.task(retry=Retry(backoff=lambda n: n))\ndef a(): ...\n"
+        "from headrace import App, Retry\napp = App()\n\n@app.task(retry=Retry(backoff=5))\ndef a(): ...\n"
     )
 
 
@@ -51,7 +51,7 @@ def test_an_app_is_found_by_name_or_as_the_only_one() -> None:
         ("unreadable_app", r"SyntaxError: '\(' was never closed \(.*unreadable_app.py:2\)"),
         ("far_unreadable_app", r"SyntaxError: '\(' was never closed \(.*unreadable_app.py:2\)"),
         ("missing_name_app", r"ImportError: cannot import name 'nothing_of_that_name'.*\(.*missing_name_app.py:1\)"),
-        ("misused_app", r"ConfigError: backoff must be 'exponential', 'fixed' or a list.*\(.*misused_app.py:4\)"),
+        ("misused_app", r"ConfigError: backoff must be 'exponential', 'fixed', a list.*\(.*misused_app.py:4\)"),
         (":app", "names no App"),
     ],
 )
@@ -66,7 +66,7 @@ BROKEN = {
     "needy_app": ["needy_app.py", "import a_library_nobody_has"],
     "unreadable_app": ["unreadable_app.py", "app = App("],
     "far_unreadable_app": ["far_unreadable_app.py", "import unreadable_app", "app = App("],
-    "misused_app": ["misused_app.py", "@app.task(retry=Retry(backoff=lambda n: n))"],
+    "misused_app": ["misused_app.py", "@app.task(retry=Retry(backoff=5))"],
 }
 
 

@@ -7,7 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli.overview import workers_view
+from headrace.cli.overview import tasks_view, workers_view
+from headrace.client.admin import TaskInfo
+from headrace.core.retention import Kept
 from headrace.engine import Beat, WorkerInfo, WorkerRow
 from tests.cli.records import ID, at
 
@@ -43,3 +45,18 @@ def test_what_a_worker_offers_is_seen(width: int) -> None:
     assert "offers" in printed
     for word in ("gpu_memory_gb=48,", "region=eu,", '"a100"}'):
         assert word in printed
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_retention_of_tasks_is_seen_where_one_has_its_own(width: int) -> None:
+    plain = TaskInfo("resize", "images", 50, 1800.0, {}, True)
+    own = TaskInfo("ping", "default", 50, 1800.0, {}, True, Kept(completed=7200, failed=7200, cancelled=7200))
+    printed = []
+    for tasks in ([plain], [plain, own]):
+        out = Console(file=io.StringIO(), width=width, color_system=None, markup=False)
+        out.print(tasks_view(tasks))
+        assert isinstance(out.file, io.StringIO)
+        printed.append(out.file.getvalue())
+    assert "kept" not in printed[0]
+    assert "kept" in printed[1]
+    assert "2 h" in printed[1]

@@ -181,6 +181,30 @@ def test_a_write_that_may_have_happened_stays_so_if_the_next_is_refused(
     assert caught.value.outcome == outcome
 
 
+def test_a_handler_of_signals_within_a_submit_is_refused_and_waits_for_nothing(
+    sums: Sums, written: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_here(sums, written)
+    write, here, refused = LoneInsertion.write_new, threading.get_ident(), list[bool]()
+
+    def interrupted(insertion: LoneInsertion, connection: apsw.Connection) -> int:
+        if threading.get_ident() == here:
+            with pytest.raises(SyncInAsync, match="handler of signals"):
+                sums.add.submit_sync(2)
+            with pytest.raises(SyncInAsync, match="handler of signals"):
+                sums.app.wait(sums.add.submit(2))
+            refused.append(True)
+        return write(insertion, connection)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LoneInsertion, "write_new", interrupted)
+        while not refused:
+            handle = sums.add.submit_sync(1)
+    assert handle.last is not None
+    assert handle.last.seq == count(sums)
+    submit_here(sums, written)
+
+
 def test_many_threads_store_each_job_once_while_the_app_is_closed_under_them(sums: Sums) -> None:
     handles: list[JobHandle[int]] = []
 

@@ -298,6 +298,14 @@ def folder() -> Generator[str, None, None]:
     yield ""
 
 
+@app.task(retention={"completed": 60, "failed": timedelta(days=90)})
+async def brief() -> None:
+    """Kept in its own way."""
+
+
+brief.options(retention=timedelta(hours=1))
+
+
 @app.submit_middleware
 async def stamped(drafts: Sequence[Draft[Any]], call_next: SubmitNext) -> list[JobHandle[Any]]:
     """Around every submit."""

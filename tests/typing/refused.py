@@ -94,6 +94,8 @@ def bare(job: str) -> None: ...
 async def what_is_around_is_checked(ctx: Context) -> None:
     app.on_success(bare)  # type: ignore[type-var]
     app.middleware(bare)  # type: ignore[type-var]
+    app.task(retention={"done": 60})  # type: ignore[dict-item]
+    add.options(retention="1h")  # type: ignore[arg-type]
     app.submit_middleware(bare)  # type: ignore[type-var]
     add.draft(1, 2).with_options(prioritee=1)  # type: ignore[call-arg]
     app.resource(bare)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import get_ident
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.client import sync
@@ -51,7 +52,14 @@ def _insert(app: App, draft: Draft[R]) -> Inserted | None:
     if clock is not None and clock.is_old:
         return None
     now = session.host.clock.now()
-    inserted = direct.insert(draft.job(now), now)
+    job, thread = draft.job(now), get_ident()
+    if thread in sync.writing:
+        return None  # which says why
+    try:
+        sync.writing.add(thread)
+        inserted = direct.insert(job, now)
+    finally:
+        sync.writing.discard(thread)
     if inserted is not None:
         session.engine.bus.send(Hint(Topic.READY, (inserted.job.spec.queue,)))
     return inserted

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.app import App
     from headrace.client.session import Session
 
-__all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "session_of", "wait"]
+__all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "session_of", "wait", "writing"]
 
 T = TypeVar("T")
 
@@ -101,6 +101,10 @@ _left_behind: list[_Background] = []
 """Kept for ever: connections of the parent process must not be closed by its children."""
 
 
+writing: set[int] = set()
+"""The threads that are in the middle of a write of their own, on a connection that they hold."""
+
+
 def run_on(
     loop: asyncio.AbstractEventLoop,
     work: Coroutine[Any, Any, T],
@@ -122,10 +126,17 @@ def run_on(
 def wait(app: App, work: Coroutine[Any, Any, T]) -> T:
     """Run the coroutine on the background loop, with the App open there, and wait for what it returns.
 
-    :raises SyncInAsync: this thread has a running loop, which waiting here would stop
+    :raises SyncInAsync: this thread has a running loop, which waiting here would stop; or this is a handler of signals
+        that interrupted a submit of this very thread
     :raises Stopped: this is a handler's thread, and the handler should stop: the work is cancelled
     """
     refuse_in_loop(work)
+    if threading.get_ident() in writing:
+        work.close()
+        raise SyncInAsync(
+            "a handler of signals has interrupted a submit of this thread, and waiting for the store here would never"
+            " end: note the signal in the handler, and act on it after it has returned"
+        )
     background, ctx = _started(), Context.current_or_none()
     # A handler that was asked to stop before does what it has to do on its way out.
     check = None if ctx is None or ctx.stopping is not None else ctx.check
@@ -192,6 +203,7 @@ def _after_fork() -> None:
     global _background, _lock  # noqa: PLW0603
     # The lock may have been held by a thread that does not exist here.
     _lock = threading.Lock()
+    writing.clear()
     if _background is not None:
         _left_behind.append(_background)
         _background.forget()

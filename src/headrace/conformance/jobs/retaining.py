@@ -122,6 +122,9 @@ class Retaining(Part):
             async with lab.transactions.transaction() as connection:
                 await insert(lab, connection, within)
             jobs.append(await lab.get(within))
+        follows = lab.job("follows", retention=soon)
+        assert await lab.engine.families.settle(batch.id, lab.now, [follows]) is None
+        jobs.append(await lab.get(follows))
         for job in (jobs[0], jobs[3], *jobs[1:3], *jobs[4:]):
             await lab.cancel(await lab.get(job))
         await lab.process_notes()
