@@ -91,7 +91,7 @@ def test_a_message_that_cannot_be_made_is_shown_as_written() -> None:
     assert parsed(record("%d of %d", 1))["message"] == "%d of %d"
     assert parsed(record("half \ud83d"))["message"] == "half ?"
     odd = record()
-    odd.msg = Sly()  # type: ignore[assignment]
+    odd.msg = Sly()
     assert parsed(odd)["message"] == "<Sly that cannot be shown: RuntimeError>"
 
 
