@@ -97,6 +97,7 @@ def check(lines: list[dict[str, Any]], ids: list[str]) -> None:
     assert one(lines, logger="shop", job_id=sell, attempt=2)["message"] == "selling tea\nand more"
     ours = one(lines, logger="headrace.worker", job_id=sell)
     assert "attempt 1 of 2 failed: ValueError: no till" in ours["message"]
+    assert ours["worker"] == worker
     assert one(lines, job_id=plain, message="in a thread")["task"] == "plain"
     assert "UserWarning: old" in one(lines, job_id=plain, logger="py.warnings")["message"]
     assert one(lines, logger="threading")["exception"].endswith("invalid literal for int() with base 10: 'x'")
@@ -111,7 +112,8 @@ def test_every_line_of_a_worker_is_a_json_object(shell: Shell) -> None:
     ids = loud(shell)
     lines = [json.loads(line) for line in said(shell, "loud", "--burst", "--log-format", "json")]
     check(lines, ids)
-    assert one(lines, event="stopped")["done"] == 3
+    stopped = one(lines, event="stopped")
+    assert (stopped["done"], stopped["worker"]) == (3, one(lines, event="started")["worker"])
     assert all(line["time"].endswith("Z") and line["level"] and line["message"] for line in lines)
 
 

@@ -219,11 +219,12 @@ async def test_what_headrace_says_about_a_job_names_it(shop: Shop) -> None:
 
     shop.task(fails)
     with Kept("headrace.worker") as kept:
-        async with shop.worker():
+        async with shop.worker() as worker:
             id = await shop.submit("fails", retry=Retry(0))
             await shop.ended(id)
     (record,) = [one for one in kept.records if "no till" in one.getMessage()]
-    assert labels_of(record) == {"job_id": str(id), "task": "fails", "attempt": 1, "queue": "default"}
+    told = labels_of(record)
+    assert told == {"job_id": str(id), "task": "fails", "attempt": 1, "queue": "default", "worker": str(worker.id)}
 
 
 @pytest.fixture
