@@ -86,11 +86,12 @@ class TextFormatter(logging.Formatter):
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """What the record says; as it was written, if its arguments do not fit."""
+    """What the record says; if its arguments do not fit, as it was written, with them behind it."""
     try:
         return record.getMessage()
     except Exception:
-        return record.msg if isinstance(record.msg, str) else _shown(record.msg)
+        said = record.msg if isinstance(record.msg, str) else _shown(record.msg)
+        return f"{said} {_shown(record.args)}" if record.args else said
 
 
 def _is_none(value: Any) -> bool:
