@@ -151,9 +151,10 @@ class DbThread:
         return answer
 
     def _make_sure(self) -> None:
-        if self._thread is None:
+        thread = self._thread  # once: the session may be closed at any moment, while another thread asks
+        if thread is None:
             raise NotOpen("this session of the SQLite engine is not open")
-        if not self._thread.is_alive():
+        if not thread.is_alive():
             raise NotOpen("this session of the SQLite engine was opened before the process forked: open one after it")
 
     # -- on the thread
