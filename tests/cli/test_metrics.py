@@ -162,6 +162,13 @@ def test_ports_that_are_not_there_are_told(shell: Shell) -> None:
     assert "--metrics-port 65535 leaves no ports for 2 processes" in said
 
 
+def test_a_host_without_a_port_is_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = shell("worker", "quick", "--burst", "--metrics-host", "0.0.0.0", code=2).stderr
+    assert "--metrics-host says where --metrics-port listens: give that, too" in said
+    monkeypatch.setenv("HEADRACE_METRICS_HOST", "0.0.0.0")  # of the machine, for whoever wants metrics
+    shell("worker", "quick", "--burst")
+
+
 def test_the_page_is_gone_when_it_is_served_no_more(shell: Shell) -> None:
     from quick import app  # type: ignore[import-not-found]
 

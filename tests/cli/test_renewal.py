@@ -130,10 +130,16 @@ def test_memory_is_that_of_all_processes() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("512MB", 512 * 10**6), ("1.5GiB", 3 * 2**29), ("2g", 2 * 10**9), ("64 KiB", 65536), ("1000000", 10**6)],
+    [("512MB", 512 * 10**6), ("1.5GiB", 3 * 2**29), ("2g", 2 * 10**9), ("65536 KiB", 2**26), ("100000000", 10**8)],
 )
 def test_sizes(text: str, number: int) -> None:
     assert size(text) == number
+
+
+@pytest.mark.parametrize("text", ["512", "200000", "64KiB", "9.9MB"])
+def test_what_is_less_than_any_worker_takes_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"bytes, and a worker takes more: say it as 512MB"):
+        size(text)
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1MB", "0", "1TBX", "MB"])

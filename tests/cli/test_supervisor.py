@@ -231,6 +231,23 @@ async def test_one_that_is_being_renewed_is_stopped_with_the_others(tmp_path: Pa
     assert len(told) == 1
 
 
+async def test_one_that_is_being_renewed_and_does_not_stop_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HURRY", 0.1)
+    log = tmp_path / "log"
+    log.touch()
+    deaf = "for one in (signal.SIGTERM, signal.SIGINT): signal.signal(one, signal.SIG_IGN)\n    note('goes')"
+    lingers = RENEWED.replace("note('goes')", deaf).replace("while lines().count(f'up {place}') == 1:", "while True:")
+    async with running(lingers, 1, grace=600, renewed=log) as (made, task, told):
+        await until(lambda: log.read_text().split().count("up") == 2)
+        made.stop()
+        await until(lambda: made.pids == [])
+        made.hurry()
+        assert await asyncio.wait_for(task, 45) == FAILED
+    assert told[1:] == ["1 worker process did not stop in time: killed"]
+
+
 async def test_one_that_dies_while_it_is_renewed_gives_its_turn_back(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.touch()

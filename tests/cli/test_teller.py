@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -97,6 +98,7 @@ def check(lines: list[dict[str, Any]], ids: list[str]) -> None:
     assert one(lines, logger="shop", job_id=sell, attempt=2)["message"] == "selling tea\nand more"
     ours = one(lines, logger="headrace.worker", job_id=sell)
     assert "attempt 1 of 2 failed: ValueError: no till" in ours["message"]
+    assert ours["worker"] == worker
     assert one(lines, job_id=plain, message="in a thread")["task"] == "plain"
     assert "UserWarning: old" in one(lines, job_id=plain, logger="py.warnings")["message"]
     assert one(lines, logger="threading")["exception"].endswith("invalid literal for int() with base 10: 'x'")
@@ -111,7 +113,8 @@ def test_every_line_of_a_worker_is_a_json_object(shell: Shell) -> None:
     ids = loud(shell)
     lines = [json.loads(line) for line in said(shell, "loud", "--burst", "--log-format", "json")]
     check(lines, ids)
-    assert one(lines, event="stopped")["done"] == 3
+    stopped = one(lines, event="stopped")
+    assert (stopped["done"], stopped["worker"]) == (3, one(lines, event="started")["worker"])
     assert all(line["time"].endswith("Z") and line["level"] and line["message"] for line in lines)
 
 
@@ -132,6 +135,12 @@ def test_the_supervisor_and_all_its_processes_speak_json(shell: Shell) -> None:
     started = [line for line in lines if line.get("event") == "started"]
     assert len({line["pid"] for line in started} | {supervisor["pid"]}) == 3
     assert len({line["worker"] for line in started}) == 2
+
+
+def test_as_text_all_of_them_say_when(shell: Shell) -> None:
+    lines = said(shell, "quick", "--burst", "--processes", "2")
+    assert len(lines) == 5
+    assert all(re.match(r"\d\d:\d\d:\d\d\.\d{3}", line) for line in lines), lines
 
 
 def test_what_keeps_a_worker_from_starting_is_a_json_line_too(shell: Shell) -> None:

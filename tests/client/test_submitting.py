@@ -256,7 +256,7 @@ async def test_what_gives_no_handle_for_each_draft_is_told(wrong: Any) -> None:
         return given
 
     async with shop.app:
-        with pytest.raises(HeadraceError, match=r"submit middleware .*forgets"):
+        with pytest.raises(HeadraceError, match=r"submit middleware .*forgets: it must return"):
             await shop.add.submit(1)
 
 

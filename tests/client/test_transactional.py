@@ -173,6 +173,7 @@ async def test_a_holder_that_runs_lets_go_with_the_commit(connection: apsw.Conne
     async with app.worker():
         first = await slow.submit(1)
         await reached.wait()
+        connection.set_busy_timeout(45_000)  # the worker writes, too
         connection.execute("BEGIN IMMEDIATE")
         within = slow.options(connection=connection, delay=3600)
         second, third = await within.submit(2), await within.submit(3)

@@ -160,6 +160,9 @@ async def test_one_that_fails_leaves_the_exponential_backoff(
     [record] = [one for one in caplog.records if "backoff function failed" in one.getMessage()]
     assert "fails" in record.getMessage()
     assert said in caplog.text
+    assert (record.exc_info is None) is (said in record.getMessage()), (
+        "a traceback of what it raised, and of nothing else"
+    )
 
 
 async def test_a_time_out_is_a_timeout_error(app: App) -> None:

@@ -219,11 +219,12 @@ async def test_what_headrace_says_about_a_job_names_it(shop: Shop) -> None:
 
     shop.task(fails)
     with Kept("headrace.worker") as kept:
-        async with shop.worker():
+        async with shop.worker() as worker:
             id = await shop.submit("fails", retry=Retry(0))
             await shop.ended(id)
     (record,) = [one for one in kept.records if "no till" in one.getMessage()]
-    assert labels_of(record) == {"job_id": str(id), "task": "fails", "attempt": 1, "queue": "default"}
+    told = labels_of(record)
+    assert told == {"job_id": str(id), "task": "fails", "attempt": 1, "queue": "default", "worker": str(worker.id)}
 
 
 @pytest.fixture
@@ -400,7 +401,7 @@ def test_what_others_put_in_front_stays_in_front(monkeypatch: pytest.MonkeyPatch
 
 def test_a_line_whose_arguments_do_not_fit_is_kept_raw_and_half_characters_are_replaced() -> None:
     record = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
-    assert _text(record) == "%d"
+    assert _text(record) == "%d ('no number',)"
     assert _text(logging.makeLogRecord({"msg": "half \ud800"})) == "half ?"
 
 

@@ -30,16 +30,21 @@ LOOK = 0.25
 LOOKS = 4
 """Of so many looks, one is at the memory."""
 
+LEAST = 10 * 10**6
+"""A process that has done nothing yet is larger. Whoever asks for less has left out a unit, or has it in kilobytes."""
+
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 
 
 def size(value: str | int) -> int:
-    """A size in bytes, as in 512MB or 2GiB; an option type of click."""
+    """A size of a process in bytes, as in 512MB or 2GiB; an option type of click."""
     if isinstance(value, int):
         return value
     found = re.fullmatch(r"(\d+(?:\.\d+)?) *([KMG]I?)?B?", value.strip().upper())
     if found is None or (number := int(float(found[1]) * _UNITS[found[2] or ""])) <= 0:
         raise click.BadParameter(f"{value!r} is no size: say it as 512MB or 2GiB")
+    if number < LEAST:
+        raise click.BadParameter(f"{value!r} is {number:,} bytes, and a worker takes more: say it as 512MB or 2GiB")
     return number
 
 

@@ -36,9 +36,9 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
     from headrace.worker.tuning import tune_process
     from headrace.worker.worker import succeed
 
-    tell = Teller(state, options.log_format)
+    teller = Teller(state, options.log_format)
     async with AsyncExitStack() as stack:
-        logs = stack.enter_context(tell.logs(options.verbose))
+        logs = stack.enter_context(teller.logs(options.verbose))
         await stack.enter_async_context(opened(app))
         worker = app.worker(
             concurrency=options.concurrency,
@@ -51,6 +51,9 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
         if place.id is not None:
             succeed(worker, place.id, place.after)
 
+        def tell(event: str, message: str, **facts: Any) -> None:
+            teller(event, message, worker=str(worker.id), **facts)
+
         def stop() -> None:
             busy = worker.stats.busy
             rest = f": {busy} running have {options.grace:g} s; once more to stop at once" if busy else ""
@@ -59,7 +62,7 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
 
         signals = stack.enter_context(on_signals(stop, worker.request_stop))
         if place.parent_fd is not None:
-            _on_orphaned(place.parent_fd, worker, tell)
+            _on_orphaned(place.parent_fd, worker, teller)
         ports = await stack.enter_async_context(AsyncExitStack())  # given up when another takes this place
         if options.health:
             try:
@@ -78,7 +81,6 @@ async def serve(app: App, options: Options, state: State, place: Place) -> int:
             "started",
             f"worker {short(worker.id)} on {redact(app.settings.url)}: {', '.join(tasks)}; {queues}, "
             f"{options.concurrency} at once{offers}",
-            worker=str(worker.id),
             tasks=tasks,
         )
         tune_process()

@@ -126,7 +126,8 @@ class Supervisor:
         await self._stopping.wait()
         if await _happens(self._hurrying, self._grace + SLACK):
             await asyncio.sleep(HURRY)
-        self._tell(f"{len(self._children)} worker processes did not stop in time: killed")
+        left = len(self._children) + len(self._leaving)
+        self._tell(f"{left} worker {'process' if left == 1 else 'processes'} did not stop in time: killed")
         self._code = FAILED
         self.kill()
 

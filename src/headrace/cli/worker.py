@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from uuid import UUID
 
 import click
+from click.core import ParameterSource
 
 from headrace.cli.health import Address, address
 from headrace.cli.options import common, duration
@@ -210,6 +211,9 @@ def _names(words: tuple[str, ...], flag: str) -> tuple[str, ...]:
 
 def _metrics(port: int | None, host: str, processes: int) -> Address | None:
     if port is None:
+        source = click.get_current_context().get_parameter_source("metrics_host")
+        if source is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--metrics-host says where --metrics-port listens: give that, too")
         return None
     from headrace.cli.metrics import check
 

@@ -86,7 +86,8 @@ async def _call(
         raise HeadraceError(f"submit middleware {name}: it must return what call_next gives, not {handles!r}")
     if len(handles) != len(drafts):
         raise HeadraceError(
-            f"submit middleware {name}: {len(handles)} handles for {len(drafts)} drafts: whose are they?"
+            f"submit middleware {name}: it must return one handle for each draft that it was given, "
+            f"not {len(handles)} for {len(drafts)}"
         )
     return handles
 

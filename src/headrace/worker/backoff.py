@@ -46,9 +46,15 @@ def _asked(handler: Handler, job: Job, error: Exception, names: Sequence[str]) -
     if fn is None or not policy.retries(job.charged, names):
         return None
     try:
-        return seconds(fn(job.charged + 1, error), "what it returns")
+        delay = fn(job.charged + 1, error)
     except BaseException:  # whatever it raises, its job must come to an end
         _log.exception(
             "%s: its backoff function failed, so the exponential backoff holds", name_of(job), extra=labels(job)
         )
+        return None
+    try:
+        return seconds(delay, "what it returns")
+    except BaseException as wrong:  # no traceback: it would lead nowhere near the function
+        what = "%s: its backoff function failed, so the exponential backoff holds: %s"
+        _log.error(what, name_of(job), wrong, extra=labels(job))
         return None

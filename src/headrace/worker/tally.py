@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from headrace.core.account import account, labels, name_of
+from headrace.core.job import Job
 from headrace.core.outcome import Completed, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Status
 from headrace.runtime.clock import Clock
@@ -30,6 +32,8 @@ class Tally:
     def __init__(self, clock: Clock, sums: Sums) -> None:
         self._clock, self.sums, self._completed = clock, sums, sums.completed
         self.done = self.failed = self.released = self.stale = 0
+        self.worker: UUID | None = None
+        """Whose attempts these are: a job that has ended has no worker any more."""
         self.talks = False
         """Whether starts and ends are logged: looked up now and then, and not for every job."""
         self.look()
@@ -66,7 +70,7 @@ class Tally:
             self._add(owned, Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED)
             if _log.isEnabledFor(logging.WARNING):
                 outcome = Outcome.TIMED_OUT if isinstance(ending, TimedOut) else Outcome.FAILED
-                _log.warning("%s", account(owned.job, outcome, self._clock.now()), extra=labels(owned.job))
+                _log.warning("%s", account(owned.job, outcome, self._clock.now()), extra=self._labels(owned.job))
             return
         elif isinstance(ending, Released):
             self.released += 1
@@ -76,6 +80,9 @@ class Tally:
             self._add(owned, Outcome.SNOOZED)
         if self.talks:
             self._say(owned, stored)
+
+    def _labels(self, job: Job) -> dict[str, Any]:
+        return labels(job) if self.worker is None else labels(job) | {"worker": str(self.worker)}
 
     def _add(self, owned: OwnedJob, outcome: Outcome) -> None:
         """Add up an attempt that did not complete its job."""
@@ -99,4 +106,4 @@ class Tally:
         else:
             what = "completed"
         took = "" if began is None or ended is None else f" after {max(0.0, (ended - began).total_seconds()):.3f} s"
-        _log.debug("%s: %s%s", name_of(job), what, took, extra=labels(job))
+        _log.debug("%s: %s%s", name_of(job), what, took, extra=self._labels(job))

@@ -188,6 +188,7 @@ class Worker(Service):
             self._slots.children.attended = lambda: heartbeat.attended
             try:
                 await self._register(self.id)
+                self._slots.tally.worker = self.id
             except BaseException:
                 await heartbeat.stop()
                 raise
@@ -349,6 +350,7 @@ class Worker(Service):
             id = self._new_id()
             await self._register(id)
             self.id = id  # only now: who is not registered yet is as good as dead, too
+            self._slots.tally.worker = id
             for service in self._services:
                 service.renamed(id)
             if self._heartbeat is not None:

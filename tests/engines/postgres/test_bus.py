@@ -285,6 +285,18 @@ async def test_a_statement_that_failed_takes_no_hint_with_it(url: str) -> None:
         await until(lambda: two.names(Topic.READY) == ["a"])
 
 
+async def test_a_hint_that_waits_goes_along_with_the_next_statement(url: str) -> None:
+    async with Session(url) as one:
+        one._throttle = Throttle(gap=600, burst=0)
+        one._throttle.pass_by(Topic.READY, ["a"], one._host.clock.monotonic() - 400)
+        one.send(Hint(Topic.READY, ("a",)))  # which has to wait
+        pairs = one.ready_now(["a"])
+        assert len(pairs) == 1
+        one.ready_told(pairs)
+        one.send(Hint(Topic.READY, ("a",)))
+    assert one.sent == []
+
+
 async def test_of_two_statements_the_one_that_carried_nothing_is_told(url: str) -> None:
     async with Session(url) as one, Session(url) as two:
         two.hear(Topic.READY)

@@ -138,3 +138,58 @@ def test_what_trickles_in_is_told_at_once_and_a_flood_at_its_pace() -> None:
     assert 50 <= told <= 55
     trickle = [throttle.pass_by(Topic.READY, ["a"], 20.0 + number * GAP * 0.75) for number in range(8)]
     assert all(trickle)
+
+
+def test_a_hint_that_waits_goes_along_half_a_gap_ahead_and_the_rate_stays() -> None:
+    throttle = Throttle(burst=0)
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0) == ["a"]
+    throttle.add(Topic.READY, ["a"])
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP * 0.4) == []
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP * 0.6) == ["a"]
+    throttle.passed_by(Topic.READY, ["a"])
+    assert throttle.due() is None
+    throttle.add(Topic.READY, ["a"])
+    assert throttle.due() == 1.0 + 2 * GAP
+
+
+def test_a_hint_goes_ahead_of_no_other_that_waits_longer_for_it() -> None:
+    throttle = Throttle(burst=0)
+    throttle.pass_by(Topic.READY, IDS, 1.0)  # all groups
+    throttle.add(Topic.READY, IDS[: GROUPS + 1])
+    alike = next(group for group in _groups(IDS[: GROUPS + 1]) if len(group) > 1)
+    assert throttle.pass_by(Topic.READY, alike[:1], 1.0 + GAP * 0.9) == []
+
+
+def _groups(names: tuple[str, ...]) -> list[list[str]]:
+    """Names by group: those that hold up one another."""
+    groups = list[list[str]]()
+    for name in names:
+        for group in groups:
+            throttle = Throttle(burst=0)
+            throttle.pass_by(Topic.READY, group[:1], 1.0)
+            if not throttle.pass_by(Topic.READY, [name], 1.0):
+                group.append(name)
+                break
+        else:
+            groups.append([name])
+    return groups
+
+
+def test_what_waits_stays_until_the_statement_that_carries_it_is_committed() -> None:
+    throttle = Throttle(burst=0)
+    throttle.pass_by(Topic.READY, ["a"], 1.0)
+    throttle.add(Topic.READY, ["a"])
+    throttle.passed_by(Topic.READY, ["a"])  # of a statement that began before: what waits came after it
+    assert throttle.due() == 1.0 + GAP
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP) == ["a"]  # and that fails: it is told by itself
+    assert throttle.take(1.0 + 2 * GAP) == [Hint(Topic.READY, ("a",))]
+
+
+def test_what_comes_while_a_statement_is_on_its_way_is_told_after_it() -> None:
+    throttle = Throttle(burst=0)
+    throttle.pass_by(Topic.READY, ["a"], 1.0)
+    throttle.add(Topic.READY, ["a"])
+    assert throttle.pass_by(Topic.READY, ["a"], 1.0 + GAP) == ["a"]
+    throttle.add(Topic.READY, ["a"])  # perhaps committed after the statement, and not heard of with it
+    throttle.passed_by(Topic.READY, ["a"])
+    assert throttle.take(1.0 + 2 * GAP) == [Hint(Topic.READY, ("a",))]

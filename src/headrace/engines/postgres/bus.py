@@ -33,6 +33,9 @@ _FAREWELL = 2.0
 _CARRIED = 0.02
 """Seconds within which the hint of an insert follows the notification that its statement carried."""
 
+_TICK = 0.001
+"""Seconds that are waited at least: timers of uvloop count whole milliseconds, and go off a part of one too early."""
+
 _MOST_CHANGES = 10
 """How many hints about changes may wait to be sent; of more, only the number of changes is told."""
 
@@ -188,7 +191,9 @@ class NotifyBus:
         """Remember that these were committed, so that the next ``send`` does not notify other sessions again."""
         until = self._host.clock.monotonic() + _CARRIED
         for _, payload in notifications:
-            for name in _notice(payload).names:
+            names = _notice(payload).names
+            self._throttle.passed_by(Topic.READY, names)
+            for name in names:
                 self._carried[name] = (self._carried.get(name, (0, 0.0))[0] + 1, until)
 
     def written(self, hint: Hint, *, own: bool = False) -> list[Notification]:
@@ -226,7 +231,7 @@ class NotifyBus:
                 return
             else:
                 due = self._throttle.due()
-                await self._host.wait(self._said, None if due is None else max(0.0, due - now))
+                await self._host.wait(self._said, None if due is None else max(_TICK, due - now))
 
     async def _tell(self, pairs: list[Notification], signs: list[Notification]) -> None:
         try:

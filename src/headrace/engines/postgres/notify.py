@@ -119,7 +119,8 @@ class Throttle:
         self._gap, self._ahead = gap, gap * burst
         self._free: dict[tuple[Topic, int], float] = {}
         """When the next hint of a group may be sent."""
-        self._waiting: dict[tuple[Topic, int], dict[str, None]] = {}
+        self._waiting: dict[tuple[Topic, int], dict[str, bool]] = {}
+        """By group, the names that wait; True: a statement that is on its way carries all that waited for this name."""
 
     def add(self, topic: Topic, names: Iterable[str]) -> bool:
         """Add a hint that is to be sent; without names it is for everybody. Whether ``due`` may be earlier now."""
@@ -127,8 +128,8 @@ class Throttle:
         for name in names:
             empty = False
             waiting = self._waiting.setdefault((topic, _group(name)), {})
-            if len(waiting) < _MOST_WAITING:
-                waiting[name] = None
+            if len(waiting) < _MOST_WAITING or name in waiting:
+                waiting[name] = False
         if empty:
             self._waiting.setdefault((topic, GROUPS), {})
         return len(self._waiting) > before
@@ -148,11 +149,35 @@ class Throttle:
         return [Hint(topic, tuple(names or ())) for topic, names in told.items()]
 
     def pass_by(self, topic: Topic, names: Iterable[str], now: float) -> list[str]:
-        """Those of these names that the caller may send now by himself; they count as sent."""
-        free = [name for name in names if self._free.get((topic, _group(name)), now) <= now]
-        for key in {(topic, _group(name)) for name in free}:
+        """Those of these names that the caller may send now by himself; they count as sent.
+
+        Once they are, he says so (``passed_by``).
+        """
+        free, told = list[str](), set[tuple[Topic, int]]()
+        for name in names:
+            key = topic, _group(name)
+            waiting = self._waiting.get(key, {})
+            # A hint that waits alone in its group goes along up to half a gap ahead of its time. That spares a
+            # statement for it, and the rate stays, because the time of the next one is counted from its time.
+            early = self._gap / 2 if len(waiting) == 1 and name in waiting else 0.0
+            if self._free.get(key, now) <= now + early:
+                free.append(name)
+                told.add(key)
+                if name in waiting:
+                    waiting[name] = True
+        for key in told:
             self._tell(key, now)
         return free
+
+    def passed_by(self, topic: Topic, names: Iterable[str]) -> None:
+        """These were sent: what waited for them when that began need not be sent any more."""
+        for name in names:
+            key = topic, _group(name)
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting.get(name):
+                del waiting[name]
+                if not waiting:
+                    del self._waiting[key]
 
     def _tell(self, key: tuple[Topic, int], now: float) -> None:
         # Each hint moves the moment of the next by a gap. After a quiet time that moment is in the past, by as many
