@@ -88,7 +88,7 @@ def test_whatever_was_passed_is_shown_somehow(value: Any, shown: Any) -> None:
 
 
 def test_a_message_that_cannot_be_made_is_shown_as_written() -> None:
-    assert parsed(record("%d of %d", 1))["message"] == "%d of %d"
+    assert parsed(record("%d of %d", 1))["message"] == "%d of %d (1,)"
     assert parsed(record("half \ud83d"))["message"] == "half ?"
 
 

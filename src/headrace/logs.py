@@ -86,11 +86,11 @@ class TextFormatter(logging.Formatter):
 
 
 def message_of(record: logging.LogRecord) -> str:
-    """What the record says; as it was written, if its arguments do not fit."""
+    """What the record says; if its arguments do not fit, as it was written, with them behind it."""
     try:
         return record.getMessage()
     except Exception:
-        return str(record.msg)
+        return f"{record.msg!s} {_shown(record.args)}"
 
 
 def _encode(line: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -134,6 +135,12 @@ def test_the_supervisor_and_all_its_processes_speak_json(shell: Shell) -> None:
     started = [line for line in lines if line.get("event") == "started"]
     assert len({line["pid"] for line in started} | {supervisor["pid"]}) == 3
     assert len({line["worker"] for line in started}) == 2
+
+
+def test_as_text_all_of_them_say_when(shell: Shell) -> None:
+    lines = said(shell, "quick", "--burst", "--processes", "2")
+    assert len(lines) == 5
+    assert all(re.match(r"\d\d:\d\d:\d\d\.\d{3}", line) for line in lines), lines
 
 
 def test_what_keeps_a_worker_from_starting_is_a_json_line_too(shell: Shell) -> None:

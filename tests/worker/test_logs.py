@@ -401,7 +401,7 @@ def test_what_others_put_in_front_stays_in_front(monkeypatch: pytest.MonkeyPatch
 
 def test_a_line_whose_arguments_do_not_fit_is_kept_raw_and_half_characters_are_replaced() -> None:
     record = logging.makeLogRecord({"msg": "%d", "args": ("no number",)})
-    assert _text(record) == "%d"
+    assert _text(record) == "%d ('no number',)"
     assert _text(logging.makeLogRecord({"msg": "half \ud800"})) == "half ?"
 
 

@@ -40,7 +40,7 @@ class Teller:
         if self._style == "json":
             json_line(self._name, message)
         else:
-            say(message)
+            say(f"{time_of_day(datetime.now(UTC))} {message}")
 
     def others(self) -> AbstractContextManager[None]:
         """Show what others log, where the App does not; with ``--json`` that goes where it would go anyway."""
