@@ -90,6 +90,26 @@ def test_whatever_was_passed_is_shown_somehow(value: Any, shown: Any) -> None:
 def test_a_message_that_cannot_be_made_is_shown_as_written() -> None:
     assert parsed(record("%d of %d", 1))["message"] == "%d of %d (1,)"
     assert parsed(record("half \ud83d"))["message"] == "half ?"
+    odd = record()
+    odd.msg = Sly()
+    assert parsed(odd)["message"] == "<Sly that cannot be shown: RuntimeError>"
+
+
+class Table:
+    """What cannot be compared as a whole, like tables of numbers."""
+
+    def __ne__(self, other: object) -> bool:
+        raise ValueError("of which row?")
+
+    __eq__ = __ne__
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "<a table>"
+
+
+def test_what_cannot_be_compared_may_stand_where_a_job_would() -> None:
+    assert parsed(record(task=Table()))["task"] == "<a table>"
 
 
 def test_names_that_are_taken_are_told_apart() -> None:

@@ -46,7 +46,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line, without its end."""
         said = vars(record)
-        job = said.get(ABOUT) or {name: said[name] for name in FIELDS if said.get(name, NONE) != NONE}
+        job = said.get(ABOUT) or {name: said[name] for name in FIELDS if not _is_none(said.get(name, NONE))}
         line = {
             "time": datetime.fromtimestamp(record.created, UTC),
             "level": record.levelname,
@@ -62,7 +62,7 @@ class JsonFormatter(logging.Formatter):
         if record.stack_info:
             line["stack"] = self.formatStack(record.stack_info)
         for name, value in said.items():
-            known = name in _STANDARD or (name in FIELDS and value is NONE) or (name in job and job[name] is value)
+            known = name in _STANDARD or (name in FIELDS and _is_none(value)) or (name in job and job[name] is value)
             if not known:
                 line[name if name not in line else f"extra_{name}"] = value
         return _encode(line)
@@ -90,7 +90,13 @@ def message_of(record: logging.LogRecord) -> str:
     try:
         return record.getMessage()
     except Exception:
-        return f"{record.msg!s} {_shown(record.args)}"
+        said = record.msg if isinstance(record.msg, str) else _shown(record.msg)
+        return f"{said} {_shown(record.args)}" if record.args else said
+
+
+def _is_none(value: Any) -> bool:
+    """Whether a record has nothing to say here; what others put there may not like to be compared."""
+    return isinstance(value, str) and value == NONE
 
 
 def _encode(line: dict[str, Any]) -> str:

@@ -255,3 +255,23 @@ async def test_one_that_dies_while_it_is_renewed_gives_its_turn_back(tmp_path: P
     async with running(dies, 2, renewed=log) as (_, _, told):
         await until(lambda: log.read_text().split().count("up") == 4)
         assert sum("ended with exit code 3" in line for line in told) == 2
+
+
+async def test_one_that_hangs_up_without_a_look_at_its_turn_takes_nobody_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
+    log, end = tmp_path / "log", tmp_path / "end"
+    log.touch()
+    # As one that is killed, or stops, between the answer and its look at it.
+    hangs_up = RENEWED.replace("assert line.recv(9) == b'go\\n'", "line.recv(9, socket.MSG_PEEK)").replace(
+        "    note('goes')\n",
+        f"    note('goes')\n    line.close()\n    while not os.path.exists({str(end)!r}):\n        time.sleep(0.01)\n"
+        "    os._exit(3)\n",
+    )
+    async with running(hangs_up, 2, renewed=log) as (_, task, told):
+        await until(lambda: "goes" in log.read_text())
+        end.touch()
+        await until(lambda: task.done() or log.read_text().split().count("up") == 4)
+        assert not task.done(), "the supervisor goes on"
+        assert sum("ended with exit code 3" in line for line in told) == 2

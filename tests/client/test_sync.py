@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -142,3 +144,42 @@ def test_the_loop_is_remade_after_a_fork_and_closed_at_exit(tmp_path: Path) -> N
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "15\n", "")
     # Closed in good order: the last one to leave takes the log of the database along.
     assert "jobs.db-wal" not in os.listdir(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_an_interrupt_at_any_moment_of_a_wait_leaves_the_loop_to_the_others() -> None:
+    sums, moments = Sums(), 0
+    sums.app.wait(sums.app.stats())
+    background = sync._background
+    assert background is not None
+
+    async def nothing() -> None:
+        await asyncio.sleep(0)
+
+    def interrupted(at: int) -> bool:
+        """Wait, with an interrupt at one moment; whether there was such a moment."""
+        left = at
+
+        def trace(frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
+            nonlocal left
+            if "weakref" in frame.f_code.co_filename:  # called by the collector of garbage, which raises nothing
+                return None
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+            return trace
+
+        before, work = sys.gettrace(), nothing()
+        sys.settrace(trace)
+        try:
+            sync.run_on(background.loop, work)
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+    while interrupted(moments + 1):
+        moments += 1
+        sync.run_on(background.loop, nothing(), timeout=60)
+    assert moments > 10

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from opentelemetry import baggage, context, trace
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import messaging_attributes as names
@@ -512,3 +512,38 @@ def test_nothing_is_imported_without_instrument_and_a_missing_extra_is_one_line(
         "[]",
         'MissingExtra headrace.contrib.otel needs opentelemetry-api: pip install "headrace[otel]" None',
     ]
+
+
+class Broken(SpanProcessor):
+    """Fails at the start of each span, or at its end, as a processor of somebody's may."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        if self.at == "start":
+            raise OSError("no room for spans")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if self.at == "end":
+            raise OSError("no room for spans")
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+async def test_neither_a_submit_nor_a_job_fails_because_its_span_does(at: str, caplog: Any) -> None:
+    otel = Traced(App("memory://"))
+    otel.provider.add_span_processor(Broken(at))
+    runs: list[int] = []
+
+    @otel.app.task(retry=NO_WAIT)
+    async def work(n: int) -> None:
+        runs.append(n)
+
+    async with otel.app:
+        jobs = [await work.options(trace=INCOMING).submit(n) for n in (1, 2)]
+        await otel.drain()
+        assert [(await job.refresh()).status for job in jobs] == ["completed", "completed"]
+    assert sorted(runs) == [1, 2], "each once"
+    trace_id = INCOMING["traceparent"][3:35]
+    assert all(job.last is not None and trace_id in str(job.last.trace) for job in jobs), "the trace goes on"
+    assert [record.message.count("no room for spans") for record in caplog.records if "span" in record.message] == [1]

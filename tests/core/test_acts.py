@@ -214,7 +214,7 @@ def test_a_job_can_be_postponed_to_an_earlier_time() -> None:
 
 
 def test_a_time_that_has_passed_is_no_time_to_postpone_to() -> None:
-    with pytest.raises(TransitionRefused, match="is not in the future; run_now makes it run now"):
+    with pytest.raises(TransitionRefused, match="is not in the future; to run it at once: headrace run-now"):
         acts.postpone(stand(Status.QUEUED), at(5), at(5))
 
 

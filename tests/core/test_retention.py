@@ -72,3 +72,15 @@ def test_explain_says_until_when_it_is_kept() -> None:
     own = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, retention=HOUR))
     assert "It is kept until" in explain(own, History(), at(5))
     assert "It is kept until" not in explain(job, History(), at(5))
+
+
+@pytest.mark.parametrize(("status", "hours"), [(Status.COMPLETED, 3), (Status.FAILED, 1)])
+def test_explain_counts_from_the_end_of_the_period_for_which_the_key_is_held(status: Status, hours: int) -> None:
+    job = stand(status)
+    assert job.finished_at is not None
+    late = (job.finished_at + timedelta(hours=2) - job.spec.created_at).total_seconds()
+    spec = msgspec.structs.replace(job.spec, retention=HOUR, dedup="k", dedup_for=late)
+    said = explain(msgspec.structs.replace(job, spec=spec), History(), at(5))
+    assert [one.data["until"] for one in said.facts if one.code == "retention"] == [
+        job.finished_at + timedelta(hours=hours)
+    ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,8 +14,10 @@ from headrace.core.batch import Batch, Tally
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.engine import Duplicated, Engine, InsertAnswer, Inserted, Refused
+from headrace.engine.bus import Hint
 from headrace.errors import ConfigError, JobNotFound, TransitionRefused, Unavailable
 from headrace.runtime.lanes import Lanes
+from tests.support.apps import Sums
 from tests.support.faults import Instead
 from tests.support.world import World, world
 
@@ -129,3 +132,22 @@ async def test_a_job_whose_companion_is_refused_for_now_is_stored_when_it_can_be
         assert tries == 3
         await lanes.close()
         assert (await made.engine.records.ledger()).accepted == 2
+
+
+async def test_a_hint_that_breaks_keeps_nobody_on_the_short_way_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums, broken = Sums(f"sqlite:///{tmp_path}/jobs.db"), list[Any]()
+
+    def send(hint: Hint) -> None:
+        raise ZeroDivisionError
+
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: broken.append(context["exception"]))
+    async with sums.app:
+        await sums.add.submit(1)  # which learns the line
+        with monkeypatch.context() as patch:
+            patch.setattr(sums.app.engine.bus, "send", send)
+            await sums.add.submit(2)
+        assert [type(error) for error in broken] == [ZeroDivisionError]
+        await sums.add.submit(3)
+        assert (await sums.app.stats()).ledger.accepted == 3

@@ -201,6 +201,15 @@ class Supervisor:
     async def _leaves(self, index: int, child: Process, ours: socket.socket) -> None:
         """Talk with a child, until it has left its place; for ever if it does not."""
         ours.setblocking(False)
+        try:
+            if await self._hears_that_it_left(index, child, ours):
+                return
+        except OSError:
+            pass  # it hung up without a look at what it was told: it has died, or stops
+        await _never()  # its end says the rest
+
+    async def _hears_that_it_left(self, index: int, child: Process, ours: socket.socket) -> bool:
+        """Answer what a child says; whether it left its place, or else hung up."""
         loop, said = asyncio.get_running_loop(), b""
         while more := await loop.sock_recv(ours, 1000):
             *lines, said = (said + more).split(b"\n")
@@ -216,8 +225,8 @@ class Supervisor:
                     await loop.sock_sendall(ours, b"go\n")
                 elif word == "left":
                     self._tell(f"worker process {child.pid} is renewed {why}")
-                    return
-        await _never()
+                    return True
+        return False
 
     def _end_turn(self, index: int) -> None:
         if self._turn_of == index:

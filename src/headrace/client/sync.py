@@ -9,7 +9,9 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent import futures
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from headrace.errors import SyncInAsync
 from headrace.worker.context import Context
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["close", "is_here", "leave", "refuse_in_loop", "run_on", "session_of", "wait", "writing"]
 
 T = TypeVar("T")
+
+_End = tuple[BaseException | None, T | None]
+"""How a coroutine ended: its error, or what it returned."""
 
 LOOK = 0.25
 """Seconds between two looks whether a handler that waits on its thread should stop."""
@@ -111,16 +116,55 @@ def run_on(
     timeout: float | None = None,
     check: Callable[[], None] | None = None,
 ) -> T:
-    """Run the coroutine on the loop of another thread, and wait for what it returns, or until ``check`` raises."""
-    future = asyncio.run_coroutine_threadsafe(work, loop)
+    """Run the coroutine on the loop of another thread, and wait for what it returns, or until ``check`` raises.
+
+    Not by ``run_coroutine_threadsafe``: the loop would need a lock that this thread holds now and then, and an
+    interrupt at that moment would leave it locked for ever, and the loop with it.
+    """
+    begun = list[asyncio.Task[T]]()
+    ended = SimpleQueue[_End[T]]()
+
+    def over(task: asyncio.Task[T]) -> None:
+        begun.clear()  # here, so that the task is let go of on its own thread
+        if task.cancelled():
+            ended.put((futures.CancelledError(), None))
+        elif (error := task.exception()) is not None:
+            ended.put((error, None))
+        else:
+            ended.put((None, task.result()))
+
+    def begin() -> None:
+        begun.append(loop.create_task(work))
+        begun[0].add_done_callback(over)
+
+    def cancel() -> None:
+        for task in begun:
+            task.cancel()
+
     try:
-        while check is not None and not futures.wait([future], LOOK).done:
-            check()
-        return future.result(timeout)
+        loop.call_soon_threadsafe(begin)
+        error, result = _wait_for(ended, timeout, check)
     except BaseException:
         # An interrupt of the waiting thread: nobody waits for the work any more.
-        future.cancel()
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(cancel)
         raise
+    if error is None:
+        return cast("T", result)
+    try:
+        raise error
+    finally:
+        del error  # which has this very frame in its traceback
+
+
+def _wait_for(ended: SimpleQueue[_End[T]], timeout: float | None, check: Callable[[], None] | None) -> _End[T]:
+    while True:
+        try:
+            return ended.get(timeout=timeout if check is None else LOOK)
+        except Empty:
+            if check is None:
+                raise TimeoutError from None
+            check()
 
 
 def wait(app: App, work: Coroutine[Any, Any, T]) -> T:

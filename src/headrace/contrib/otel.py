@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -23,7 +24,16 @@ try:
     from opentelemetry import trace
     from opentelemetry.baggage.propagation import W3CBaggagePropagator
     from opentelemetry.propagators.composite import CompositePropagator
-    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+    from opentelemetry.trace import (
+        Link,
+        NonRecordingSpan,
+        Span,
+        SpanKind,
+        Status,
+        StatusCode,
+        Tracer,
+        TracerProvider,
+    )
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError:
     raise MissingExtra("headrace.contrib.otel", "opentelemetry-api", "otel") from None
@@ -34,6 +44,8 @@ if TYPE_CHECKING:
     from headrace.handle import JobHandle
 
 __all__ = ["instrument"]
+
+_log = logging.getLogger("headrace.tracing")
 
 # Whatever a program sets for its requests: jobs carry W3C headers, which every process that runs them can read.
 _W3C = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
@@ -61,10 +73,30 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
 
 
 class _Spans:
-    """The spans of one App."""
+    """The spans of one App. A job, or a submit, never fails because its span does: that is told once, in the log."""
 
     def __init__(self, tracer: Tracer) -> None:
         self.tracer = tracer
+        self._told = False
+
+    def _start(self, name: str, context: contexts.Context | None, *rest: Any) -> Span:
+        """A new span; if that fails, one that is not recorded, in the same trace."""
+        try:
+            return self.tracer.start_span(name, context, *rest)
+        except Exception as error:
+            self._tell("started", error)
+            return NonRecordingSpan(trace.get_current_span(context).get_span_context())
+
+    def _end(self, span: Span) -> None:
+        try:
+            span.end()
+        except Exception as error:  # of a processor: exporters are looked after by the SDK
+            self._tell("ended", error)
+
+    def _tell(self, what: str, error: Exception) -> None:
+        if not self._told:
+            self._told = True
+            _log.warning("tracing: a span could not be %s, and jobs go on without: %r", what, error, exc_info=error)
 
     # -- submits
 
@@ -75,13 +107,17 @@ class _Spans:
         name, attributes = _described(drafts)
         given = shared([draft.options.get("trace") for draft in drafts])
         context = None if given is None else _W3C.extract(given)
-        with self.tracer.start_as_current_span(name, context, SpanKind.PRODUCER, attributes) as span:
-            handles = await call_next(_carrying(drafts, _headers(), given))
-            if len(handles) == 1:
-                span.set_attribute("messaging.message.id", str(handles[0].id))
-                if handles[0].duplicate:
-                    span.set_attribute("headrace.duplicate", True)
-            return handles
+        span = self._start(name, context, SpanKind.PRODUCER, attributes)
+        try:
+            with trace.use_span(span):
+                handles = await call_next(_carrying(drafts, _headers(), given))
+                if len(handles) == 1:
+                    span.set_attribute("messaging.message.id", str(handles[0].id))
+                    if handles[0].duplicate:
+                        span.set_attribute("headrace.duplicate", True)
+                return handles
+        finally:
+            self._end(span)
 
     # -- runs
 
@@ -97,7 +133,7 @@ class _Spans:
         }
         if job.worker is not None:
             attributes["messaging.client.id"] = str(job.worker)
-        span = self.tracer.start_span(f"run {job.task}", context, SpanKind.CONSUMER, attributes, _links(ctx))
+        span = self._start(f"run {job.task}", context, SpanKind.CONSUMER, attributes, _links(ctx))
         token = contexts.attach(trace.set_span_in_context(span, context))
         try:
             if headers := _headers():
@@ -110,7 +146,7 @@ class _Spans:
             return _ended(span, ctx, ending)
         finally:
             contexts.detach(token)
-            span.end()
+            self._end(span)
 
     @contextmanager
     def within(self, headers: Mapping[str, str]) -> Iterator[None]:

@@ -304,9 +304,9 @@ class Submits:
         """``_insert`` of one plain job that comes alone, where the engine has a short way for it."""
 
         def over(answer: InsertAnswer | BaseException | None) -> None:
+            done(answer)  # first, so that nothing that happens to the hint keeps the lane waiting
             if isinstance(answer, Inserted):
                 self.engine.bus.send(Hint(_READY, (job.spec.queue,)))
-            done(answer)
 
         return short.insert_one(job, self.host.clock.now(), over)
 

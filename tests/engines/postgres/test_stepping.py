@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from headrace.engines.postgres.stepping import step_through
 from tests.support.until import until
 
@@ -56,3 +58,16 @@ async def test_an_error_of_what_it_waits_for_is_raised_within_it() -> None:
     waited.set_exception(ConnectionError())
     await until(lambda: ends)
     assert ends == [("caught", None)]
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+async def test_an_interrupt_is_raised_and_told_to_whoever_waits(kind: type[BaseException]) -> None:
+    ends: list[tuple[Any, BaseException | None]] = []
+
+    async def interrupted() -> None:
+        raise kind
+
+    with pytest.raises(kind):
+        step_through(interrupted(), lambda *end: ends.append(end))
+    [(_, error)] = ends
+    assert type(error) is kind

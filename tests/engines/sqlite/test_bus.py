@@ -55,6 +55,17 @@ async def test_a_hint_reaches_both_sessions(pair: tuple[SocketBus, SocketBus]) -
     assert sorted(heard, key=lambda one: one[0]) == [(0, hint), (1, hint)]
 
 
+async def test_a_bus_that_is_closed_on_its_loop_fails_nobody_on_another_thread(
+    pair: tuple[SocketBus, SocketBus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair[1].listen(ALL, lambda hint: None)
+    looks = [pair[0]._directory]  # at the second look it is gone
+    with monkeypatch.context() as patch:
+        patch.setattr(SocketBus, "_directory", property(lambda _: looks.pop() if looks else None), raising=False)
+        await asyncio.to_thread(pair[0].send, Hint(Topic.READY))
+    assert not looks
+
+
 async def test_a_listener_hears_its_topics_only(pair: tuple[SocketBus, SocketBus], file: Path) -> None:
     heard: list[Topic] = []
     pair[1].listen(frozenset({Topic.ENDED}), lambda hint: heard.append(hint.topic))

@@ -320,6 +320,26 @@ async def test_a_thread_that_is_closed_lends_nothing(thread: DbThread) -> None:
         await asked(thread, store(1))
 
 
+async def test_what_an_interrupt_makes_python_believe_of_the_thread_does_not_matter(
+    thread: DbThread, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # An interrupt within ``is_alive`` makes Python 3.11 take a thread for ended that runs.
+    monkeypatch.setattr(thread._thread, "is_alive", lambda: False)
+    assert await at_once(thread, store(1))
+    await thread.run(lambda connection: connection.execute(put(2)))
+    await thread.close()
+    assert await everything(file) == [1, 2]
+
+
+async def test_a_thread_that_is_closed_as_it_is_asked_says_so_or_answers(
+    thread: DbThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = [thread._thread]  # at the second look it is gone
+    with monkeypatch.context() as patch:
+        patch.setattr(DbThread, "_thread", property(lambda _: looks.pop() if looks else None), raising=False)
+        assert await asked(thread, lambda _: "here") in ("here", None)
+
+
 async def test_a_thread_whose_connection_is_only_lent_tidies_up(file: Path) -> None:
     tidied: list[int] = []
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING
 
-from headrace.core.decide import expired, soonest
+from headrace.core.decide import expired, held_until, soonest
 from headrace.core.defaults import Rules
 from headrace.core.explain.explanation import Explanation, Fact, ago, many, roughly, span, told
 from headrace.core.explain.position import Position
@@ -118,7 +118,8 @@ def _end(job: Job, zone: tzinfo | None) -> Iterator[Fact]:
         yield _error(job.error)
     own = None if job.spec.retention is None else job.spec.retention.of(job.status)
     if own is not None and job.finished_at is not None:
-        until = job.finished_at + own
+        held = held_until(job) if job.status is Status.COMPLETED else None
+        until = max(job.finished_at, held or job.finished_at) + own  # not while it holds its key
         yield Fact("retention", f"It is kept until {moment(until, zone)}, as asked at its submit.", {"until": until})
 
 

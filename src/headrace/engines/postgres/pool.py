@@ -178,11 +178,13 @@ class Pool:
 
         def over(rows: list[Any] | None, error: BaseException | None) -> None:
             meant = None if error is None else _meant(connection, error)
-            if meant is not None or not self._keep(connection, pool):
-                releasing = asyncio.ensure_future(pool.release(connection, timeout=self._patience))  # type: ignore[arg-type]
-                self._releasing.add(releasing)
-                releasing.add_done_callback(self._released)
-            done(rows or [], meant)
+            try:
+                if meant is not None or not self._keep(connection, pool):
+                    releasing = asyncio.ensure_future(pool.release(connection, timeout=self._patience))  # type: ignore[arg-type]
+                    self._releasing.add(releasing)
+                    releasing.add_done_callback(self._released)
+            finally:
+                done(rows or [], meant)
 
         step_through(connection.fetch(text, *args), over)
 

@@ -23,13 +23,15 @@ def step_through(coroutine: Coroutine[Any, Any, Any], done: Callable[[Any, BaseE
             waited: asyncio.Future[Any] = coroutine.send(None)
         except StopIteration as end:
             result = end.value
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except BaseException as raised:
             error = raised
         else:
             waited.add_done_callback(step)
             return
-        done(result, error)
+        try:
+            done(result, error)
+        finally:
+            if isinstance(error, KeyboardInterrupt | SystemExit):  # for the loop; but whoever waits hears of it first
+                raise error
 
     step()

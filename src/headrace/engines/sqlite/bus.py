@@ -95,7 +95,8 @@ class SocketBus:
 
     def send(self, hint: Hint) -> None:
         """Send a hint; never blocks, never fails."""
-        loop = self._loop
+        # A thread that submits on its own may still be here while the session is closed on its loop.
+        loop, directory, sender = self._loop, self._directory, self._sender
         if loop is None:
             return
         if hint.topic in self._local.topics:  # else the loop is not woken for it
@@ -104,9 +105,9 @@ class SocketBus:
                     loop.call_soon(self._local.deliver, hint)
                 else:
                     loop.call_soon_threadsafe(self._local.deliver, hint)
-        if self._directory is not None and self._sender is not None:
+        if directory is not None and sender is not None:
             with contextlib.suppress(OSError, UnicodeError):
-                self._send_to_others(self._directory, self._sender, hint)
+                self._send_to_others(directory, sender, hint)
 
     def wanted(self, topic: Topic) -> bool:
         """Whether anybody may be listening."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -60,6 +61,8 @@ class DbThread:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._over: asyncio.Future[None] | None = None
+        self._process = 0
+        """The process that has the thread; 0: it has ended."""
         self._turn = threading.Lock()
         """Whoever holds it uses the connection."""
         self._begun: tuple[apsw.Connection, Files] | None = None
@@ -80,8 +83,10 @@ class DbThread:
             try:
                 self._main(work, lambda error: _tell(loop, partial(_settle, ready), None, error))
             finally:
+                self._process = 0
                 _tell(loop, partial(_settle, over), None, None)
 
+        self._process = os.getpid()
         self._thread = threading.Thread(target=main, name=self._name, daemon=True)
         self._thread.start()
         try:
@@ -95,7 +100,7 @@ class DbThread:
         thread, self._thread = self._thread, None
         if thread is not None and self._over is not None:
             self._work.put(None)
-            if thread.is_alive():  # in a forked process it is not
+            if self._process == os.getpid():  # in a forked process there is no such thread
                 await asyncio.shield(self._over)
             thread.join()  # it has nothing left to do
 
@@ -151,9 +156,11 @@ class DbThread:
         return answer
 
     def _make_sure(self) -> None:
-        if self._thread is None:
+        # Not ``is_alive``: an interrupt within that makes Python 3.11 take the thread for ended, for ever.
+        process = self._process
+        if self._thread is None or not process:
             raise NotOpen("this session of the SQLite engine is not open")
-        if not self._thread.is_alive():
+        if process != os.getpid():
             raise NotOpen("this session of the SQLite engine was opened before the process forked: open one after it")
 
     # -- on the thread
