@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headrace.handle import JobHandle
     from headrace.handler import Handler
 
-__all__ = ["KEY_OPTIONS", "SPEC_OPTIONS", "Draft"]
+__all__ = ["KEY_OPTIONS", "SPEC_OPTIONS", "Draft", "asked_in"]
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -33,10 +33,18 @@ KEY_OPTIONS = ("dedup_for", "on_duplicate")
 _TIMES = ("delay", "not_before", "not_after")
 
 
+def asked_in(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a spec takes of checked options."""
+    asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
+    if asked.get("dedup") is not None:
+        asked |= {name: options[name] for name in KEY_OPTIONS if name in options}
+    return asked
+
+
 class Draft(Generic[R_co]):
     """A checked payload with its options and its id; made by ``task.draft(...)``."""
 
-    __slots__ = ("app", "handler", "id", "options", "payload_text", "task")
+    __slots__ = ("_asked", "app", "handler", "id", "options", "payload_text", "task")
 
     def __init__(
         self,
@@ -46,7 +54,9 @@ class Draft(Generic[R_co]):
         payload_text: str,
         options: Mapping[str, Any],
         handler: Handler | None = None,
+        asked: dict[str, Any] | None = None,
     ) -> None:
+        """``asked``: what ``asked_in`` finds in the options, if that is known already."""
         self.app = app
         self.id = id
         """The id the job will have."""
@@ -57,6 +67,7 @@ class Draft(Generic[R_co]):
         self.options = options
         """Checked options; the dedup key is filled in."""
         self.handler = handler
+        self._asked = asked
 
     def __repr__(self) -> str:
         return f"<Draft {self.task} {self.id}>"
@@ -86,15 +97,11 @@ class Draft(Generic[R_co]):
 
     def spec(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Spec:
         """What is asked for; as a child, and as part of a batch."""
-        options = self.options
-        asked = {name: options[name] for name in SPEC_OPTIONS if name in options}
-        if asked.get("dedup") is not None:
-            asked |= {name: options[name] for name in KEY_OPTIONS if name in options}
+        asked = asked_in(self.options) if self._asked is None else self._asked  # which other drafts share
         if parentage is not None:
-            asked |= {"parent": parentage.parent, "root": parentage.root}
-            asked.setdefault("trace", parentage.trace)
+            asked = {"trace": parentage.trace, **asked, "parent": parentage.parent, "root": parentage.root}
         if asked.get("request_key") is not None:
-            asked["request_hash"] = hash_of(self.payload_text)
+            asked = {**asked, "request_hash": hash_of(self.payload_text)}
         return Spec(task=self.task, created_at=now, batch=batch, **asked)
 
     def job(self, now: datetime, parentage: Parentage | None = None, batch: UUID | None = None) -> Job:

@@ -19,7 +19,7 @@ from headrace.core.codec.stream import StreamRef
 from headrace.core.job import Job, Spec
 from headrace.core.lifecycle import submit
 from headrace.core.status import Status, Verb
-from headrace.draft import Draft
+from headrace.draft import Draft, asked_in
 from headrace.errors import (
     ConfigError,
     Duplicate,
@@ -33,7 +33,7 @@ from headrace.errors import (
 )
 from headrace.handle import JobHandle, StreamHandle, as_id
 from headrace.handler import Handler
-from headrace.options import JobOptions, check_key, check_options, fill_templates, merged, refuse_function
+from headrace.options import TEMPLATES, JobOptions, check_key, check_options, fill_templates, merged, refuse_function
 from headrace.runtime.host import Host
 from headrace.stream import Stream, StreamItem
 from headrace.worker.context import Context
@@ -61,7 +61,8 @@ class Task(Generic[P, R_co]):
         self._home, self._options = home, options
         self.hooks = hooks or Hooks()
         """What is around this task alone."""
-        self._resolved: dict[str, Any] | None = None
+        self._resolved: tuple[Mapping[str, Any], dict[str, Any] | None] | None = None
+        """Its options over the defaults of its App, and what a spec takes of them, if no template has to be filled."""
         self.handler = handler
         """What a worker runs."""
         functools.update_wrapper(self, handler.fn)
@@ -132,13 +133,19 @@ class Task(Generic[P, R_co]):
         """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
         app, handler = self.app, self.handler
         text = handler.encode_bound(arguments)
-        options = self._resolved
-        if options is None:
-            options = merged(app.defaults, self._options)
-            check_key(self._options, options)
-            self._resolved = options
-        filled = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
-        return Draft(app, new_id(app, handler.name, text, filled, now), handler.name, text, filled, handler)
+        options, asked = self._resolved or self._resolve(app)
+        if asked is None:
+            options = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
+        name = handler.name
+        return Draft(app, new_id(app, name, text, options, now), name, text, options, handler, asked)
+
+    def _resolve(self, app: App) -> tuple[Mapping[str, Any], dict[str, Any] | None]:
+        """What is the same for all drafts, found out once: most tasks are submitted often, with the same options."""
+        options = merged(app.defaults, self._options)
+        check_key(self._options, options)
+        templates = any(place in options for place in TEMPLATES.values())
+        self._resolved = options, None if templates else asked_in(options)
+        return self._resolved
 
     async def map(self, items: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle[R_co]]:
         """Submit many: a tuple is positional, a mapping is keywords. All are checked before the first is stored.

@@ -297,6 +297,23 @@ async def test_a_hint_that_waits_goes_along_with_the_next_statement(url: str) ->
     assert one.sent == []
 
 
+async def test_the_sender_is_woken_only_if_it_would_look_too_late(url: str) -> None:
+    async with Session(url) as one:
+        one._throttle = Throttle(gap=600, burst=0)
+        one._throttle.pass_by(Topic.READY, ["a"], one._host.clock.monotonic() - 400)
+        one.send(Hint(Topic.READY, ("a",)))
+        assert one._said.is_set()
+        await until(lambda: not one._said.is_set())  # it waits until that hint is due
+        one.ready_told(one.ready_now(["a"]))
+        one.send(Hint(Topic.READY, ("a",)))  # which went along
+        one.send(Hint(Topic.READY, ("a",)))  # which is due later
+        assert one._throttle.due() is not None
+        assert not one._said.is_set()
+        one.send(Hint(Topic.SETTINGS, ("b",)))  # which is due now
+        assert one._said.is_set()
+        await until(lambda: bool(one.sent))
+
+
 async def test_of_two_statements_the_one_that_carried_nothing_is_told(url: str) -> None:
     async with Session(url) as one, Session(url) as two:
         two.hear(Topic.READY)

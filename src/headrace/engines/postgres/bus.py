@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import msgspec
@@ -71,6 +72,8 @@ class NotifyBus:
         self._carried: dict[str, tuple[int, float]] = {}
         """Queues whose hints were sent within a statement: how many times, and until when that counts."""
         self._said = asyncio.Event()
+        self._looks_at = math.inf
+        """When the sender looks next, if nobody wakes it (monotonic)."""
         self._closing = False
         self._listener = (
             None
@@ -161,7 +164,8 @@ class NotifyBus:
             names = [name for name in names if not self._was_carried(name)]
             if not names:
                 return
-        if self._throttle.add(hint.topic, names):  # otherwise others of its group wait, and it goes with them
+        # Otherwise others of its group wait, and it goes with them; or the sender looks in time by itself.
+        if self._throttle.add(hint.topic, names) and (self._throttle.due() or 0.0) < self._looks_at:
             self._said.set()
 
     def _add_change(self, hint: Hint) -> None:
@@ -189,6 +193,8 @@ class NotifyBus:
 
     def ready_told(self, notifications: Sequence[Notification]) -> None:
         """Remember that these were committed, so that the next ``send`` does not notify other sessions again."""
+        if not notifications:
+            return
         until = self._host.clock.monotonic() + _CARRIED
         for _, payload in notifications:
             names = _notice(payload).names
@@ -231,7 +237,9 @@ class NotifyBus:
                 return
             else:
                 due = self._throttle.due()
-                await self._host.wait(self._said, None if due is None else max(_TICK, due - now))
+                rest = None if due is None else max(_TICK, due - now)
+                self._looks_at = math.inf if rest is None else now + rest
+                await self._host.wait(self._said, rest)
 
     async def _tell(self, pairs: list[Notification], signs: list[Notification]) -> None:
         try:
