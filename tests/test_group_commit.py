@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,17 +22,23 @@ from headrace.engines.sqlite.jobs import Jobs
 def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often the store was written, by verb."""
     counted: Counter[str] = Counter()
-    insert, apply = Jobs.insert, Jobs.apply
+    insert, insert_one, apply = Jobs.insert, Jobs.insert_one, Jobs.apply
 
     async def counting_insert(self: Jobs, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
         counted["insert"] += 1
         return await insert(self, jobs, now)
+
+    def counting_insert_one(self: Jobs, job: Job, now: datetime, done: Callable[[Any], None]) -> bool:
+        begun = insert_one(self, job, now, done)
+        counted["insert"] += begun
+        return begun
 
     async def counting_apply(self: Jobs, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         counted["apply"] += 1
         return await apply(self, changes, now)
 
     monkeypatch.setattr(Jobs, "insert", counting_insert)
+    monkeypatch.setattr(Jobs, "insert_one", counting_insert_one)
     monkeypatch.setattr(Jobs, "apply", counting_apply)
     return counted
 
