@@ -412,10 +412,12 @@ async def test_what_is_nested_too_deep_is_refused_everywhere(app: App, depth: in
 
 
 async def test_what_is_nested_as_deep_as_it_may_be_is_kept(app: App) -> None:
-    work, value = app.by_name["work"], _nested(bounds.DEPTH)
-    handle = await work.with_options({"metadata": value, "requires": value}).submit(_nested(bounds.DEPTH - 1))
+    work, value, need = app.by_name["work"], _nested(bounds.DEPTH), _nested(32)
+    handle = await work.with_options({"metadata": value, "requires": need}).submit(_nested(bounds.DEPTH - 1))
     job = await handle.refresh()
-    assert (job.metadata, job.requires, job.payload["value"]) == (value, value, value["k"])
+    assert (job.metadata, job.requires, job.payload["value"]) == (value, need, value["k"])
+    with pytest.raises(ConfigError, match="requires: nobody looks deeper than 32 levels"):
+        work.with_options({"requires": _nested(bounds.DEPTH)})
     assert (await app.resolve(handle.id, result=value)).result == value
 
 

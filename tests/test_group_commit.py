@@ -37,6 +37,11 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         counted["apply"] += 1
         return await apply(self, changes, now)
 
+    def counting_insert_one(self: Jobs, job: Job, now: datetime, done: Callable[..., None]) -> bool:
+        begun = insert_one(self, job, now, done)
+        counted["insert"] += begun
+        return begun
+
     monkeypatch.setattr(Jobs, "insert", counting_insert)
     monkeypatch.setattr(Jobs, "insert_one", counting_insert_one)
     monkeypatch.setattr(Jobs, "apply", counting_apply)

@@ -19,6 +19,7 @@ from headrace.engine import Duplicated, Engine, Inserted
 from headrace.errors import Duplicate, Unavailable
 from headrace.runtime.lanes import Lanes
 from tests.support.faults import Instead, LosesReplies
+from tests.support.until import until
 from tests.support.world import World, world
 
 
@@ -120,6 +121,45 @@ async def test_a_reply_that_is_lost_while_another_replaces_is_not_applied_over_i
         await lanes.close()
         assert isinstance(answer, Duplicated)
         assert answer.replaced
+        assert await applied(made, holder) == [str(one.id), str(other.id)]
+        assert (await made.job(holder)).payload == {"n": 2}, "the newer one stays"
+
+
+async def test_a_repeat_of_one_that_is_still_on_its_way_is_not_applied_over_a_newer_one() -> None:
+    async with world() as made:
+        holder = (await made.lanes.insert(job(made, 0))).job
+        one, other = job(made, 1), job(made, 2)
+        inserts, applies, going = 0, 0, asyncio.Event()
+        insert, apply = made.engine.jobs.insert, made.engine.jobs.apply
+
+        async def counting(*args: Any, **options: Any) -> Any:
+            nonlocal inserts
+            answers = await insert(*args, **options)
+            inserts += 1
+            return answers
+
+        async def slow(changes: Sequence[Change], now: datetime) -> list[Verdict]:
+            nonlocal applies
+            applies += 1
+            await going.wait()
+            return await apply(changes, now)
+
+        engine = Instead(made.engine, jobs=Instead(made.engine.jobs, insert=counting, apply=slow))
+        lanes = Lanes(cast("Engine", engine), made.host, patience=30.0)
+        first = asyncio.create_task(lanes.insert(one))
+        await until(lambda: applies == 1)
+        first.cancel()  # whoever waited has lost patience, and the change is on its way
+        await asyncio.wait([first])
+        newer = asyncio.create_task(lanes.insert(other))
+        await until(lambda: inserts == 2)
+        again = asyncio.create_task(lanes.insert(one))
+        await until(lambda: inserts == 3)
+        for _ in range(100):  # until it waits for its turn
+            await asyncio.sleep(0)
+        going.set()
+        answers = await asyncio.gather(newer, again)
+        await lanes.close()
+        assert all(isinstance(answer, Duplicated) and answer.replaced for answer in answers)
         assert await applied(made, holder) == [str(one.id), str(other.id)]
         assert (await made.job(holder)).payload == {"n": 2}, "the newer one stays"
 

@@ -25,6 +25,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds between two tries for what is not to be had just now."""
 
 _TRIES = 50
+_REMEMBERED = 1000
+"""How many changes of a holder are remembered while submits wait for one another; more takes longer, and no more."""
 
 Answer = Inserted | Duplicated
 
@@ -48,11 +50,21 @@ def meeting(job: Job, answer: InsertAnswer, now: Callable[[], datetime]) -> Gene
 class _Turn:
     """Those who want to change the holder of a key, one after the other."""
 
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
+    def __init__(self, holder: UUID) -> None:
+        self.lock, self.holder = asyncio.Lock(), holder
         self.takers = 0
         self.last: Job | None = None
         """The holder, as the last of them left it."""
+        self.merged: dict[int, UUID] = {}
+        """The revs of the holder that came of their submits, and the ids of these."""
+
+    def since(self, answer: Duplicated, job: Job) -> Duplicated:
+        """The answer to a submit, as it would be now, if all that came after it is known, and none of that was the same
+        submit: one whose caller gave up may have been on its way."""
+        if self.last is None or self.last.rev <= answer.job.rev:
+            return answer
+        later = (self.merged.get(rev, job.id) for rev in range(answer.job.rev + 1, self.last.rev + 1))
+        return answer if job.id in later else Duplicated(self.last)
 
 
 class Meetings:
@@ -75,13 +87,11 @@ class Meetings:
         if not isinstance(answer, Duplicated) or answer.replaced or meet(answer.job, job, self._now()) is None:
             return answer
         id = answer.job.id
-        turn = self._turns.setdefault(id, _Turn())
+        turn = self._turns.setdefault(id, _Turn(id))
         turn.takers += 1
         try:
             async with turn.lock:
-                if turn.last is not None and turn.last.rev > answer.job.rev:
-                    answer = Duplicated(turn.last)
-                answer = await self._meet(job, answer, insert, apart)
+                answer = await self._meet(turn, job, turn.since(answer, job), insert, apart)
                 turn.last = answer.job if answer.job.id == id else None
                 return answer
         finally:
@@ -89,7 +99,9 @@ class Meetings:
             if not turn.takers:
                 del self._turns[id]
 
-    async def _meet(self, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool) -> Answer:
+    async def _meet(
+        self, turn: _Turn, job: Job, answer: Answer, insert: Callable[[], Awaitable[Answer]], apart: bool
+    ) -> Answer:
         pause, until = FIRST_PAUSE, self._host.clock.monotonic() + self._patience
 
         async def execute(change: Change | None) -> Verdict | Answer:
@@ -100,7 +112,10 @@ class Meetings:
                 verdict = await self._apply(replace(change, inserts=()) if apart else change)
             except Unavailable as error:  # which knows of the holder, not of the job
                 raise type(error)(str(error), outcome=error.outcome, ids=[job.id]) from error
-            if isinstance(verdict, Conflict) and verdict.job.rev == change.rev:
+            if isinstance(verdict, Applied) and change.merges is not None and verdict.job.id == turn.holder:
+                turn.merged[verdict.job.rev] = job.id
+                turn.merged.pop(verdict.job.rev - _REMEMBERED, None)
+            elif isinstance(verdict, Conflict) and verdict.job.rev == change.rev:
                 # It has not moved: a transaction that is still open holds it, or the key.
                 if self._host.clock.monotonic() > until:
                     message = f"job {verdict.job.id} has the dedup key, and is in a transaction that is still open"
