@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,11 +26,6 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     async def counting_insert(self: Jobs, jobs: Sequence[Job], now: datetime) -> list[InsertAnswer]:
         counted["insert"] += 1
         return await insert(self, jobs, now)
-
-    def counting_insert_one(self: Jobs, job: Job, now: datetime, done: Callable[[Any], None]) -> bool:
-        begun = insert_one(self, job, now, done)
-        counted["insert"] += begun
-        return begun
 
     async def counting_apply(self: Jobs, changes: Sequence[Change], now: datetime) -> list[Verdict]:
         counted["apply"] += 1
