@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NoReturn, cast
 
 import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
 
 from headrace.engines.postgres.connection import Connection, raise_meaning, sql
 from headrace.engines.postgres.stepping import step_through
@@ -75,9 +76,22 @@ class _Connection(Connection):
 
     planned_at = float("-inf")
     """When its plans were last discarded (monotonic)."""
+    prepared: tuple[str, PreparedStatement[asyncpg.Record]] | None = None
+    """A text, and the statement that ``fetch_prepared`` keeps for it."""
 
     def get_reset_query(self) -> str:
         return ""
+
+    async def reset(self, *, timeout: float | None = None) -> None:
+        self.prepared = None  # the driver takes it for void once the connection was in its pool
+        await super().reset(timeout=timeout)
+
+    async def fetch_prepared(self, text: str, args: Sequence[Any]) -> list[Any]:
+        """``fetch`` of a statement that is run again and again: the driver need not look for it each time, which takes
+        a good part of the time that it needs for a statement."""
+        if self.prepared is None or self.prepared[0] is not text:
+            self.prepared = text, await self.prepare(text)
+        return await self.prepared[1].fetch(*args)
 
     async def replan(self, now: float) -> None:
         """Discard the plans if they are old."""
@@ -186,7 +200,7 @@ class Pool:
             finally:
                 done(rows or [], meant)
 
-        step_through(connection.fetch(text, *args), over)
+        step_through(cast("_Connection", connection).fetch_prepared(text, args), over)
 
     def _released(self, releasing: asyncio.Future[None]) -> None:
         self._releasing.discard(releasing)
