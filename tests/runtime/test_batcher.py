@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -308,6 +310,35 @@ async def test_a_lane_of_one_flight_never_has_two() -> None:
         store.open.set()
         await asyncio.gather(*waiting)
     assert [item for batch in store.batches for item in batch] == list(range(3000))
+
+
+class Over(asyncio.Future[None]):
+    """A task that was over before it was returned."""
+
+    def set_name(self, name: str) -> None:
+        pass
+
+
+async def test_a_loop_whose_tasks_begin_at_once_is_as_good_as_another() -> None:
+    store, loop = Store(), asyncio.get_running_loop()
+
+    def eager(loop: asyncio.AbstractEventLoop, writing: Any, **options: Any) -> Any:
+        with contextlib.suppress(StopIteration):
+            while True:
+                writing.send(None)
+        over = Over(loop=loop)
+        over.set_result(None)
+        return over
+
+    async with lane(store) as batcher:
+        loop.set_task_factory(eager)
+        try:
+            assert await batcher.put(1) == "stored 1"
+            await asyncio.sleep(0)
+            assert not batcher._pumps
+            assert await batcher.put(2) == "stored 2"
+        finally:
+            loop.set_task_factory(None)
 
 
 # The short way of one that is alone

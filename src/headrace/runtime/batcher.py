@@ -150,7 +150,8 @@ class Batcher(Generic[T, A]):
             self._pump(self._run())
 
     def _pump(self, writing: Coroutine[Any, Any, None]) -> None:
-        self._pumps.add(asyncio.create_task(writing, name=f"batcher-{self._name}"))
+        # Not by the loop, whose task factory may be an eager one: the pump would run, and be over, before it is noted.
+        self._pumps.add(asyncio.Task(writing, loop=asyncio.get_running_loop(), name=f"batcher-{self._name}"))
 
     def _began(
         self, ticket: Ticket[T, A], begin: Callable[[T, Callable[[A | BaseException | None], None]], bool]
