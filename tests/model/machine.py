@@ -231,8 +231,13 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.submits)
     @rule(which=_WHICH)
     def submit_again(self, which: int) -> None:
-        """What was submitted before may come again at any time; what was merged is not merged once more."""
-        self._submit(self.submits[-1 - which % min(len(self.submits), 6)])
+        """What was submitted before may come again at any time; what was merged is not merged once more.
+
+        What was stored and pruned since would be accepted once more, as a job that nobody remembers.
+        """
+        job = self.submits[-1 - which % min(len(self.submits), 6)]
+        if job.id not in self.drafts or job.id in self.jobs:
+            self._submit(job)
 
     def _submit(self, job: Job, age: int = 0) -> None:
         changed: list[Change] = []
