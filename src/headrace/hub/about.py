@@ -1,0 +1,37 @@
+"""Operations about the hub itself."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import msgspec
+
+from headrace.hub.operation import Answer, Ask, Operation
+
+__all__ = ["OPERATIONS", "Version"]
+
+
+class Version(msgspec.Struct, frozen=True):
+    """Which headrace answers."""
+
+    headrace: str
+
+
+async def tell_version(ask: Ask) -> Answer:
+    """The version of this hub."""
+    return Answer(Version(version("headrace")))
+
+
+OPERATIONS = (
+    Operation(
+        name="version",
+        method="GET",
+        path="/api/version",
+        summary="Which version of headrace answers",
+        scope="read",
+        bounded="nothing",
+        do=tell_version,
+        gives={200: Version},
+        answered={"headrace": "0.1.0"},
+    ),
+)

@@ -1,0 +1,44 @@
+"""The settings of a hub, each with a default that is safe."""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["HubOptions"]
+
+MIB = 1024 * 1024
+
+
+class HubOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a hub is set up; the flags of ``headrace hub``."""
+
+    host: str = "127.0.0.1"
+    port: int = 8470
+    root_path: str = ""
+    """Where a proxy has put it, as in ``/jobs``."""
+    proxy_headers: bool = False
+    """Believe ``X-Forwarded-For`` and ``-Proto`` of a proxy on this machine, or of ``proxies``."""
+    proxies: str = "127.0.0.1"
+    certfile: str | None = None
+    keyfile: str | None = None
+    grace: float = 15.0
+    """Seconds for requests to finish after SIGTERM."""
+    body_most: int = 2 * MIB
+    bulk_most: int = 16 * MIB
+    frame_most: int = 2 * MIB
+    sockets: int = 10_000
+    subscriptions: int = 1_000
+    """Of one socket."""
+    submits_per_second: float | None = 100.0
+    """Of one key; None: as many as it likes."""
+    submit_burst: int = 200
+    read_timeout: float = 30.0
+    """Seconds for a request's head and for its body."""
+    maintenance: bool = True
+    """Sweep, prune and plan, if nobody else does."""
+    webhooks: bool = True
+    """Deliver webhooks."""
+    webhook_allow: tuple[str, ...] = ()
+    """Networks that webhooks may go to although they are private, as in ``10.0.0.0/8``."""
+    webhook_http: bool = False
+    """Let webhooks go over plain http."""

@@ -1,0 +1,128 @@
+"""From a request to an answer: who asks, may they, what do they ask, and the answer or the problem."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from headrace.core.record import Record, plain
+from headrace.hub.operation import Answer, Ask, Operation
+from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
+
+if TYPE_CHECKING:
+    from headrace.hub.hub import Hub
+
+__all__ = ["problem_response", "routes"]
+
+_log = logging.getLogger("headrace.hub")
+
+_encode = msgspec.json.Encoder().encode
+
+
+def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
+    """A route for each operation; one path has all of its methods."""
+    return [
+        Route(operation.path, _endpoint(hub, operation), methods=[operation.method], name=operation.name)
+        for operation in operations
+    ]
+
+
+def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
+    body = None if operation.body is None else msgspec.json.Decoder(operation.body)
+    most = hub.options.bulk_most if operation.largest == "bulk" else hub.options.body_most
+
+    async def endpoint(request: Request) -> Response:
+        try:
+            caller = hub.door.caller(request, operation)
+            request.state.caller = caller
+            query = _query(request, operation)
+            document = None
+            if body is not None:
+                document = body.decode(await _read(request, most, hub.options.read_timeout))
+            ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
+            answer = await operation.do(ask)
+            return answer if isinstance(answer, Response) else _response(answer)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody hears it
+        except Exception as error:
+            problem = problem_of(error)
+            if problem is None:
+                _log.exception("%s %s failed", request.method, request.url.path)
+                problem = _FAULT
+            return problem_response(problem)
+
+    return endpoint
+
+
+_FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
+
+
+def _response(answer: Answer) -> Response:
+    document = answer.document
+    if document is None:
+        return Response(status_code=answer.status, headers=dict(answer.headers))
+    data = _encode(plain(document) if isinstance(document, Record | list | tuple) else document)
+    return Response(data, answer.status, dict(answer.headers), "application/json")
+
+
+def problem_response(problem: Problem) -> Response:
+    """The problem as it is answered."""
+    details: ProblemDetails = problem.details
+    return Response(_encode(details), problem.status, problem.headers, "application/problem+json")
+
+
+def _query(request: Request, operation: Operation) -> Any:
+    """The parameters in the address; one that is given more than once is a list."""
+    kind = operation.query
+    given: dict[str, Any] = {}
+    for name, value in request.query_params.multi_items():
+        if kind is None or name not in kind.__struct_encode_fields__:
+            known = ", ".join(kind.__struct_encode_fields__) if kind else "none"
+            message = f"there is no parameter {name!r} here: {known}"
+            raise Problem(400, "malformed", "The request cannot be understood", message, faults=[Fault(name, message)])
+        given.setdefault(name, []).append(value)
+    if kind is None:
+        return None
+    single = {name: values if name in _lists(kind) else values[-1] for name, values in given.items()}
+    return msgspec.convert(single, kind, strict=False)
+
+
+@cache
+def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that may be given more than once: those whose type is a tuple."""
+    found = [(name, hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()]
+    return frozenset(name for name, *hints in found if any(get_origin(hint) is tuple for hint in hints))
+
+
+async def _read(request: Request, most: int, patience: float) -> bytes:
+    """The body, if it is JSON, not too large, and comes in time."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem(415, "media-type", "The body must be JSON", "send it with Content-Type: application/json")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > most:
+        raise _too_large(most)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(patience):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise _too_large(most)
+                parts.append(part)
+    except TimeoutError:
+        raise Problem(408, "too-slow", "The body did not come in time", f"it must come within {patience:g} s") from None
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> Problem:
+    detail = f"the body may have {most} bytes"
+    return Problem(413, "too-large", "The body is too large", detail, headers={"Connection": "close"})

@@ -1,0 +1,11 @@
+"""The table of operations: what routes, the OpenAPI document and the tests of scopes and customers are made from."""
+
+from __future__ import annotations
+
+from headrace.hub import about
+from headrace.hub.operation import Operation
+
+__all__ = ["OPERATIONS"]
+
+OPERATIONS: tuple[Operation, ...] = (*about.OPERATIONS,)
+"""Every operation over HTTP; the ones that are asked for most are first."""
