@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from headrace.client.transactional import submit_here
 from headrace.draft import Draft
 from headrace.errors import ConfigError, HeadraceError
 from headrace.handle import JobHandle
+from headrace.worker.middleware import check_middleware
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -41,16 +41,10 @@ SubmitMiddleware = Callable[[Sequence[Draft[Any]], SubmitNext], Awaitable[list[J
 
 def check_submit_middleware(fn: Any) -> SubmitMiddleware:
     """Refuse what could not be called around a submit; :raises ConfigError: saying what is needed"""
-    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-    if callable(fn) and is_async:
-        try:
-            inspect.signature(fn).bind(None, None)
-        except TypeError:
-            pass
-        else:
-            good: SubmitMiddleware = fn
-            return good
-    raise ConfigError(f"a submit middleware is `async def name(drafts, call_next) -> list[JobHandle]`, not {fn!r}")
+    good: SubmitMiddleware = check_middleware(
+        fn, "a submit middleware is `async def name(drafts, call_next) -> list[JobHandle]`"
+    )
+    return good
 
 
 def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -> None:
