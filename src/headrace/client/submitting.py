@@ -68,22 +68,24 @@ async def through(app: App, drafts: Sequence[Draft[Any]], store: SubmitNext) -> 
 async def _call(
     app: App, middleware: SubmitMiddleware, then: SubmitNext, drafts: Sequence[Draft[Any]]
 ) -> list[JobHandle[Any]]:
-    name = getattr(middleware, "__qualname__", repr(middleware))
+    name, stored = getattr(middleware, "__qualname__", repr(middleware)), list[JobHandle[Any]]()
 
     async def call_next(passed: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
         passed = list(passed)
         check_drafts(app, passed, f"submit middleware {name}")
-        return await then(passed)
+        handles = await then(passed)
+        stored.extend(handles)
+        return handles
 
     handles = await middleware(drafts, call_next)
     if not isinstance(handles, list) or not all(isinstance(one, JobHandle) for one in handles):
-        raise HeadraceError(f"submit middleware {name}: it must return what call_next gives, not {handles!r}")
-    if len(handles) != len(drafts):
-        raise HeadraceError(
-            f"submit middleware {name}: it must return one handle for each draft that it was given, "
-            f"not {len(handles)} for {len(drafts)}"
-        )
-    return handles
+        fault = f"it must return what call_next gives, not {handles!r}"
+    elif len(handles) != len(drafts):
+        fault = f"it must return one handle for each draft that it was given, not {len(handles)} for {len(drafts)}"
+    else:
+        return handles
+    there = f" (stored all the same: {', '.join(str(one.id) for one in stored[:3])}{' …' * (len(stored) > 3)})"
+    raise HeadraceError(f"submit middleware {name}: {fault}{there if stored else ''}")
 
 
 async def submit_through(app: App, draft: Draft[R], store: SubmitNext) -> JobHandle[R]:
