@@ -21,7 +21,7 @@ class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):
     """An act of a person or program on a setting."""
 
     key: str
-    """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME`` or ``schedule:NAME``."""
+    """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME`` or ``schedule:NAME``; ``drain:ID``: a worker."""
     verb: str
     at: datetime
     by: str | None = None
