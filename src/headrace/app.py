@@ -19,6 +19,7 @@ from headrace.client.bulk import BulkDecorator
 from headrace.client.charts import Moment, charts, estimated_processing_time
 from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
+from headrace.client.keys import Keyed
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
@@ -60,7 +61,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited):
+class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
