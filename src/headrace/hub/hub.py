@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ class Hub:
     def __init__(self, app: App, options: HubOptions | None = None) -> None:
         self.app, self.options = app, options or HubOptions()
         self.door, self.caps = Door(app, self.options), Caps(app, self.options)
+        self.draining = asyncio.Event()
+        """Set when the hub begins to stop: whoever waits within a request is answered at once."""
         self._asgi = Starlette(
             routes=routes(self, OPERATIONS),
             lifespan=self._lifespan,
