@@ -35,6 +35,11 @@ async def test_a_batch_is_looked_at_and_cancelled(tmp_path: Path) -> None:
         id = await made(hub.app, "ann", "ann")
         found = (await hub.client.get(f"/api/batches/{id}")).json()
         assert (found["customer"], found["tally"]["total"], found["on_complete"]["task"]) == ("ann", 2, "resize")
+        jobs = (await hub.client.get(f"/api/batches/{id}/jobs?status=queued&limit=1")).json()
+        assert [(job["batch"], job["customer"]) for job in jobs["items"]] == [(str(id), "ann")]
+        rest = (await hub.client.get(f"/api/batches/{id}/jobs", params={"cursor": jobs["cursor"]})).json()
+        assert (len(rest["items"]), rest["cursor"]) == (1, None)
+        assert (await hub.client.get(f"/api/batches/{id}/jobs?status=completed")).json()["items"] == []
         cancelled = (await hub.client.post(f"/api/batches/{id}/cancel")).json()
         assert (cancelled["jobs"], cancelled["batch"]["tally"]["cancelled"]) == (2, 2)
         assert cancelled["batch"]["cancelled_by"] == "local"
@@ -50,7 +55,7 @@ async def test_another_customers_batch_is_not_there(tmp_path: Path) -> None:
         assert (found["tally"]["total"], found["on_complete"]) == (1, None)  # which is nobody's
         absent = uuid4()
         for id in (theirs, mixed, nobodys, absent, "x"):
-            for method, path in (("GET", ""), ("POST", "/cancel")):
+            for method, path in (("GET", ""), ("GET", "/jobs"), ("POST", "/cancel")):
                 answer = await hub.client.request(method, f"/api/batches/{id}{path}")
                 assert answer.status_code == 404
                 assert answer.text.replace(str(id), "") == answer.text.replace(str(id), "").replace("bob", "")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 import msgspec
 
 from headrace.core.batch import Batch, Call, Tally
+from headrace.core.status import Status
 from headrace.errors import JobNotFound
+from headrace.hub.documents import JobPage, page_view
 from headrace.hub.operation import Answer, Ask, Operation
 from headrace.hub.rooms.listed import no_such
 
@@ -87,6 +89,14 @@ class BatchesAsked(msgspec.Struct, frozen=True, kw_only=True):
     cursor: str | None = None
 
 
+class MembersAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the jobs of a batch."""
+
+    status: tuple[Status, ...] | None = None
+    limit: Limit = 50
+    cursor: str | None = None
+
+
 async def list_batches(ask: Ask) -> Answer:
     """The caller's batches, newest first."""
     whose = ask.caller.customer
@@ -104,6 +114,13 @@ async def cancel_batch(ask: Ask) -> Answer:
     handle = ask.hub.app.batch_handle((await _batch(ask)).id)
     live = await handle.cancel(by=ask.caller.name)
     return Answer(CancelledBatch(BatchView.of(await handle.refresh(), ask.caller.customer), live))
+
+
+async def jobs_of_batch(ask: Ask) -> Answer:
+    """A page of its jobs."""
+    batch, asked = await _batch(ask), ask.query
+    filters: dict[str, Any] = {"batch": batch.id, "status": asked.status, "customer": ask.caller.customer}
+    return Answer(page_view(await ask.hub.app.jobs(limit=asked.limit, cursor=asked.cursor, **filters)))
 
 
 async def _batch(ask: Ask) -> Batch:
@@ -157,6 +174,20 @@ OPERATIONS = (
         gives={200: BatchView},
         refuses=(404,),
         answered=_VIEW,
+        path_examples={"id": _ID},
+    ),
+    Operation(
+        name="jobs_of_batch",
+        method="GET",
+        path="/api/batches/{id}/jobs",
+        summary="The jobs of a batch, newest first",
+        scope="read",
+        bounded="batch",
+        do=jobs_of_batch,
+        query=MembersAsked,
+        gives={200: JobPage},
+        refuses=(404,),
+        answered={"items": [], "cursor": None},
         path_examples={"id": _ID},
     ),
     Operation(
