@@ -77,6 +77,8 @@ class Operation:
     media: str = "application/json"
     largest: Literal["body", "bulk"] = "body"
     """Which limit its body has."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers that it reads, and what for."""
     gives: Mapping[int, Any] = field(default_factory=dict)
     """Its good answers: status → the type of the document (None: no body; a string: another media type)."""
     refuses: tuple[int, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, keys, rooms
+from headrace.hub import about, docs, keys, openapi, rooms
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
@@ -11,5 +11,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *rooms.OPERATIONS,
     *keys.OPERATIONS,
     *about.OPERATIONS,
+    *openapi.OPERATIONS,
+    *docs.OPERATIONS,
 )
 """Every operation over HTTP; the ones that are asked for most are first."""
