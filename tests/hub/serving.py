@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-from collections.abc import AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import httpx2
-import uvicorn
 
 from headrace import App
 from headrace.hub import Hub, HubOptions
+from headrace.hub.running import HubServer, listen
 
 __all__ = ["Served", "serving"]
 
@@ -25,18 +24,16 @@ class Served:
     app: App
     address: str
     client: httpx2.AsyncClient
+    server: HubServer
 
 
 @asynccontextmanager
 async def serving(app: App | str, options: HubOptions | None = None) -> AsyncIterator[Served]:
     """Serve an App, or a new one of this URL, on the loop of the test."""
     app = App(app) if isinstance(app, str) else app
-    hub = Hub(app, options)
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    config = uvicorn.Config(hub, log_config=None, lifespan="on", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
-    server.capture_signals = _no_signals  # type: ignore[method-assign]  # they are the test runner's
+    hub = Hub(app, options or HubOptions(maintenance=False, webhooks=False))
+    listener = listen("127.0.0.1", 0)
+    server = HubServer(hub)
     running = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:
@@ -46,13 +43,9 @@ async def serving(app: App | str, options: HubOptions | None = None) -> AsyncIte
             await asyncio.sleep(0.005)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
         async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False) as client:
-            yield Served(hub, app, address, client)
+            yield Served(hub, app, address, client, server)
     finally:
-        server.should_exit = True
+        server.stop()
+        server.stop()
         await running
         listener.close()
-
-
-@contextmanager
-def _no_signals() -> Generator[None]:
-    yield

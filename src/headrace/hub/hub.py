@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.hub.access import Access
 from headrace.hub.door import Door
+from headrace.hub.health import Vitals
+from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response, routes
@@ -30,6 +34,9 @@ class Hub:
     def __init__(self, app: App, options: HubOptions | None = None) -> None:
         self.app, self.options = app, options or HubOptions()
         self.door = Door()
+        self.draining = asyncio.Event()
+        """Set when the hub is about to stop: streams and sockets end, whoever waits for long is answered."""
+        self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
         self._asgi = Starlette(
             routes=routes(self, OPERATIONS),
             lifespan=self._lifespan,
@@ -38,12 +45,19 @@ class Hub:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        await self._asgi(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self._asgi(scope, receive, send)
+        else:
+            await self.access.serve(self._asgi, scope, receive, send)
 
     @asynccontextmanager
     async def _lifespan(self, asgi: Any) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            stack.enter_context(self.metrics)
+            if self.options.maintenance:
+                maintenance = await stack.enter_async_context(self.app.maintenance())
+                self.vitals.loops["maintenance"] = lambda: maintenance.alive
             yield
 
 
