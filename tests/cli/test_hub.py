@@ -92,6 +92,12 @@ def test_a_port_that_is_taken_is_told_with_a_remedy(shell: Shell) -> None:
         assert "choose another --port" in shell("hub", "--url", shell.url, "--port", port, code=2).stderr
 
 
+def test_without_keys_it_is_for_this_machine_alone(shell: Shell) -> None:
+    for flags in (["--host", "0.0.0.0"], ["--proxy-headers"]):
+        told = shell("hub", "--url", shell.url, "--port", "0", *flags, code=2).stderr
+        assert "headrace keys create" in " ".join(told.split())
+
+
 def test_flags_that_mean_nothing_are_refused(shell: Shell) -> None:
     assert "must begin with /" in shell("hub", "--root-path", "jobs", code=2).stderr
     assert "give that, too" in shell("hub", "--keyfile", "x.pem", code=2).stderr

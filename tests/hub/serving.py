@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -34,18 +33,14 @@ async def serving(app: App | str, options: HubOptions | None = None) -> AsyncIte
     hub = Hub(app, options or HubOptions(maintenance=False, webhooks=False))
     listener = listen("127.0.0.1", 0)
     server = HubServer(hub)
-    running = asyncio.create_task(server.serve(sockets=[listener]))
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    running = await server.begin(listener)
     try:
-        while not server.started:
-            if running.done():
-                await running
-                raise AssertionError("the server ended before it began")
-            await asyncio.sleep(0.005)
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False) as client:
+        # Without keys, whatever changes something must say that it is JSON, also if it has no body.
+        kind = {"content-type": "application/json"}
+        async with httpx2.AsyncClient(base_url=address, headers=kind, timeout=20, trust_env=False) as client:
             yield Served(hub, app, address, client, server)
     finally:
         server.stop()
         server.stop()
         await running
-        listener.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.hub import Hub, HubOptions
     from headrace.hub.running import HubServer
 
-__all__ = ["door_flags", "hub", "hub_options", "set_up", "start", "under_way"]
+__all__ = ["door_flags", "hub", "hub_options", "prepare", "set_up", "start", "under_way"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -138,13 +139,14 @@ async def _serve(app: App, options: HubOptions, teller: Teller) -> int:
         stack.enter_context(teller.logs(False))
         await stack.enter_async_context(opened(app))
         app.load()
-        server, serving = start(app, options, teller)
+        server, listener = prepare(app, options)
 
         def stop() -> None:
             teller("stopping", f"stopping{under_way(server.hub, options.grace)}")
             server.stop()
 
         with on_signals(stop, server.stop) as signals:
+            serving = await start(server, listener, teller)
             await serving
         teller("stopped", "stopped")
     return signals.code
@@ -179,34 +181,44 @@ def set_up(state: State, log_format: str | None) -> Teller:
     return Teller(state, cast('Literal["text", "json"]', state.log_format), "headrace.hub")
 
 
-def start(app: App, options: HubOptions, teller: Teller) -> tuple[HubServer, asyncio.Task[None]]:
-    """Serve the App, which is open, from now on, and say where; the server, and its serving, which ends when it stops.
+def prepare(app: App, options: HubOptions) -> tuple[HubServer, socket.socket]:
+    """A hub that is ready to serve, and where it listens.
 
     :raises _BadAddress: it cannot be served there
     """
     from headrace.hub import Hub
     from headrace.hub.running import HubServer, listen, room_for
-    from headrace.wiring import redact
 
     try:
         listener = listen(options.host, options.port)
     except OSError as error:
         where = f"{options.host}:{options.port}"
         raise _BadAddress(f"cannot listen on {where}: {error.strerror or error}; choose another --port") from None
-    most = room_for(options.sockets)
     try:
-        server = HubServer(Hub(app, options), most=most)
+        server = HubServer(Hub(app, options), most=room_for(options.sockets))
         server.config.load()
     except OSError as error:
         listener.close()
         raise _BadAddress(f"--certfile and --keyfile cannot be used: {error.strerror or error}") from None
+    return server, listener
+
+
+async def start(server: HubServer, listener: socket.socket, teller: Teller) -> asyncio.Task[None]:
+    """Serve from now on, and say where; the serving, which ends when it is stopped."""
+    from headrace.wiring import redact
+
+    app, options = server.hub.app, server.hub.options
     host, port = listener.getsockname()[:2]
+    serving = await server.begin(listener)
     shown = f"[{host}]" if ":" in host else host
     address = f"{'https' if options.certfile else 'http'}://{shown}:{port}{options.root_path}"
-    teller("started", f"hub at {address} on {redact(app.settings.url)}; documentation at {address}/docs", url=address)
-    if most < options.sockets:
-        teller.say(f"the system lets this process have {most} connections, and not {options.sockets}: see ulimit -n")
-    return server, asyncio.create_task(server.serve([listener]))
+    teller("started", f"hub at {address} on {redact(app.settings.url)}", url=address)
+    if not await app.keys():
+        teller.say("there are no keys: only programs of this machine are answered")
+    if server.most < options.sockets:
+        told = f"the system lets this process have {server.most} connections, and not {options.sockets}: see ulimit -n"
+        teller.say(told)
+    return serving
 
 
 def under_way(hub: Hub, grace: float) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli.failures import DONE, FAILED
-from headrace.cli.hub import door_flags, hub_options, set_up, start, under_way
+from headrace.cli.hub import door_flags, hub_options, prepare, set_up, start, under_way
 from headrace.cli.options import common
 from headrace.cli.run import choose, opened
 from headrace.cli.state import State
@@ -62,10 +62,9 @@ async def _run(app: App, options: HubOptions, teller: Teller, concurrency: int, 
         stack.enter_context(teller.logs(verbose))
         await stack.enter_async_context(opened(app))
         worker = app.worker(concurrency=concurrency, grace=options.grace)
-        server, serving = start(app, replace(options, maintenance=False), teller)  # which its worker does
+        server, listener = prepare(app, replace(options, maintenance=False))  # which its worker does
         server.hub.vitals.loops["worker"] = lambda: worker.healthy or worker.stats.state != "running"
         tasks = sorted({handler.name for handler in worker.handlers.values()})
-        teller("started", f"worker {short(worker.id)}: {', '.join(tasks)}; {concurrency} at once", tasks=tasks)
 
         def halt() -> None:
             server.stop()
@@ -78,6 +77,8 @@ async def _run(app: App, options: HubOptions, teller: Teller, concurrency: int, 
             halt()
 
         with on_signals(stop, halt) as signals:
+            serving = await start(server, listener, teller)
+            teller("working", f"worker {short(worker.id)}: {', '.join(tasks)}; {concurrency} at once", tasks=tasks)
             working = asyncio.create_task(worker.run(signals=False))
             await asyncio.wait({serving, working}, return_when=asyncio.FIRST_COMPLETED)
             if not server.hub.draining.is_set():  # one of them broke down: the other is no good alone

@@ -201,9 +201,9 @@ class Limited(Lifetime):
         return [": ".join(told_unreadable(key, why)) for key, why in limits.unreadable.items()]
 
     async def audit(self, limit: int = 50) -> list[Audited]:
-        """What people and programs did to queues, limits, rates and schedules, newest first; the newest 1,000 are kept.
+        """What people and programs did to queues, limits, rates, schedules and keys, newest first.
 
-        What was done to a job is in the history of the job.
+        The newest 1,000 are kept. What was done to a job is in the history of the job.
         """
         return await self.engine.documents.audit(whole(limit, "limit", 1, KEPT))
 

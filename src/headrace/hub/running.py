@@ -65,14 +65,14 @@ class HubServer(uvicorn.Server):
     def __init__(self, hub: Hub, *, most: int | None = None) -> None:
         """``most``: how many connections there is room for."""
         options = hub.options
-        self.hub = hub
-        self._stop, self._hurry = asyncio.Event(), asyncio.Event()
+        self.hub, self.most = hub, options.sockets if most is None else most
+        self._up, self._stop, self._hurry = asyncio.Event(), asyncio.Event(), asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 hub,
-                lifespan="on",
+                lifespan="off",  # so that what keeps it from opening is raised, and not only logged
                 interface="asgi3",
-                http=http_protocol(options, options.sockets if most is None else most),
+                http=http_protocol(options, self.most),
                 ws=socket_protocol(options),
                 ws_max_size=options.frame_most,
                 # A context for each of thousands of sockets would cost more memory than what they are sent.
@@ -98,34 +98,53 @@ class HubServer(uvicorn.Server):
         self._stop.set()
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until stopped."""
-        with _quiet(logging.WARNING):  # its news would tell the whole address of a socket, secrets included
-            await super().serve(sockets)
+        """Serve until stopped.
+
+        :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        """
+        try:
+            with _quiet(logging.WARNING):  # its news would tell the whole address of a socket, secrets included
+                async with self.hub.open():
+                    await super().serve(sockets)
+        finally:
+            for one in sockets or ():
+                one.close()
+
+    async def begin(self, listener: socket.socket) -> asyncio.Task[None]:
+        """Serve from now on; the serving, which ends when it is stopped.
+
+        :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        """
+        serving, up = asyncio.create_task(self.serve([listener])), asyncio.create_task(self._up.wait())
+        try:
+            await asyncio.wait({serving, up}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            up.cancel()
+        if serving.done():
+            await serving
+        return serving
 
     async def main_loop(self) -> None:
         """Wait until told to stop, and keep the date of answers right meanwhile."""
+        self._up.set()
         while not await self.on_tick(0):
             if await _happens(self._stop, 1.0):
                 await _happens(self._hurry, self.hub.options.linger)
                 return
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let no more in, let those finish who are in, close the App."""
+        """Let no more in, and let those finish who are in."""
         self.hub.draining.set()
         for server in self.servers:
             server.close()
-        for one in sockets or ():
-            one.close()
         if not await self._ended(min(TOLD, self.hub.options.grace), http=True):
             for connection in list(self.server_state.connections):
                 connection.shutdown()
         if not await self._ended(self.hub.options.grace):
             self._cut_off()
             with _quiet(logging.CRITICAL):  # that each of them was cancelled is no error
-                await asyncio.wait([*self.server_state.tasks, asyncio.create_task(asyncio.sleep(0))], timeout=TOLD)
-                await self.lifespan.shutdown()
-            return
-        await self.lifespan.shutdown()
+                if tasks := list(self.server_state.tasks):
+                    await asyncio.wait(tasks, timeout=TOLD)
 
     async def _ended(self, seconds: float, *, http: bool = False) -> bool:
         """Wait until nobody is connected, at most so long. ``http``: close what is idle, but leave sockets alone."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, health
+from headrace.hub import about, health, keys
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: tuple[Operation, ...] = (*about.OPERATIONS, *health.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *health.OPERATIONS,
+)
 """Every operation over HTTP; the ones that are asked for most are first."""
