@@ -45,7 +45,9 @@ async def serving(app: App | str, options: HubOptions | None = None) -> AsyncIte
                 raise AssertionError("the server ended before it began")
             await asyncio.sleep(0.005)
         address = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False) as client:
+        # Without keys, whatever changes something must say that it is JSON, also if it has no body.
+        kind = {"content-type": "application/json"}
+        async with httpx2.AsyncClient(base_url=address, headers=kind, timeout=20, trust_env=False) as client:
             yield Served(hub, app, address, client)
     finally:
         server.should_exit = True

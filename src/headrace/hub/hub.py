@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.hub.door import Door
+from headrace.hub.limits import Caps
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response, routes
@@ -29,7 +31,9 @@ class Hub:
 
     def __init__(self, app: App, options: HubOptions | None = None) -> None:
         self.app, self.options = app, options or HubOptions()
-        self.door = Door()
+        self.door, self.caps = Door(app, self.options), Caps(app, self.options)
+        self.draining = asyncio.Event()
+        """Set when the hub begins to stop: whoever waits within a request is answered at once."""
         self._asgi = Starlette(
             routes=routes(self, OPERATIONS),
             lifespan=self._lifespan,
@@ -44,6 +48,7 @@ class Hub:
     async def _lifespan(self, asgi: Any) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            await stack.enter_async_context(self.door.open())
             yield
 
 
