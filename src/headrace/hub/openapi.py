@@ -24,8 +24,8 @@ _LISTED = re.compile(r'"(#/components/schemas/)?Listed_(\w+)_"')
 
 _PROBLEMS: dict[int, tuple[str, str, str]] = {
     400: ("malformed", "The request cannot be understood", "there is no parameter 'colour' here: none"),
-    401: ("unauthorized", "A key is needed", "send a key, as in Authorization: Bearer hr_…"),
-    403: ("forbidden", "This is not for this key", "the key 'ci' has no scope 'act'"),
+    401: ("key", "A key is needed", "send a key, as in Authorization: Bearer hr_…"),
+    403: ("scope", "The key lacks a scope", "this needs the scope 'act', the key 'ci' has 'read'"),
     404: ("not-found", "There is no such thing", "no job 019a8b41-7d20-7f0a-9b1c-2f6f0a3f1f52"),
     405: ("method", "This method is not for this path", "PUT /api/version"),
     408: ("too-slow", "The body did not come in time", "it must come within 30 s"),
@@ -34,7 +34,7 @@ _PROBLEMS: dict[int, tuple[str, str, str]] = {
     413: ("too-large", "The body is too large", "the body may have 2097152 bytes"),
     415: ("media-type", "The body must be JSON", "send it with Content-Type: application/json"),
     422: ("invalid-payload", "The payload does not fit the task", "resize: width: Expected `int`, got `str`"),
-    429: ("too-many", "Too many requests", "this key may submit 100 jobs a second"),
+    429: ("too-many", "Too many", "this key may submit 100 jobs a second"),
     503: ("unavailable", "The store cannot be reached", "the store cannot be reached; try again"),
 }
 """Every problem that is answered: its kind, its title, and an example of its detail."""
@@ -59,6 +59,8 @@ def problems_of(operation: Operation) -> list[int]:
     found = {400, 405, 503, *operation.refuses}
     if operation.scope is not None:
         found |= {401, 403, 429}
+    if operation.method != "GET":
+        found.add(415)  # of a hub without keys: web pages of elsewhere cannot send JSON unasked
     if operation.body is not None or operation.raw:
         found |= {408, 413, 415}
     return sorted(found)

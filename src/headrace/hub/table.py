@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, docs, keys, openapi, rooms
+from headrace.hub import about, docs, health, keys, openapi, rooms
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
-    *rooms.OPERATIONS,
-    *keys.OPERATIONS,
     *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *rooms.OPERATIONS,
+    *health.OPERATIONS,
     *openapi.OPERATIONS,
     *docs.OPERATIONS,
 )
