@@ -92,7 +92,7 @@ def document(operations: Sequence[Operation], *, root_path: str = "", keyed: boo
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": root_path or "/"}],
-        "tags": [{"name": name} for name in dict.fromkeys(map(_tag, operations))],
+        "tags": [{"name": name} for name in sorted(dict.fromkeys(map(_tag, operations)), key=_TAGS.index)],
         "paths": paths,
         "components": components,
     }
@@ -137,9 +137,28 @@ def _path(operation: Operation) -> str:
     return re.sub(r"\{(\w+):\w+\}", r"{\1}", operation.path)
 
 
+_TAGS = (
+    "jobs",
+    "batches",
+    "schedules",
+    "queues",
+    "limits",
+    "rates",
+    "tasks",
+    "workers",
+    "failures",
+    "figures",
+    "events",
+    "webhooks",
+    "keys",
+    "hub",
+)
+"""The parts of the document, in the order in which people look for them."""
+
+
 def _tag(operation: Operation) -> str:
-    parts = operation.path.strip("/").split("/")
-    return parts[1] if parts[0] == "api" and len(parts) > 1 and parts[1] != "version" else "hub"
+    of = operation.path.removeprefix("/api/").partition("/")[0]
+    return "figures" if of in ("stats", "charts") else of if of in _TAGS else "hub"
 
 
 def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
