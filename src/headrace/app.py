@@ -18,6 +18,7 @@ from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.charts import Moment, charts, estimated_processing_time
+from headrace.client.draining import drain_worker
 from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
 from headrace.client.keys import Keyed
@@ -31,6 +32,7 @@ from headrace.client.submitting import submit_here_through, submit_through, thro
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
 from headrace.core.books import Book, Verification
+from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
@@ -293,9 +295,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
         """A batch by its id; nothing is looked up yet."""
         return BatchHandle(self, as_id(id))
 
-    async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        """Every batch that is kept, newest first, a page at a time."""
-        return await self.engine.families.find_batches(checked_limit(limit), cursor)
+    async def batches(self, *, limit: int = 50, cursor: str | None = None, customer: str | None = None) -> Page[Batch]:
+        """Every batch that is kept, newest first, a page at a time; ``customer``: those whose jobs are all of one."""
+        whose = None if customer is None else checked_key(customer, "customer")
+        return await self.engine.families.find_batches(checked_limit(limit), cursor, whose)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
@@ -409,6 +412,14 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     async def workers(self) -> list[WorkerRow]:
         """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
         return await admin.workers(self.session)
+
+    async def drain_worker(self, id: UUID | str, *, by: str | None = None) -> WorkerRow:
+        """Have a worker claim no more, finish what it runs, however long that takes, and leave: also one that runs
+        elsewhere, within a beat; the worker as it is now. Whoever started it may start another. ``by``: for ``audit``.
+
+        :raises UnknownWorker: there is none, or it is dead
+        """
+        return await drain_worker(self.session, as_id(id), by)
 
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, keys
+from headrace.hub import about, keys, rooms
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: tuple[Operation, ...] = (*about.OPERATIONS, *keys.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *rooms.OPERATIONS,
+    *keys.OPERATIONS,
+    *about.OPERATIONS,
+)
 """Every operation over HTTP; the ones that are asked for most are first."""
