@@ -25,6 +25,7 @@ from headrace.client.keys import Keyed
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
+from headrace.client.maintaining import Maintenance, ping
 from headrace.client.reading import item_page, log_page
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
@@ -428,6 +429,17 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     async def knows_task(self, name: str) -> bool:
         """Whether this App or a worker of its store has a task of this name."""
         return name in self.by_name or await self.session.find_task(name) is not None
+
+    def maintenance(self) -> Maintenance:
+        """Sweeping, pruning and planning for a program that is not a worker: ``async with app.maintenance():``.
+
+        Workers do it anyway. Of all who would, one does each of them at a time.
+        """
+        return Maintenance(self.session)
+
+    async def ping(self) -> None:
+        """Return if the store answers; :raises Unavailable:"""
+        await ping(self.session)
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

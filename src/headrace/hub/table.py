@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, keys, rooms
+from headrace.hub import about, health, keys, rooms
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
-    *rooms.OPERATIONS,
-    *keys.OPERATIONS,
     *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *rooms.OPERATIONS,
+    *health.OPERATIONS,
 )
 """Every operation over HTTP; the ones that are asked for most are first."""
