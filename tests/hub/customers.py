@@ -39,6 +39,11 @@ class Customer:
     webhook: str = ""
 
     @property
+    def keys(self) -> str:
+        """The dedup, request and concurrency key of its queued job."""
+        return f"key of {self.name}"
+
+    @property
     def traces(self) -> set[str]:
         """Texts by which one would know that an answer speaks of this customer's."""
         return {self.name, str(self.batch), *map(str, self.jobs.values())} | ({self.webhook} - {""})
@@ -119,7 +124,7 @@ async def _furnish(app: App, one: Customer) -> None:
     async def submit(**more: Any) -> UUID:
         return (await app.submit("quick", note, **options | more)).id
 
-    own = {"dedup": "same key", "concurrency_key": "same key", "request_key": "same key"}
+    own = dict.fromkeys(("dedup", "concurrency_key", "request_key"), one.keys)
     one.jobs["queued"] = await submit(queue=f"queue-of-{one.name}", **own)
     one.jobs["scheduled"] = await submit(delay=86_400 * 365)
     one.jobs["waiting"] = await submit(after=[one.jobs["queued"]])

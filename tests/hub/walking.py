@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -13,7 +14,7 @@ import httpx2
 from headrace.hub.operation import Operation
 from tests.hub.serving import Served
 
-__all__ = ["Heard", "ask", "path_of"]
+__all__ = ["Heard", "ask", "open_stream", "path_of"]
 
 _PART = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -70,6 +71,15 @@ async def ask(
         await answer.aclose()
     kept = {name: value for name, value in answer.headers.items() if name not in VARIES}
     return Heard(answer.status_code, kept, text)
+
+
+@asynccontextmanager
+async def open_stream(hub: Served, operation: Operation, key: str) -> AsyncIterator[AsyncIterator[str]]:
+    """What a stream says, as it comes."""
+    headers = {"authorization": f"Bearer {key}"}
+    async with hub.client.stream(operation.method, path_of(operation), headers=headers) as answer:
+        assert answer.status_code == 200
+        yield answer.aiter_text()
 
 
 def _goes_on(answer: httpx2.Response) -> bool:
