@@ -52,7 +52,7 @@ def alike(id: UUID, scene: Scene) -> UUID:
     return scene.app.new_id(datetime.fromtimestamp((id.int >> 80) / 1000, UTC))
 
 
-async def is_served(scene: Scene, operation: Operation, **parts: object) -> Faults:
+async def is_served(scene: Scene, operation: Operation, **parts: Any) -> Faults:
     """Whether Alice is answered about her own: else it would prove nothing that she is refused Bob's."""
     heard = await ask(scene.hub, operation, scene.alice.key, **parts)
     if heard.status >= 500 or heard.status in (401, 403, 404, 410):
