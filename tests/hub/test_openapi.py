@@ -186,7 +186,7 @@ async def test_problems_are_answered_as_the_document_says(tmp_path: Path) -> Non
             ("PATCH", "/api/queues/images", {"content": b"priority=1", "headers": {"Content-Type": "text/plain"}}, 415),
             ("PUT", "/api/schedules/x", {"json": {"task": "resize", "payload": {"image": 1}, "rule": EVERY}}, 422),
         ):
-            answer = await hub.client.request(method, path, **sent)  # type: ignore[arg-type]
+            answer = await hub.client.request(method, path, **sent)
             assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
             refuse({"$ref": "#/components/schemas/ProblemDetails"}, answer.json(), path)
             assert answer.json()["status"] == status
