@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.hub.process import Running
