@@ -71,6 +71,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.UnknownTask, 404, "not-found", "There is no such task"),
     (errors.UnknownSchedule, 404, "not-found", "There is no such schedule"),
     (errors.UnknownSetting, 404, "not-found", "There is no such setting"),
+    (errors.UnknownWebhook, 404, "not-found", "There is no such webhook"),
     (errors.UnknownWorker, 404, "not-found", "There is no such worker"),
     (errors.Overloaded, 503, "overloaded", "Too many submits wait for the store"),
     (errors.Unavailable, 503, "unavailable", "The store cannot be reached"),
