@@ -89,13 +89,13 @@ async def _post(
 
 def _told(error: Exception | None) -> str:
     """What went wrong, in a word: what libraries say may contain what was sent."""
-    cause = error
+    cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not valid: {cause.verify_message}"
         if isinstance(cause, ssl.SSLError):
             return "TLS failed"
-        cause = cause.__cause__ if isinstance(cause.__cause__, Exception) else None
+        cause = cause.__cause__ or cause.__context__
     if error is None or isinstance(error, httpx2.ConnectError):
         return "no connection"
     return f"the connection failed ({type(error).__name__})"
