@@ -73,7 +73,7 @@ async def test_a_subscription_is_kept_and_its_secret_shown_once(sums: Sums) -> N
     assert acts == [("delete", "ann"), ("add", "ann")]
     for verb in (app.get_webhook, app.delete_webhook, app.test_webhook, app.set_webhook, app.rotate_webhook):
         with pytest.raises(UnknownWebhook, match="headrace webhooks"):
-            await verb(kept.id)  # type: ignore[operator]
+            await verb(kept.id)
 
 
 async def test_a_subscription_is_changed(quick: Sums) -> None:
