@@ -26,6 +26,9 @@ MEMBERS = {
     worker override lifespan wait submit submit_many handle jobs stats queues workers schedules include schedule task
     bulk queue rate resource middleware batch retry rerun cancel discard
     postpone run_now move reprioritise resolve
+    count failures feed watch logs history explain charts tasks limits rates audit verify doctor prune migrate
+    dry_run cancel_all retry_all rerun_all discard_all postpone_all run_now_all move_all reprioritise_all resolve_all
+    middleware submit_middleware
     """,
     "Tasks": "task",
     "Task": "submit draft options map run fn handle submit_sync",

@@ -6,6 +6,7 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import tzinfo
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar, Unpack
@@ -17,11 +18,15 @@ from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.charts import Moment, charts, estimated_processing_time
+from headrace.client.draining import drain_worker
 from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
+from headrace.client.keys import Keyed
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
+from headrace.client.maintaining import Maintenance, ping
+from headrace.client.reading import item_page, log_page
 from headrace.client.registry import register_tasks
 from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedules
 from headrace.client.submitting import submit_here_through, submit_through, through
@@ -29,11 +34,13 @@ from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
 from headrace.client.webhooks import Webhooked
 from headrace.core.books import Book, Verification
+from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
 from headrace.core.query import Page
+from headrace.core.retention import may_be_pruned
 from headrace.core.retry import Seconds
 from headrace.core.rollup import Step
 from headrace.draft import Draft
@@ -47,6 +54,7 @@ from headrace.runtime.clock import Clock
 from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
 from headrace.runtime.sums import Sums
+from headrace.stream import StreamItem
 from headrace.task import Task
 from headrace.tasks import Decorator, Register, Tasks, check_defaults
 from headrace.worker.options import Named, WorkerOptions, check_worker_options, chosen_handlers
@@ -61,7 +69,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited, Webhooked):
+class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -305,9 +313,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Webhooked):
         """A batch by its id; nothing is looked up yet."""
         return BatchHandle(self, as_id(id))
 
-    async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        """Every batch that is kept, newest first, a page at a time."""
-        return await self.engine.families.find_batches(checked_limit(limit), cursor)
+    async def batches(self, *, limit: int = 50, cursor: str | None = None, customer: str | None = None) -> Page[Batch]:
+        """Every batch that is kept, newest first, a page at a time; ``customer``: those whose jobs are all of one."""
+        whose = None if customer is None else checked_key(customer, "customer")
+        return await self.engine.families.find_batches(checked_limit(limit), cursor, whose)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
@@ -320,6 +329,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Webhooked):
     async def get_many(self, ids: Iterable[UUID | str]) -> list[Job | None]:
         """Jobs as they stand, in the order of their ids; None where there is none."""
         return await jobs.get_many(self.session, [as_id(id) for id in ids])
+
+    def may_be_pruned(self, id: UUID | str) -> bool:
+        """Whether a job of this id that is not here may have been pruned: it would be older than jobs are kept."""
+        return may_be_pruned(as_id(id), self.settings.retention(), self.host.clock.now())
 
     async def history(self, id: UUID | str) -> History:
         """Its attempts and the acts on it; :raises JobNotFound:"""
@@ -347,9 +360,34 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Webhooked):
         """
         return jobs.logs(self.session, as_id(id), follow, attempt)
 
-    async def explain(self, id: UUID | str) -> Explanation:
-        """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:"""
-        return await jobs.explain(self.session, as_id(id))
+    async def log_page(
+        self, id: UUID | str, *, attempt: int | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[LogLine]:
+        """The log lines of the job's handler, oldest first, a page at a time; a page is 4 MiB at most.
+
+        There is a cursor as long as more may come: with that of the last page, go on later.
+
+        :raises JobNotFound:
+        """
+        return await log_page(self.session, as_id(id), checked_limit(limit), cursor, attempt)
+
+    async def item_page(self, id: UUID | str, *, limit: int = 100, cursor: str | None = None) -> Page[StreamItem[Any]]:
+        """The items of the job's stream as plain JSON values, a page at a time; pages and cursors as of ``log_page``.
+
+        It begins where the stream last began anew. Where that happens behind a cursor, the first item of the new
+        beginning is marked ``restarted``: what was read before counts no more.
+
+        :raises JobNotFound:
+        """
+        return await item_page(self.session, as_id(id), checked_limit(limit), cursor)
+
+    async def explain(self, id: UUID | str, *, to: str | None = None, zone: tzinfo | None = None) -> Explanation:
+        """Why the job is in its status and what it waits for: text, and ``facts`` as data; :raises JobNotFound:
+
+        ``to``: a customer who is told, and must not learn of other jobs than its own, nor on which machines workers
+        are. ``zone``: in which moments are told; None is that of this machine.
+        """
+        return await jobs.explain(self.session, as_id(id), to, zone)
 
     async def explain_worker(self, id: UUID | str) -> Explanation:
         """Why a worker is given jobs, or none: how it is, and what keeps it from those that are queued.
@@ -393,6 +431,14 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Webhooked):
         """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
         return await admin.workers(self.session)
 
+    async def drain_worker(self, id: UUID | str, *, by: str | None = None) -> WorkerRow:
+        """Have a worker claim no more, finish what it runs, however long that takes, and leave: also one that runs
+        elsewhere, within a beat; the worker as it is now. Whoever started it may start another. ``by``: for ``audit``.
+
+        :raises UnknownWorker: there is none, or it is dead
+        """
+        return await drain_worker(self.session, as_id(id), by)
+
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
         return await admin.tasks(self.session, self.handlers.values())
@@ -400,6 +446,17 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Webhooked):
     async def knows_task(self, name: str) -> bool:
         """Whether this App or a worker of its store has a task of this name."""
         return name in self.by_name or await self.session.find_task(name) is not None
+
+    def maintenance(self) -> Maintenance:
+        """Sweeping, pruning and planning for a program that is not a worker: ``async with app.maintenance():``.
+
+        Workers do it anyway. Of all who would, one does each of them at a time.
+        """
+        return Maintenance(self.session)
+
+    async def ping(self) -> None:
+        """Return if the store answers; :raises Unavailable:"""
+        await ping(self.session)
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

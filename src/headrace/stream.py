@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headrace.engine import Engine
     from headrace.runtime.entry_reader import EntryReader
 
-__all__ = ["Stream", "StreamItem"]
+__all__ = ["Stream", "StreamItem", "newest"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -106,7 +106,7 @@ class Stream(Generic[T_co]):
         if isinstance(self.start, StreamItem):
             position, after = self.start.number, (self.start.attempt, self.start.number)
         else:
-            position, after = self.start, await _newest(reader.engine, self.id)
+            position, after = self.start, await newest(reader.engine, self.id)
             # Within the attempt that is read first, what is left out need not even be fetched.
             after = (after[0], max(after[1], position))
         async with aclosing(reader.follow(self.id, Kind.ITEM, after)) as following:
@@ -125,7 +125,7 @@ class Stream(Generic[T_co]):
                     raise JobCancelled(job)
 
 
-async def _newest(engine: Engine, id: UUID) -> Cursor:
+async def newest(engine: Engine, id: UUID) -> Cursor:
     """Where the stream last began anew: what earlier attempts kept does not count any more."""
     last = await engine.entries.tail(id, Kind.ITEM, limit=1, newest=True)
     attempt = last[0].attempt if last else 0

@@ -256,8 +256,11 @@ async def test_what_gives_no_handle_for_each_draft_is_told(wrong: Any) -> None:
         return given
 
     async with shop.app:
-        with pytest.raises(HeadraceError, match=r"submit middleware .*forgets: it must return"):
+        with pytest.raises(HeadraceError, match=r"submit middleware .*forgets: it must return") as raised:
             await shop.add.submit(1)
+        # Somebody who submits again after an error must know that there is a job already.
+        stored = (await shop.app.jobs()).items[0]
+        assert f"(stored all the same: {stored.id})" in str(raised.value)
 
 
 async def test_only_drafts_of_this_app_are_passed_on() -> None:

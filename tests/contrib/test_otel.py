@@ -25,7 +25,7 @@ from headrace import App, Context, Every, GiveUp, Retry, Snooze
 from headrace.contrib.otel import instrument
 from headrace.core import bounds
 from headrace.core.job import Job
-from headrace.errors import JobCancelled
+from headrace.errors import ConfigError, JobCancelled
 from headrace.logs import JsonFormatter
 from headrace.testing import harness
 from tests.support.traced_tasks import app as traced
@@ -547,3 +547,8 @@ async def test_neither_a_submit_nor_a_job_fails_because_its_span_does(at: str, c
     trace_id = INCOMING["traceparent"][3:35]
     assert all(job.last is not None and trace_id in str(job.last.trace) for job in jobs), "the trace goes on"
     assert [record.message.count("no room for spans") for record in caplog.records if "span" in record.message] == [1]
+
+
+def test_it_takes_an_app() -> None:
+    with pytest.raises(ConfigError, match=r"takes the App, as in instrument\(app\), not 'memory://'"):
+        instrument("memory://")  # type: ignore[arg-type]

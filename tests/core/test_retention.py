@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
 
 import msgspec
 import pytest
 
+from headrace.core.defaults import Retention
 from headrace.core.explain.explain import explain
 from headrace.core.job import History, Spec, spec_of
-from headrace.core.retention import Kept, is_past, latest_end
+from headrace.core.retention import Kept, is_past, latest_end, may_be_pruned
 from headrace.core.status import ENDED, LIVE, Status
 from tests.core.stand import at, stand
 
@@ -84,3 +86,21 @@ def test_explain_counts_from_the_end_of_the_period_for_which_the_key_is_held(sta
     assert [one.data["until"] for one in said.facts if one.code == "retention"] == [
         job.finished_at + timedelta(hours=hours)
     ]
+
+
+def test_an_id_says_whether_its_job_may_have_been_pruned() -> None:
+    now, kept = datetime(2030, 1, 1, tzinfo=UTC), Retention(completed=60, failed=30, cancelled=90)
+
+    def made(age: float) -> UUID:
+        return UUID(int=int((now.timestamp() - age) * 1000) << 80 | 7 << 76 | 0b10 << 62)
+
+    assert [may_be_pruned(made(age), kept, now) for age in (-100, 0, 29.9, 30, 1e9)] == [
+        False,
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert not may_be_pruned(uuid4(), kept, now)  # it tells no time
+    assert not may_be_pruned(UUID(int=0), kept, now)
+    assert not may_be_pruned(UUID("ffffffff-ffff-7fff-bfff-ffffffffffff"), kept, now)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -210,8 +210,8 @@ async def logs(session: Session, id: UUID, follow: bool, attempt: int | None) ->
                 yield LogLine.of(entry)
 
 
-async def explain(session: Session, id: UUID) -> Explanation:
-    """Why the job is in the status it is in."""
+async def explain(session: Session, id: UUID, to: str | None = None, zone: tzinfo | None = None) -> Explanation:
+    """Why the job is in the status it is in; ``to``: a customer who is told."""
     engine, now = session.engine, session.host.clock.now()
     job = (await engine.jobs.get([id]))[0]
     if job is None:
@@ -234,7 +234,8 @@ async def explain(session: Session, id: UUID) -> Explanation:
         position=await engine.records.position(job, now) if queued else None,
         parents=[one for one in await engine.jobs.get(relatives(job)) if one is not None],
         rules=engine.rules,
-        zone=None,
+        to=to,
+        zone=zone,
         takes=(await running_times(session, task=job.task)).quantiles() if job.held else None,
         queue_takes=(await running_times(session, queue=job.queue)).quantiles() if queued else None,
     )

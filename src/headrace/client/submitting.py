@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
@@ -16,6 +15,7 @@ from headrace.client.transactional import submit_here
 from headrace.draft import Draft
 from headrace.errors import ConfigError, HeadraceError
 from headrace.handle import JobHandle
+from headrace.worker.middleware import check_middleware
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -41,16 +41,10 @@ SubmitMiddleware = Callable[[Sequence[Draft[Any]], SubmitNext], Awaitable[list[J
 
 def check_submit_middleware(fn: Any) -> SubmitMiddleware:
     """Refuse what could not be called around a submit; :raises ConfigError: saying what is needed"""
-    is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-    if callable(fn) and is_async:
-        try:
-            inspect.signature(fn).bind(None, None)
-        except TypeError:
-            pass
-        else:
-            good: SubmitMiddleware = fn
-            return good
-    raise ConfigError(f"a submit middleware is `async def name(drafts, call_next) -> list[JobHandle]`, not {fn!r}")
+    good: SubmitMiddleware = check_middleware(
+        fn, "a submit middleware is `async def name(drafts, call_next) -> list[JobHandle]`"
+    )
+    return good
 
 
 def check_drafts(app: App, items: Sequence[object], what: str = "submit_many") -> None:
@@ -74,22 +68,24 @@ async def through(app: App, drafts: Sequence[Draft[Any]], store: SubmitNext) -> 
 async def _call(
     app: App, middleware: SubmitMiddleware, then: SubmitNext, drafts: Sequence[Draft[Any]]
 ) -> list[JobHandle[Any]]:
-    name = getattr(middleware, "__qualname__", repr(middleware))
+    name, stored = getattr(middleware, "__qualname__", repr(middleware)), list[JobHandle[Any]]()
 
     async def call_next(passed: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
         passed = list(passed)
         check_drafts(app, passed, f"submit middleware {name}")
-        return await then(passed)
+        handles = await then(passed)
+        stored.extend(handles)
+        return handles
 
     handles = await middleware(drafts, call_next)
     if not isinstance(handles, list) or not all(isinstance(one, JobHandle) for one in handles):
-        raise HeadraceError(f"submit middleware {name}: it must return what call_next gives, not {handles!r}")
-    if len(handles) != len(drafts):
-        raise HeadraceError(
-            f"submit middleware {name}: it must return one handle for each draft that it was given, "
-            f"not {len(handles)} for {len(drafts)}"
-        )
-    return handles
+        fault = f"it must return what call_next gives, not {handles!r}"
+    elif len(handles) != len(drafts):
+        fault = f"it must return one handle for each draft that it was given, not {len(handles)} for {len(drafts)}"
+    else:
+        return handles
+    there = f" (stored all the same: {', '.join(str(one.id) for one in stored[:3])}{' …' * (len(stored) > 3)})"
+    raise HeadraceError(f"submit middleware {name}: {fault}{there if stored else ''}")
 
 
 async def submit_through(app: App, draft: Draft[R], store: SubmitNext) -> JobHandle[R]:

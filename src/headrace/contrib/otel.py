@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from headrace.app import App
 from headrace.core.outcome import Completed, Ending, Failed, Released, Snoozed, TimedOut
 from headrace.core.status import Outcome, Reason
 from headrace.draft import Draft
-from headrace.errors import MissingExtra
+from headrace.errors import ConfigError, MissingExtra
 from headrace.worker import logs
 from headrace.worker.context import Context
 from headrace.worker.tracing import SPAN, noted
@@ -39,7 +40,6 @@ except ImportError:
     raise MissingExtra("headrace.contrib.otel", "opentelemetry-api", "otel") from None
 
 if TYPE_CHECKING:
-    from headrace.app import App
     from headrace.client.hooks import SubmitNext
     from headrace.handle import JobHandle
 
@@ -60,8 +60,11 @@ def instrument(app: App, tracer_provider: TracerProvider | None = None) -> None:
     ``tracer_provider``: None is the global one, also if that is set later. Log records that are made in a run get the
     ``trace_id`` and ``span_id`` of the span they are made in. A second call changes the provider.
 
+    :raises ConfigError: it is no App
     :raises MissingExtra: when this module is imported without the extra ``otel``
     """
+    if not isinstance(app, App):
+        raise ConfigError(f"instrument takes the App, as in instrument(app), not {app!r}")
     tracer = trace.get_tracer("headrace", version("headrace"), tracer_provider)
     if isinstance(app.tracing, _Spans):
         app.tracing.tracer = tracer

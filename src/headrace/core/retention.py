@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 
@@ -12,9 +13,10 @@ from headrace.core.moments import length
 from headrace.core.status import Status
 
 if TYPE_CHECKING:
+    from headrace.core.defaults import Retention
     from headrace.core.job import Job
 
-__all__ = ["Kept", "is_past", "latest_end", "up_to"]
+__all__ = ["Kept", "is_past", "latest_end", "may_be_pruned", "up_to"]
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -60,3 +62,15 @@ def up_to(job: Job, before: Mapping[Status, datetime], now: datetime | None) -> 
 def latest_end(before: Mapping[Status, datetime], gone: Iterable[Job]) -> datetime:
     """The latest moment up to which jobs are removed, given those that were: see ``core.limits.limit.forgets``."""
     return max([*before.values(), *(job.finished_at for job in gone if job.finished_at is not None)])
+
+
+def may_be_pruned(id: UUID, retention: Retention, now: datetime) -> bool:
+    """Whether a job of this id that is not here may have been here once, by the time that is in the id.
+
+    An id without a time says nothing, and one from the future was made by nobody. A job whose own retention is shorter
+    than the store's may be gone earlier.
+    """
+    if id.version != 7:
+        return False
+    shortest = min(retention.completed, retention.failed, retention.cancelled)
+    return (id.int >> 80) / 1000 <= now.timestamp() - shortest

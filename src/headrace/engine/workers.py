@@ -147,6 +147,10 @@ class WorkerRow(msgspec.Struct, Record, frozen=True):
             return self
         return replace(self, alive=False, silent_since=since, beat=replace(self.beat, state="silent"))
 
+    def without_place(self) -> WorkerRow:
+        """The worker as it is shown to those who may not know where it runs."""
+        return replace(self, info=replace(self.info, host="", pid=0))
+
     @property
     def takes(self) -> bool:
         """Whether it takes jobs: alive, and not about to stop."""

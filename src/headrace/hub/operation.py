@@ -70,6 +70,8 @@ class Operation:
     """Its parameters; those not named here are refused."""
     body: Any = None
     """The type of its JSON body; None: it has none."""
+    bare: bool = False
+    """It may be asked for without a body: then the defaults of its type count."""
     raw: bool = False
     """It reads the body itself, as a stream; ``media`` says of what type."""
     media: str = "application/json"

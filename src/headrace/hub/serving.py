@@ -45,8 +45,10 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             request.state.caller = caller
             query = _query(request, operation)
             document = None
-            if body is not None:
+            if body is not None and not (operation.bare and _is_bare(request)):
                 document = body.decode(await _read(request, most, hub.options.read_timeout))
+            elif body is not None:
+                document = body.decode(b"{}")
             ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
             answer = await operation.do(ask)
             return answer if isinstance(answer, Response) else _response(answer)
@@ -55,10 +57,12 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
-                _log.exception("%s %s failed", request.method, request.url.path)
+                about = {"request_id": request.scope["state"].get("request_id")}
+                _log.exception("%s %s failed", request.method, request.url.path, extra=about)
                 problem = _FAULT
             return problem_response(problem)
 
+    endpoint.__name__ = operation.name  # by which requests are counted
     return endpoint
 
 
@@ -100,6 +104,12 @@ def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
     """The parameters that may be given more than once: those whose type is a tuple."""
     found = [(name, hint, *get_args(hint)) for name, hint in get_type_hints(kind).items()]
     return frozenset(name for name, *hints in found if any(get_origin(hint) is tuple for hint in hints))
+
+
+def _is_bare(request: Request) -> bool:
+    """Whether a request has no body, by its head."""
+    headers = request.headers
+    return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
 async def _read(request: Request, most: int, patience: float) -> bytes:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.hub import about
+from headrace.hub import about, health, keys, rooms
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: tuple[Operation, ...] = (*about.OPERATIONS,)
+OPERATIONS: tuple[Operation, ...] = (
+    *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *rooms.OPERATIONS,
+    *health.OPERATIONS,
+)
 """Every operation over HTTP; the ones that are asked for most are first."""

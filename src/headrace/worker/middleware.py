@@ -18,8 +18,14 @@ Middleware = Callable[[Context, CallNext], Awaitable[Any]]
 """Is called around a run, on the worker's loop; what it returns is the result."""
 
 
-def check_middleware(fn: Any) -> Middleware:
-    """Refuse what could not be called around a run; :raises ConfigError: saying what is needed"""
+_SHAPE = "a middleware is `async def name(ctx: Context, call_next) -> Any`"
+
+
+def check_middleware(fn: Any, shape: str = _SHAPE) -> Any:
+    """Refuse what could not be called around something, with that and what goes on; ``shape`` says what is needed.
+
+    :raises ConfigError:
+    """
     is_async = inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
     if callable(fn) and is_async:
         try:
@@ -27,6 +33,5 @@ def check_middleware(fn: Any) -> Middleware:
         except TypeError:
             pass
         else:
-            good: Middleware = fn
-            return good
-    raise ConfigError(f"a middleware is `async def name(ctx: Context, call_next) -> Any`, not {fn!r}")
+            return fn
+    raise ConfigError(f"{shape}, not {fn!r}")

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from headrace import App
 from headrace.contrib.prometheus import HeadraceCollector
 from headrace.contrib.prometheus.catalogue import METRICS
-from headrace.errors import MissingExtra
+from headrace.errors import ConfigError, MissingExtra
 from tests.contrib.prometheus.pages import samples
 
 
@@ -38,3 +38,8 @@ def test_without_its_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "headrace.contrib.prometheus")
     with pytest.raises(MissingExtra, match=r'needs prometheus-client: pip install "headrace\[prometheus\]"'):
         importlib.import_module("headrace.contrib.prometheus")
+
+
+def test_it_takes_an_app() -> None:
+    with pytest.raises(ConfigError, match=r"takes the App, as in HeadraceCollector\(app\), not 'memory://'"):
+        HeadraceCollector("memory://")  # type: ignore[arg-type]

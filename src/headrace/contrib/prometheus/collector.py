@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from headrace.app import App
 from headrace.contrib.prometheus.catalogue import empty
 from headrace.contrib.prometheus.process import Process
 from headrace.contrib.prometheus.store import Store
 from headrace.contrib.prometheus.store_reader import StoreReader
-
-if TYPE_CHECKING:
-    from headrace.app import App
+from headrace.errors import ConfigError
 
 __all__ = ["HeadraceCollector"]
 
@@ -28,6 +26,8 @@ class HeadraceCollector(Collector):
     """
 
     def __init__(self, app: App, *, store: bool = True, every: float = 5.0, patience: float = 2.0) -> None:
+        if not isinstance(app, App):
+            raise ConfigError(f"HeadraceCollector takes the App, as in HeadraceCollector(app), not {app!r}")
         self._process = Process(app)
         self._reader = StoreReader(app, every, patience)
         self._store = Store(app, self._reader) if store else None

@@ -11,7 +11,7 @@ from headrace.core.defaults import Rules
 from headrace.core.explain.explanation import Explanation, Fact, ago, many, roughly, span, told
 from headrace.core.explain.position import Position
 from headrace.core.explain.queued import explain_queued
-from headrace.core.explain.waiting import blame, explain_waiting
+from headrace.core.explain.waiting import Relatives, blame, explain_waiting
 from headrace.core.histogram import Quantiles
 from headrace.core.job import ErrorInfo, History, Job
 from headrace.core.limits.limit import Usage
@@ -56,6 +56,7 @@ def explain(
     position: Position | None = None,
     parents: Sequence[Job] = (),
     rules: Rules | None = None,
+    to: str | None = None,
     zone: tzinfo | None = UTC,
     takes: Quantiles | None = None,
     queue_takes: Quantiles | None = None,
@@ -63,16 +64,20 @@ def explain(
     """The explanation of a job: why it is in its status, and what happens next.
 
     ``usage``: what is in use of its limits. ``holders``: held jobs that may occupy them. ``position``: its place in
-    its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``zone``: of the
+    its queue, if known. ``parents``: of its ``relatives``, those that are still here. ``to``: a customer who is told,
+    and must not learn of other jobs than its own, nor on which machines workers are. ``zone``: of the
     person who is told; None is that of this machine. ``takes``, ``queue_takes``: how long runs of its task, and those
     in its queue, took of late, if known.
     """
-    limits, rules, known = limits or Limits(), rules or Rules(), {one.id: one for one in parents}
+    limits, rules, known = limits or Limits(), rules or Rules(), Relatives(parents, now, to)
     workers = [row.as_heard(now, rules) for row in workers]
+    if to is not None:
+        holders = [one for one in holders if one.customer == to]
+        workers = [row.without_place() for row in workers]
     seen = as_seen(job, now)
     facts = [*_origin(job, zone)]
     if seen.ended:
-        facts += [*_end(seen, zone), *blame(seen, known, now), *_remedy(seen)]
+        facts += [*_end(seen, zone), *blame(seen, known), *_remedy(seen)]
     elif seen.held:
         facts += [*_held(seen, now, workers, rules, zone), *_usual(takes)]
     elif seen.status is Status.QUEUED:
@@ -80,7 +85,7 @@ def explain(
         if not expired(seen, now):
             facts += explain_queued(seen, now, workers, limits, usage or Usage(), holders, position, zone, queue_takes)
     elif seen.status is Status.WAITING:
-        facts += [*explain_waiting(seen, known, now), *_expiry(seen, now, zone)]
+        facts += [*explain_waiting(seen, known), *_expiry(seen, now, zone)]
     else:
         facts += _deferred(seen, now, zone)
     facts += [*_suspected(seen), *_past(seen, history)]
@@ -137,7 +142,8 @@ def _error(error: ErrorInfo) -> Fact:
 
 def _held(job: Job, now: datetime, workers: Sequence[WorkerRow], rules: Rules, zone: tzinfo | None) -> Iterator[Fact]:
     row = next((row for row in workers if row.info.id == job.worker), None)
-    who = f"worker {job.worker}" if row is None else f"worker {job.worker} on {row.info.host} (pid {row.info.pid})"
+    where = "" if row is None or not row.info.host else f" on {row.info.host} (pid {row.info.pid})"
+    who = f"worker {job.worker}{where}"
     since = job.started_at or job.accepted_at or job.assigned_at or job.updated_at
     does = {
         Status.ASSIGNED: f"was offered to {who}",

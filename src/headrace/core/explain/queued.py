@@ -166,7 +166,8 @@ def _obstacle(job: Job, row: WorkerRow) -> tuple[int, str] | None:
     lacking = mismatch(job.requires, row.info.offers)
     if lacking is not None:
         need, offer = job.requires[lacking], row.info.offers.get(lacking)
-        near = f"worker {row.info.id} on {row.info.host} offers {lacking}={offer!r}"
+        where = f" on {row.info.host}" if row.info.host else ""
+        near = f"worker {row.info.id}{where} offers {lacking}={offer!r}"
         return 2, f"no live worker meets its requirement {lacking}={need!r}; the nearest, {near}"
     return None
 

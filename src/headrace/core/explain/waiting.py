@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,7 +12,7 @@ from headrace.core.job import Job
 from headrace.core.query import seen_status
 from headrace.core.status import ENDED, Reason, Status
 
-__all__ = ["blame", "explain_waiting", "relatives"]
+__all__ = ["Relatives", "blame", "explain_waiting", "relatives"]
 
 _NAMED = 5
 """Jobs are named up to this many."""
@@ -25,46 +25,90 @@ def relatives(job: Job) -> tuple[UUID, ...]:
     return job.after if job.parent is None else (*job.after, job.parent)
 
 
-def explain_waiting(job: Job, parents: Mapping[UUID, Job], now: datetime) -> Iterator[Fact]:
+class Relatives:
+    """The relatives of a job that are still here, and what they are called."""
+
+    def __init__(self, jobs: Iterable[Job], now: datetime, to: str | None = None) -> None:
+        """``to``: a customer who is told; of jobs that are not its own, only what its own wait for is told."""
+        self._jobs, self._now, self._to = {job.id: job for job in jobs}, now, to
+
+    def __contains__(self, id: UUID) -> bool:
+        """Whether it is still here."""
+        return id in self._jobs
+
+    def get(self, id: UUID) -> Job | None:
+        """The relative, if it is still here."""
+        return self._jobs.get(id)
+
+    def live(self, ids: Iterable[UUID]) -> list[UUID]:
+        """Those that have not ended."""
+        return [id for id in ids if id in self._jobs and self._jobs[id].status not in ENDED]
+
+    def named(self, ids: Sequence[UUID]) -> str:
+        """The first few in words."""
+        names = ", ".join(map(self.name, ids[:_NAMED]))
+        return f"{names} and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else names
+
+    def name(self, id: UUID) -> str:
+        """One of them in words."""
+        job = self.get(id)
+        if job is None:
+            return f"{id} (gone)"
+        return f"{job.task} {id} ({seen_status(job, self._now)})" if self._is_shown(job) else "a job of somebody else"
+
+    def data(self, ids: Sequence[UUID]) -> list[dict[str, Any]]:
+        """All of them as data."""
+        return [self._datum(id) for id in ids]
+
+    def _datum(self, id: UUID) -> dict[str, Any]:
+        job = self.get(id)
+        if job is None or not self._is_shown(job):
+            return {"id": id, "task": None, "status": None}
+        return {"id": id, "task": job.task, "status": seen_status(job, self._now)}
+
+    def _is_shown(self, job: Job) -> bool:
+        return self._to is None or job.customer == self._to
+
+
+def explain_waiting(job: Job, relatives: Relatives) -> Iterator[Fact]:
     """Whom it waits for, as far as they are known."""
     if not job.after:
         yield Fact("waiting", f"It waits for {many(job.waits, 'other job')} to end.", {"jobs": job.waits})
         return
-    live = [id for id in job.after if id in parents and parents[id].status not in ENDED]
-    data = {"jobs": len(live), "of": len(job.after), "waits_for": _data(live, parents, now)}
-    if bad := _not_as_asked(job, parents):
+    live = relatives.live(job.after)
+    data = {"jobs": len(live), "of": len(job.after), "waits_for": relatives.data(live)}
+    if bad := _not_as_asked(job, relatives):
         what = "be cancelled" if job.spec.on_parent_failure == "cancel" else "fail"
-        yield Fact("waiting", f"It is about to {what}: {_named(bad, parents, now)} did not succeed.", data)
+        yield Fact("waiting", f"It is about to {what}: {relatives.named(bad)} did not succeed.", data)
     elif not live:
         yield Fact("waiting", f"{_all(job)} it waited for ended as asked: it is about to go on.", data)
     else:
         count = many(len(job.after), "job") if len(job.after) == 1 else f"{len(live):,} of {len(job.after):,} jobs"
-        yield Fact("waiting", f"It waits for {count}: {_named(live, parents, now)}; {_then(job)}.", data)
+        yield Fact("waiting", f"It waits for {count}: {relatives.named(live)}; {_then(job)}.", data)
 
 
-def blame(job: Job, parents: Mapping[UUID, Job], now: datetime) -> Iterator[Fact]:
+def blame(job: Job, relatives: Relatives) -> Iterator[Fact]:
     """Which job's end became its own."""
     if job.reason is not Reason.PARENT:
         return
-    submitter = None if job.parent is None else parents.get(job.parent)
+    submitter = None if job.parent is None else relatives.get(job.parent)
     if submitter is not None and (submitter.status is Status.CANCELLED or submitter.cancel_requested_at is not None):
         # First: what it waited for may be children of the same job, and cancelled for the same reason.
-        who = _name(submitter.id, parents, now)
-        text = f"The job that submitted it, {who}, was cancelled, and its children with it."
-        yield Fact("parent", text, {"parents": _data([submitter.id], parents, now)})
+        text = f"The job that submitted it, {relatives.name(submitter.id)}, was cancelled, and its children with it."
+        yield Fact("parent", text, {"parents": relatives.data([submitter.id])})
         return
-    asked = _not_as_asked(job, parents)
-    if bad := [id for id in asked if id in parents] or asked:  # one that is gone may well have succeeded
-        text = f"It waited for {_named(bad, parents, now)}, which did not succeed."
-        yield Fact("parent", text, {"parents": _data(bad, parents, now)})
+    asked = _not_as_asked(job, relatives)
+    if bad := [id for id in asked if id in relatives] or asked:  # one that is gone may well have succeeded
+        text = f"It waited for {relatives.named(bad)}, which did not succeed."
+        yield Fact("parent", text, {"parents": relatives.data(bad)})
 
 
-def _not_as_asked(job: Job, parents: Mapping[UUID, Job]) -> list[UUID]:
+def _not_as_asked(job: Job, relatives: Relatives) -> list[UUID]:
     """Those it waits for that did not end as it asks; one that is gone is not known to have."""
     if job.spec.after_when == "ended":
         return []
     bad = ENDED - {Status.COMPLETED}
-    return [id for id in job.after if id not in parents or parents[id].status in bad]
+    return [id for id in job.after if (one := relatives.get(id)) is None or one.status in bad]
 
 
 def _then(job: Job) -> str:
@@ -78,22 +122,3 @@ def _then(job: Job) -> str:
 
 def _all(job: Job) -> str:
     return "The job" if len(job.after) == 1 else f"All {len(job.after):,} jobs"
-
-
-def _named(ids: Sequence[UUID], parents: Mapping[UUID, Job], now: datetime) -> str:
-    names = ", ".join(_name(id, parents, now) for id in ids[:_NAMED])
-    return f"{names} and {len(ids) - _NAMED:,} more" if len(ids) > _NAMED else names
-
-
-def _name(id: UUID, parents: Mapping[UUID, Job], now: datetime) -> str:
-    job = parents.get(id)
-    return f"{id} (gone)" if job is None else f"{job.task} {id} ({seen_status(job, now)})"
-
-
-def _data(ids: Sequence[UUID], parents: Mapping[UUID, Job], now: datetime) -> list[dict[str, Any]]:
-    return [
-        {"id": id, "task": None, "status": None}
-        if (job := parents.get(id)) is None
-        else {"id": id, "task": job.task, "status": seen_status(job, now)}
-        for id in ids
-    ]

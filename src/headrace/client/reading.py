@@ -1,0 +1,95 @@
+"""What runs added to a job, a page at a time: lines of its log and items of its stream."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from headrace.client.session import Session
+from headrace.core.bounds import shown, whole
+from headrace.core.entry import BEGIN, Cursor, Entry, Kind, LogLine
+from headrace.core.query import Page
+from headrace.errors import ConfigError
+from headrace.stream import StreamItem, newest
+
+__all__ = ["item_page", "log_page"]
+
+T = TypeVar("T")
+
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page ends when it has so much, however few its entries are."""
+
+_CURSOR = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})", re.ASCII)
+
+
+async def log_page(
+    session: Session, id: UUID, limit: int, cursor: str | None, attempt: int | None = None
+) -> Page[LogLine]:
+    """Lines of a job's log behind a cursor, of one attempt or of all."""
+    after = _place(cursor)
+    if attempt is not None:
+        after = max(after, (whole(attempt, "attempt", 0), BEGIN[1]))
+    return await _page(session, id, Kind.LOG, after, limit, LogLine.of, attempt)
+
+
+async def item_page(session: Session, id: UUID, limit: int, cursor: str | None) -> Page[StreamItem[Any]]:
+    """Items of a job's stream behind a cursor; without one, from where the stream last began anew."""
+    after = _place(cursor) if cursor is not None else await newest(session.engine, id)
+    # Behind a cursor where the stream began anew, and where that is met, what was read before counts no more.
+    position, anew = max(after[1], 0), cursor is not None and after[0] > 0 and after[1] == 0
+
+    def item(entry: Entry) -> StreamItem[Any] | None:
+        nonlocal position, anew
+        if entry.number == 0:
+            position, anew = 0, anew or position > 0
+        if entry.number <= position:
+            return None
+        made = StreamItem(msgspec.json.decode(entry.data), entry.attempt, entry.number, anew)
+        position, anew = entry.number, False
+        return made
+
+    return await _page(session, id, Kind.ITEM, after, limit, item)
+
+
+async def _page(
+    session: Session,
+    id: UUID,
+    kind: Kind,
+    after: Cursor,
+    limit: int,
+    read: Callable[[Entry], T | None],
+    attempt: int | None = None,
+) -> Page[T]:
+    """What ``read`` makes of the entries behind a cursor; without a cursor of its own if nothing more can come."""
+    found, size = list[T](), 0
+    async with aclosing(session.lanes.entry_reader.follow(id, kind, after, wait=False)) as chunks:
+        async for entries, job in chunks:
+            for entry in entries:
+                if attempt is not None and entry.attempt != attempt:
+                    return Page(tuple(found))
+                if len(found) >= limit or size >= PAGE_BYTES:
+                    return Page(tuple(found), _text(after))
+                made = read(entry)
+                found += () if made is None else (made,)
+                after, size = entry.cursor, size + len(entry.data)
+            if job is not None and (job.ended or (attempt is not None and job.attempt > attempt)):
+                return Page(tuple(found))
+    return Page(tuple(found), _text(after))
+
+
+def _text(place: Cursor) -> str:
+    return f"{place[0]}.{max(place[1], 0)}"
+
+
+def _place(cursor: str | None) -> Cursor:
+    if cursor is None:
+        return BEGIN
+    found = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
+    if found is None:
+        raise ConfigError(f"not a cursor of an earlier page: {shown(cursor)}")
+    return int(found[1]), int(found[2])

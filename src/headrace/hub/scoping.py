@@ -1,0 +1,94 @@
+"""Whose is what: what a caller with a customer may see, find and make; somebody else's is answered like nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headrace.client.finding import Filters
+from headrace.core.bounds import shown
+from headrace.core.job import Job
+from headrace.hub.operation import Ask
+from headrace.hub.problems import Fault, Problem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+
+__all__ = ["absent", "customer_of", "filters_of", "id_of", "is_own", "job_of", "jobs_of", "may_submit"]
+
+
+def is_own(ask: Ask, job: Job) -> bool:
+    """Whether the caller may know of this job."""
+    return ask.caller.customer is None or job.customer == ask.caller.customer
+
+
+def id_of(text: str) -> UUID:
+    """The id in a path; :raises Problem: 404, no job can have it"""
+    try:
+        return UUID(text)
+    except ValueError:
+        raise Problem(404, "not-found", "There is no such job", f"{shown(text)} is no id: ids are UUIDs") from None
+
+
+async def job_of(ask: Ask, text: str) -> Job:
+    """The job of this id, as it stands.
+
+    :raises Problem: 404 or 410, whether there is none or it is somebody else's
+    """
+    return (await jobs_of(ask, [id_of(text)]))[0]
+
+
+async def jobs_of(ask: Ask, ids: Sequence[UUID]) -> list[Job]:
+    """The jobs of these ids, in this order, such as those that another one waits for.
+
+    :raises Problem: 404 or 410 of the first that is not there, or is somebody else's
+    """
+    found = list[Job]()
+    for id, job in zip(ids, await ask.hub.app.get_many(ids), strict=True):
+        if job is None or not is_own(ask, job):
+            raise absent(id, ask.hub.app)
+        found.append(job)
+    return found
+
+
+def absent(id: UUID, app: App) -> Problem:
+    """What is said of a job that is not there, by the age of its id alone: so nobody learns whether it is another's."""
+    if app.may_be_pruned(id):
+        return Problem(410, "gone", "The job is gone", f"no job {id}: ended jobs are not kept for as long as that")
+    return Problem(404, "not-found", "There is no such job", f"no job {id}")
+
+
+def filters_of(ask: Ask, given: Filters) -> Filters:
+    """The filters that were given, kept to the caller's customer.
+
+    :raises Problem: 403, they name another customer
+    """
+    own = ask.caller.customer
+    if own is None:
+        return given
+    named = given.get("customer")
+    names: Collection[str] = [named] if isinstance(named, str) else named or ()
+    for name in names:
+        customer_of(ask, name)
+    return {**given, "customer": own}
+
+
+def customer_of(ask: Ask, named: str | None) -> str | None:
+    """Whose a new job is, given the customer that the request names: the caller's own, if it has one.
+
+    :raises Problem: 403, the request names another
+    """
+    own = ask.caller.customer
+    if own is None or named is None or named == own:
+        return named if own is None else own
+    message = f"this key is for the customer {own!r} alone"
+    raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault("customer", message)])
+
+
+def may_submit(ask: Ask, task: str, queue: str) -> None:
+    """Let pass what the caller's key may submit; :raises Problem: 403, it is bound to other tasks or queues"""
+    for field, name, bound in (("task", task, ask.caller.tasks), ("queue", queue, ask.caller.queues)):
+        if bound is not None and name not in bound:
+            message = f"this key may use the {field}s {', '.join(sorted(bound))} alone, not {name!r}"
+            raise Problem(403, "forbidden", "This is not for this key", message, faults=[Fault(field, message)])
