@@ -175,16 +175,25 @@ class Submits:
 
     async def told(self, job: Job) -> tuple[Job, Sequence[Job]]:
         """A new job with whom it tells of itself, and the deliveries that are to be stored with it."""
-        if not self.webhooks.fresh:
-            await self.surely(self.webhooks.look)
+        await self._look([job])
         return self.webhooks.told(job)
 
     async def all_told(self, jobs: Sequence[Job]) -> tuple[Sequence[Job], Companions]:
         """The same of many: the jobs, and by the id of each what is to be stored with it."""
         if self.webhooks.silent and all(job.spec.webhook is None for job in jobs):
             return jobs, _NONE
-        found = [await self.told(job) for job in jobs]
+        await self._look(jobs)
+        found = [self.webhooks.told(job) for job in jobs]
         return [job for job, _ in found], {job.id: told for job, told in found if told}
+
+    async def _look(self, jobs: Sequence[Job]) -> None:
+        """Know who subscribed; :raises Unavailable: the store is away, and these jobs are not stored"""
+        if self.webhooks.fresh:
+            return
+        try:
+            await self.surely(self.webhooks.look)
+        except Unavailable as error:
+            raise type(error)(str(error), outcome="refused", ids=[job.id for job in jobs]) from error
 
     async def _insert_together(self, job: Job, companions: Sequence[Job]) -> Inserted | Duplicated:
         if len(companions) >= MAX_ROWS:
