@@ -39,6 +39,7 @@ from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
+from headrace.core.news import Mark
 from headrace.core.query import Page
 from headrace.core.retention import may_be_pruned
 from headrace.core.retry import Seconds
@@ -50,6 +51,7 @@ from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
+from headrace.runtime.audience import Reader
 from headrace.runtime.clock import Clock
 from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
@@ -342,6 +344,26 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     def watch(self, id: UUID | str) -> AsyncIterator[Job]:
         """The job as it is, then whenever it changed, until it ended; :raises JobNotFound:"""
         return self.session.watcher.follow(as_id(id))
+
+    async def follow(
+        self,
+        job: Job | UUID | str,
+        since: Mark | None = None,
+        *,
+        entries: bool = True,
+        wake: Callable[[], None] | None = None,
+    ) -> Reader:
+        """Follow a job with all that is told of it: its changes, log lines, stream items and place in its queue.
+
+        ``async with await app.follow(id) as reader: async for news in reader``. ``since``: the mark of the last news
+        that were read, also by another process: these go on behind it. However many follow a job here, the store is
+        asked once. A reader that is slow misses what the job was in between, but no entry, and not the end. ``wake``:
+        called whenever there may be news, for ``reader.take``. ``job``: its id, or the job as it was just read.
+
+        :raises JobNotFound:
+        """
+        seen = job if isinstance(job, Job) else await self.get(job)
+        return self.session.audience.follow(seen, since, entries=entries, wake=wake)
 
     def feed(self, **filters: Unpack[Filters]) -> Feed:
         """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.

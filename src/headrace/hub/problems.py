@@ -9,7 +9,7 @@ import msgspec
 
 from headrace import errors
 
-__all__ = ["Fault", "Problem", "ProblemDetails", "details_of", "problem_of"]
+__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "details_of", "problem_of"]
 
 PAGE = "https://headrace.dev/problems/"
 """Where the documentation names each type; it is an identifier first."""
@@ -55,6 +55,9 @@ class Problem(Exception):
             type=PAGE + kind, title=title, status=status, detail=detail, errors=tuple(faults), job_id=job_id
         )
 
+
+FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
+"""What is said where something is broken that ought not to be."""
 
 _AGAIN = {"Retry-After": "1"}
 
