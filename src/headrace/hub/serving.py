@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
+from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, problem_of
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -62,14 +62,11 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             if problem is None:
                 about = {"request_id": request.scope["state"].get("request_id")}
                 _log.exception("%s %s failed", request.method, request.url.path, extra=about)
-                problem = _FAULT
+                problem = FAULT
             return problem_response(problem)
 
     endpoint.__name__ = operation.name  # by which requests are counted
     return endpoint
-
-
-_FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
 
 
 def _response(answer: Answer) -> Response:

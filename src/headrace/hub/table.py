@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.hub import about, health, keys, rooms
+from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
@@ -10,6 +11,7 @@ __all__ = ["OPERATIONS"]
 OPERATIONS: tuple[Operation, ...] = (
     *about.OPERATIONS,
     *keys.OPERATIONS,
+    *events.OPERATIONS,
     *rooms.OPERATIONS,
     *health.OPERATIONS,
 )
