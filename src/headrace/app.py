@@ -32,6 +32,7 @@ from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedu
 from headrace.client.submitting import submit_here_through, submit_through, through
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
+from headrace.client.webhooks import Webhooked
 from headrace.core.books import Book, Verification
 from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
@@ -70,7 +71,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
+class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -229,6 +230,22 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
             **options,
         )
         return self.local_workers.add(worker)
+
+    def own_worker(self, handlers: Sequence[Handler], *, queue: str, concurrency: int = 10) -> Worker:
+        """A worker for tasks that are headrace's own and not of this App, such as the delivery of webhooks.
+
+        It serves one queue, sees to nothing else in the store, and does not know the tasks of this App.
+        """
+        session, options = self.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
+        del options["tasks"]
+        return Worker(
+            session.engine,
+            {handler.name: handler for handler in handlers},
+            host=session.host,
+            lanes=session.lanes,
+            version=_version("headrace"),
+            **options,
+        )
 
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.

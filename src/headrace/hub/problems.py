@@ -74,6 +74,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.UnknownTask, 404, "not-found", "There is no such task"),
     (errors.UnknownSchedule, 404, "not-found", "There is no such schedule"),
     (errors.UnknownSetting, 404, "not-found", "There is no such setting"),
+    (errors.UnknownWebhook, 404, "not-found", "There is no such webhook"),
     (errors.UnknownKey, 404, "not-found", "There is no such key"),
     (errors.UnknownWorker, 404, "not-found", "There is no such worker"),
     (errors.Overloaded, 503, "overloaded", "Too many submits wait for the store"),
