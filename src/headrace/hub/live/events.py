@@ -159,7 +159,7 @@ OPERATIONS = (
         do=feed,
         query=FeedQuery,
         gives={200: MEDIA},
-        answered='event: changed\ndata: {"jobs":[]}\n\n',
+        answered='event: dropped\ndata: {"dropped":17}\n\n',
         live=True,
     ),
 )
