@@ -27,6 +27,7 @@ __all__ = [
     "Spec",
     "Streak",
     "Values",
+    "document_fields",
     "spec_of",
 ]
 
@@ -342,8 +343,7 @@ class Job(msgspec.Struct, Record, frozen=True, gc=False, kw_only=True):
     @classmethod
     def _json_schema(cls, *parameters: Any) -> dict[str, Any]:
         """The JSON schema of what ``to_dict`` gives without a history."""
-        hints = get_type_hints(Spec) | get_type_hints(Job) | _MADE
-        return schema_of(msgspec.defstruct("Job", [(name, hints[name]) for name in _NAMES], namespace=_DOC))
+        return schema_of(msgspec.defstruct("Job", document_fields(), namespace=_DOC))
 
 
 _INNER = frozenset(
@@ -375,3 +375,9 @@ _NAMES = dict.fromkeys(
 )
 """Of the whole record, in order."""
 _DOC = {"__doc__": Job.__doc__}
+
+
+def document_fields() -> list[tuple[str, Any]]:
+    """What ``to_dict`` gives without a history: the names in order, each with its type."""
+    hints = get_type_hints(Spec) | get_type_hints(Job) | _MADE
+    return [(name, hints[name]) for name in _NAMES]
