@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, cast
 from uuid import UUID
 
 import msgspec
@@ -35,7 +35,7 @@ SaidStatus = Literal[
 ]
 """A status as it may be said; ``in_progress`` is ``running``."""
 
-Several = T | Annotated[tuple[T, ...], Meta(max_length=MOST)]
+Several: TypeAlias = T | Annotated[tuple[T, ...], Meta(max_length=MOST)]
 """One value, or up to 100 of which one must match; in an address a parameter is given again for each."""
 
 Moment = Annotated[datetime, Meta(tz=True)]

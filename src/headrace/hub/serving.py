@@ -20,7 +20,7 @@ from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["problem_response", "routes"]
+__all__ = ["FAULT", "problem_response", "routes"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -58,13 +58,13 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             problem = problem_of(error)
             if problem is None:
                 _log.exception("%s %s failed", request.method, request.url.path)
-                problem = _FAULT
+                problem = FAULT
             return problem_response(problem)
 
     return endpoint
 
 
-_FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
+FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
 
 
 def _response(answer: Answer) -> Response:
