@@ -14,31 +14,51 @@ __all__ = ["Shop"]
 _log = logging.getLogger("shop")
 
 
+async def echo(value: Any = None) -> Any:
+    return value
+
+
+async def fail(why: str) -> None:
+    raise ValueError(why)
+
+
+async def tell(n: int) -> None:
+    for number in range(1, n + 1):
+        _log.warning("line %d", number)
+
+
+async def stream(n: int) -> AsyncIterator[str]:
+    for number in range(1, n + 1):
+        yield f"item {number}"
+
+
+async def stumble(ctx: Context, n: int) -> AsyncIterator[int]:
+    for number in range(1, n + 1):
+        yield number * ctx.attempt
+    if ctx.attempt == 1:
+        raise ValueError("stumbled")
+
+
 class Shop:
-    """An App whose handlers return, fail, wait, tell, stream and submit."""
+    """An App whose handlers return, fail, tell, stream, wait and submit."""
 
     def __init__(self, url: str) -> None:
         self.app = app = App(url)
         self.go_on = asyncio.Event()
         """What ``wait`` and ``stubborn`` wait for."""
-
-        @app.task
-        async def echo(value: Any = None) -> Any:
-            return value
-
-        @app.task(retry=Retry(0))
-        async def fail(why: str) -> None:
-            raise ValueError(why)
+        self.echo, self.tell, self.stream = app.task(echo), app.task(tell), app.task(stream)
+        self.fail = app.task(retry=Retry(0))(fail)
+        self.stumble = app.task(retry=Retry(1, backoff="fixed", initial=0.0, jitter=False))(stumble)
 
         @app.task
         async def wait(ctx: Context) -> str:
-            ctx.progress(50, "half")
+            ctx.progress(50, "half")  # so that its start is on record
             await self.go_on.wait()
             return "done"
 
         @app.task
         async def stubborn(ctx: Context) -> None:
-            ctx.progress(1)  # so that its start is on record
+            ctx.progress(50, "half")
             try:
                 await self.go_on.wait()
             except asyncio.CancelledError:
@@ -46,26 +66,8 @@ class Shop:
                 raise
 
         @app.task
-        async def tell(n: int) -> None:
-            for number in range(1, n + 1):
-                _log.warning("line %d", number)
-
-        @app.task
-        async def stream(n: int) -> AsyncIterator[str]:
-            for number in range(1, n + 1):
-                yield f"item {number}"
-
-        @app.task(retry=Retry(1, backoff="fixed", initial=0.0, jitter=False))
-        async def stumble(ctx: Context, n: int) -> AsyncIterator[int]:
-            for number in range(1, n + 1):
-                yield number * ctx.attempt
-            if ctx.attempt == 1:
-                raise ValueError("stumbled")
-
-        @app.task
         async def family(n: int) -> None:
             for number in range(n):
-                await echo.submit(number)
+                await self.echo.submit(number)
 
-        self.echo, self.fail, self.wait, self.stubborn = echo, fail, wait, stubborn
-        self.tell, self.stream, self.stumble, self.family = tell, stream, stumble, family
+        self.wait, self.stubborn, self.family = wait, stubborn, family

@@ -1,4 +1,4 @@
-"""Operations that act on jobs: on one, and on all that match a filter. ``by`` of each is the name of the caller's key."""
+"""Operations that act on jobs: on one, and on all that match a filter, in the name of the caller's key."""
 
 from __future__ import annotations
 

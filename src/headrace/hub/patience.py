@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from starlette.requests import ClientDisconnect, Request
 
 from headrace.hub.operation import Ask
+from headrace.hub.problems import Problem
 
 __all__ = ["LONGEST", "patiently"]
 
@@ -22,18 +23,23 @@ async def patiently(ask: Ask, seconds: float, work: Coroutine[Any, Any, T]) -> T
     """What comes of the work; None: time is up, or the hub begins to stop.
 
     :raises ClientDisconnect: nobody waits any more
+    :raises Problem: 401, the caller's key was revoked meanwhile
     """
-    working = asyncio.create_task(work)
-    stopping, leaving = asyncio.create_task(ask.hub.draining.wait()), asyncio.create_task(_left(ask.request))
-    tasks = (working, stopping, leaving)
+    working, revoked = asyncio.create_task(work), asyncio.Event()
+    forget = ask.hub.door.on_revoked(lambda key: revoked.set() if key == ask.caller.key else None)
+    leaving, *others = map(asyncio.create_task, (_left(ask.request), ask.hub.draining.wait(), revoked.wait()))
+    tasks = (working, leaving, *others)
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if revoked.is_set():
+            raise Problem(401, "key", "A key is needed", "the key was revoked while the request waited")
         if working.done():
             return working.result()
         if leaving.done():
             raise ClientDisconnect
         return None
     finally:
+        forget()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

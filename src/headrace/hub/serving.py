@@ -57,10 +57,12 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
-                _log.exception("%s %s failed", request.method, request.url.path)
+                about = {"request_id": request.scope["state"].get("request_id")}
+                _log.exception("%s %s failed", request.method, request.url.path, extra=about)
                 problem = FAULT
             return problem_response(problem)
 
+    endpoint.__name__ = operation.name  # by which requests are counted
     return endpoint
 
 

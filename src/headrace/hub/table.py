@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, acting, looking
+from headrace.hub import about, acting, health, keys, looking, rooms
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: tuple[Operation, ...] = (*looking.OPERATIONS, *acting.OPERATIONS, *about.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *looking.OPERATIONS,
+    *acting.OPERATIONS,
+    *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *rooms.OPERATIONS,
+    *health.OPERATIONS,
+)
 """Every operation over HTTP; the ones that are asked for most are first."""

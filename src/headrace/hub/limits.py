@@ -1,0 +1,144 @@
+"""How much a key and a customer may have: submits a second, live jobs, profiles, and how urgent they may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.core.status import LIVE
+from headrace.hub.caller import Caller
+from headrace.hub.problems import Problem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.hub.options import HubOptions
+
+__all__ = ["Caps", "SubmitRate", "Wanted"]
+
+_COUNTED = 1.0
+"""Seconds between two counts of a customer's jobs, at least."""
+_FORGOTTEN = 3600.0
+"""Seconds after which a profile that was not asked for again is free for another one."""
+
+
+class SubmitRate:
+    """So many submits at once, then so many a second. A bulk submit is one: it is one write."""
+
+    __slots__ = ("_at", "_burst", "_left", "_rate")
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, max(burst, 1)
+        self._left, self._at = float(self._burst), 0.0
+
+    def spend(self, now: float) -> None:
+        """Count one.
+
+        :raises Problem: 429
+        """
+        left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        self._at = now
+        if left < 1:
+            self._left = left
+            wait = ceil((1 - left) / self._rate)
+            detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
+            raise _too_many(detail, wait)
+        self._left = left - 1
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a submit would add."""
+
+    task: str
+    queue: str
+    priority: int
+    requires: Mapping[str, Any] = {}
+
+
+class _Customer:
+    """What a customer has, as far as this hub knows."""
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.counting = asyncio.Lock()
+        self.count_at = float("-inf")
+        """When its live jobs are to be counted again."""
+        self.profiles: dict[str, float] = {}
+        """Those that it asked for, and when it last did."""
+
+
+class Caps:
+    """What keys may submit, and what customers may have.
+
+    Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
+    may let a customer have a second's submits more.
+    """
+
+    def __init__(self, app: App, options: HubOptions) -> None:
+        self._app, self._options = app, options
+        self._customers: dict[str, _Customer] = {}
+
+    async def admit(self, caller: Caller, wanted: Sequence[Wanted]) -> None:
+        """Whether the caller may submit these.
+
+        :raises Problem: 403 for a task, a queue or a priority that is not for this key; 429 for too much
+        """
+        for one in wanted:
+            _bound(caller, one)
+        if caller.customer is None:
+            return
+        for one in wanted:
+            if one.priority > self._options.customer_priority:
+                most = f"jobs of a customer have a priority of at most {self._options.customer_priority}"
+                raise Problem(403, "priority", "The priority is too high", f"{most}, not {one.priority}")
+        has = self._customers.setdefault(caller.customer, _Customer())
+        self._profiles(has, wanted)
+        await self.live(caller, len(wanted))
+
+    def _profiles(self, has: _Customer, wanted: Sequence[Wanted]) -> None:
+        """Every combination of requirements is a line that each claim looks at: a customer may not make too many."""
+        now, most = self._app.host.clock.monotonic(), self._options.customer_profiles
+        for one in wanted:
+            if not one.requires:
+                continue
+            profile = msgspec.json.encode((one.task, one.requires), order="sorted").decode()
+            if profile not in has.profiles and len(has.profiles) >= most:
+                has.profiles = {each: at for each, at in has.profiles.items() if now - at < _FORGOTTEN}
+                if len(has.profiles) >= most:
+                    detail = f"a customer may have {most} different requirements of tasks within an hour"
+                    raise _too_many(detail, 60)
+            has.profiles[profile] = now
+
+    async def live(self, caller: Caller, more: int) -> None:
+        """Whether the customer of the caller may have so many live jobs more.
+
+        :raises Problem: 429
+        """
+        most = self._options.customer_jobs
+        if caller.customer is None or most is None:
+            return
+        has = self._customers.setdefault(caller.customer, _Customer())
+        clock = self._app.host.clock
+        if clock.monotonic() >= has.count_at:
+            async with has.counting:
+                if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
+                    has.live = await self._app.count(customer=caller.customer, status=sorted(LIVE))
+                    took = clock.monotonic() - begun
+                    has.count_at = begun + took + max(_COUNTED, 20 * took)
+        if has.live + more > most:
+            raise _too_many(f"a customer may have {most} jobs that have not ended; there are {has.live}", 5)
+        has.live += more
+
+
+def _bound(caller: Caller, one: Wanted) -> None:
+    for what, name, bound in (("the task", one.task, caller.tasks), ("to the queue", one.queue, caller.queues)):
+        if bound is not None and name not in bound:
+            detail = f"the key {caller.name!r} may not submit {what} {name!r}: {', '.join(sorted(bound))}"
+            raise Problem(403, "bound", "The key is bound to others", detail)
+
+
+def _too_many(detail: str, wait: int) -> Problem:
+    return Problem(429, "too-many", "Too many", detail, headers={"Retry-After": str(max(wait, 1))})
