@@ -54,6 +54,7 @@ __all__ = [
     "submit",
     "submit_all",
     "submit_many",
+    "wished",
 ]
 
 R = TypeVar("R")
@@ -72,7 +73,10 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
         return (await within.submit(session, [draft], connection))[0]
     parentage, lanes = child_of_handler(draft.app), session.lanes
     now = session.host.clock.now() if lanes.knows_time else await lanes.now()
-    return within.handle_of(draft, await lanes.submits.insert(draft.job(now, parentage)))
+    job = draft.job(now, parentage)
+    if "webhook" in draft.options:
+        job = await lanes.submits.webhooks.wished(job, draft.options["webhook"])
+    return within.handle_of(draft, await lanes.submits.insert(job))
 
 
 async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
@@ -93,7 +97,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = await within.submit(session, unique, connection)
     else:
         parentage = child_of_handler(app)
-        answers = await session.lanes.insert_many(jobs_of(unique, await session.lanes.now(), parentage))
+        jobs = await wished(session, unique, jobs_of(unique, await session.lanes.now(), parentage))
+        answers = await session.lanes.insert_many(jobs)
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
@@ -126,6 +131,15 @@ def jobs_of(
             like = alike[key] = draft.job(now, parentage, batch)
         jobs.append(replace(like, id=draft.id, payload_text=draft.payload_text))
     return jobs
+
+
+async def wished(session: Session, drafts: Sequence[Draft[Any]], jobs: list[Job]) -> list[Job]:
+    """The jobs of these drafts, those with a webhook of their own with a reference to it."""
+    if not any("webhook" in options for options in {id(draft.options): draft.options for draft in drafts}.values()):
+        return jobs
+    webhooks = session.lanes.submits.webhooks
+    pairs = zip(drafts, jobs, strict=True)
+    return [await webhooks.wished(job, draft.options.get("webhook")) for draft, job in pairs]
 
 
 async def draft_by_name(app: App, name: str, payload: Mapping[str, Any], options: Mapping[str, Any]) -> Draft[Any]:

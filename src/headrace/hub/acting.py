@@ -26,9 +26,8 @@ from headrace.hub.filters import JobFilters, filters_in
 from headrace.hub.lines import lines_response, wants_lines
 from headrace.hub.looking import Number
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
+from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, problem_of
 from headrace.hub.scoping import customer_of, job_of, may_submit
-from headrace.hub.serving import FAULT
 
 if TYPE_CHECKING:
     from headrace.app import App

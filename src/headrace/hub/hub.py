@@ -17,6 +17,8 @@ from headrace.hub.access import Access
 from headrace.hub.door import Door
 from headrace.hub.health import Vitals
 from headrace.hub.limits import Caps
+from headrace.hub.live.live import Live
+from headrace.hub.live.socket import socket_route
 from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
 from headrace.hub.problems import Problem
@@ -38,8 +40,10 @@ class Hub:
         self.draining = asyncio.Event()
         """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
         self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
+        self.live = Live(self)
+        """Streams and sockets."""
         self._asgi = Starlette(
-            routes=routes(self, OPERATIONS),
+            routes=[*routes(self, OPERATIONS), socket_route(self)],
             lifespan=lambda _: self.open(),
             exception_handlers={HTTPException: _unknown},
         )
@@ -59,6 +63,7 @@ class Hub:
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
             stack.enter_context(self.metrics)
             if self.options.maintenance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.hub import about, acting, health, keys, looking, rooms
+from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
@@ -12,6 +13,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *acting.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,
+    *events.OPERATIONS,
     *rooms.OPERATIONS,
     *health.OPERATIONS,
 )
