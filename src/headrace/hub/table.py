@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, docs, health, keys, openapi, rooms
+from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
+    *looking.OPERATIONS,
+    *acting.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,
     *events.OPERATIONS,
