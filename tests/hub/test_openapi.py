@@ -132,8 +132,8 @@ class Things:
         return job.id
 
 
-_FAILED = {"retry_job", "discard_job", "resolve_job"}
-_ENDED = {"rerun_job", "job_result"}
+_FAILED = {"retry_job", "discard_job"}
+_ENDED = {"rerun_job", "get_result"}
 
 
 async def _ended(app: App, id: UUID) -> bool:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from types import UnionType
+from typing import Any, get_args
 
 import msgspec
 from starlette.responses import Response
@@ -18,6 +19,8 @@ from headrace.hub.problems import PAGE, ProblemDetails
 __all__ = ["OPERATIONS", "document", "problems_of"]
 
 _REF = "#/components/schemas/{name}"
+
+_LINES = "application/x-ndjson"
 
 _LISTED = re.compile(r'"(#/components/schemas/)?Listed_(\w+)_"')
 """How msgspec calls a list of something."""
@@ -101,9 +104,10 @@ def document(operations: Sequence[Operation], *, root_path: str = "", keyed: boo
 class _Schemas:
     """The JSON schemas of all types that operations name."""
 
-    def __init__(self, operations: Iterable[Operation]) -> None:
-        kinds = [kind for one in operations for kind in (one.query, one.body, *one.gives.values())]
-        self._kinds = [kind for kind in (*kinds, ProblemDetails) if kind is not None and not isinstance(kind, str)]
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        said = [kind for one in operations for kind in (one.query, one.body, *(one.lines or ()), *one.gives.values())]
+        kinds = [kind for one in (*said, ProblemDetails) for kind in _alternatives(one)]
+        self._kinds = [kind for kind in kinds if kind is not None and not isinstance(kind, str)]
         made = msgspec.json.encode(msgspec.json.schema_components(self._kinds, ref_template=_REF)).decode()
         found, components = msgspec.json.decode(_LISTED.sub(r'"\1\2List"', made.replace("``", "`")))
         self.components: dict[str, Any] = components
@@ -113,20 +117,28 @@ class _Schemas:
                 if field in schema.get("properties", {}):
                     schema["properties"][field] = _noted(schema["properties"][field], note)
         self._found: list[dict[str, Any]] = found
+        self.queries = {
+            one.name: self.components[self.of(one.query)["$ref"].rpartition("/")[2]]
+            for one in operations
+            if one.query is not None
+        }
         # What is only spelled as parameters is no document of anybody.
-        named = {_REF.format(name=name): name for name in self.components}
-        self.queries = {}
-        for one in operations:
-            if one.query is not None:
-                name = named[self.of(one.query)["$ref"]]
-                self.queries[one.name] = self.components[name]
-        for query in self.queries.values():
-            for name in [name for name, schema in self.components.items() if schema is query]:
-                del self.components[name]
+        documents = msgspec.json.encode(list(self.components.values())).decode()
+        for kind in {one.query for one in operations if one.query is not None}:
+            ref = self.of(kind)["$ref"]
+            if f'"{ref}"' not in documents:
+                self.components.pop(ref.rpartition("/")[2], None)
 
     def of(self, kind: Any) -> dict[str, Any]:
         """The schema of a type that an operation names."""
+        if len(kinds := _alternatives(kind)) > 1:
+            return {"anyOf": [self.of(one) for one in kinds]}
         return dict(self._found[next(place for place, one in enumerate(self._kinds) if one is kind or one == kind)])
+
+
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types of which a document is one; msgspec tells them apart only where they say which they are."""
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
 def _noted(schema: dict[str, Any], note: str) -> dict[str, Any]:
@@ -224,7 +236,17 @@ def _body(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     content: dict[str, Any] = {"schema": schema}
     if operation.example is not None:
         content["example"] = operation.example
-    return {"required": not operation.bare, "content": {operation.media: content}}
+    contents = {operation.media: content}
+    if operation.lines is not None:
+        contents[_LINES] = _lines(operation.lines[0], operation.example)
+    return {"required": not operation.bare, "content": contents}
+
+
+def _lines(kind: Any, example: Any) -> dict[str, Any]:
+    """What is said of lines: OpenAPI 3.1 has no words for the type of each. An example is that of a list, line by line."""
+    listed = next((value for value in dict(example or {}).values() if isinstance(value, list)), [])
+    text = "".join(msgspec.json.encode(one).decode() + "\n" for one in listed)
+    return {"schema": {"type": "string", "description": f"A `{kind.__name__}` on each line."}, "example": text}
 
 
 def _good(operation: Operation, status: int, kind: Any, schemas: _Schemas) -> dict[str, Any]:
@@ -235,7 +257,10 @@ def _good(operation: Operation, status: int, kind: Any, schemas: _Schemas) -> di
     content: dict[str, Any] = {"schema": schema}
     if operation.answered is not None and status == next(iter(operation.gives)):
         content["example"] = operation.answered
-    return answer | {"content": {media: content}}
+    contents = {media: content}
+    if operation.lines is not None:
+        contents[_LINES] = _lines(operation.lines[1], operation.answered)
+    return answer | {"content": contents}
 
 
 _WORDS = {
