@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, health, keys, rooms
+from headrace.hub import about, acting, health, keys, looking, rooms
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
+    *looking.OPERATIONS,
+    *acting.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,
     *events.OPERATIONS,
