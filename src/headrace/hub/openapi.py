@@ -243,7 +243,7 @@ def _body(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _lines(kind: Any, example: Any) -> dict[str, Any]:
-    """What is said of lines: OpenAPI 3.1 has no words for the type of each. An example is that of a list, line by line."""
+    """What is said of lines: OpenAPI 3.1 has no words for the type of each. The example is a list, line by line."""
     listed = next((value for value in dict(example or {}).values() if isinstance(value, list)), [])
     text = "".join(msgspec.json.encode(one).decode() + "\n" for one in listed)
     return {"schema": {"type": "string", "description": f"A `{kind.__name__}` on each line."}, "example": text}
