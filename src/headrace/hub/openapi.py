@@ -188,9 +188,10 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
     if operation.body is not None or operation.raw:
         made["requestBody"] = _body(operation, schemas)
     made["responses"] = {
-        **{str(status): _good(operation, status, kind, schemas) for status, kind in operation.gives.items()},
         **{str(status): {"$ref": f"#/components/responses/Problem{status}"} for status in problems_of(operation)},
+        **{str(status): _good(operation, status, kind, schemas) for status, kind in operation.gives.items()},
     }
+    made["responses"] = dict(sorted(made["responses"].items()))
     return made
 
 
