@@ -15,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.hub.door import Door
 from headrace.hub.options import HubOptions
+from headrace.hub.positions import Positions
 from headrace.hub.problems import Problem
 from headrace.hub.serving import problem_response, routes
 from headrace.hub.table import OPERATIONS
@@ -33,6 +34,7 @@ class Hub:
         self.door = Door()
         self.draining = asyncio.Event()
         """Set when the hub begins to stop: whoever waits within a request is answered at once."""
+        self.positions = Positions(app)
         self._asgi = Starlette(
             routes=routes(self, OPERATIONS),
             lifespan=self._lifespan,

@@ -20,7 +20,7 @@ from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["problem_response", "routes"]
+__all__ = ["FAULT", "problem_response", "read_body", "routes"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -36,7 +36,7 @@ def routes(hub: Hub, operations: Iterable[Operation]) -> list[BaseRoute]:
 
 
 def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    body = None if operation.body is None else msgspec.json.Decoder(operation.body)
+    body = None if operation.body is None or operation.raw else msgspec.json.Decoder(operation.body)
     most = hub.options.bulk_most if operation.largest == "bulk" else hub.options.body_most
 
     async def endpoint(request: Request) -> Response:
@@ -46,7 +46,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             query = _query(request, operation)
             document = None
             if body is not None and not (operation.bare and _is_bare(request)):
-                document = body.decode(await _read(request, most, hub.options.read_timeout))
+                document = body.decode(await read_body(request, most, hub.options.read_timeout))
             elif body is not None:
                 document = body.decode(b"{}")
             ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
@@ -58,13 +58,14 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             problem = problem_of(error)
             if problem is None:
                 _log.exception("%s %s failed", request.method, request.url.path)
-                problem = _FAULT
+                problem = FAULT
             return problem_response(problem)
 
     return endpoint
 
 
-_FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
+FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
+"""What is answered where nobody foresaw what went wrong."""
 
 
 def _response(answer: Answer) -> Response:
@@ -110,7 +111,7 @@ def _is_bare(request: Request) -> bool:
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
-async def _read(request: Request, most: int, patience: float) -> bytes:
+async def read_body(request: Request, most: int, patience: float) -> bytes:
     """The body, if it is JSON, not too large, and comes in time."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":

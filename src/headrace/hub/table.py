@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from headrace.hub import about
+from headrace.hub import about, submits
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: tuple[Operation, ...] = (*about.OPERATIONS,)
+OPERATIONS: tuple[Operation, ...] = (*submits.OPERATIONS, *about.OPERATIONS)
 """Every operation over HTTP; the ones that are asked for most are first."""
