@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
+from headrace.hub.problems import Fault, Problem, ProblemDetails, decoded, problem_of
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
@@ -46,7 +46,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             query = _query(request, operation)
             document = None
             if body is not None and not (operation.bare and _is_bare(request)):
-                document = body.decode(await read_body(request, most, hub.options.read_timeout))
+                document = decoded(body, await read_body(request, most, hub.options.read_timeout))
             elif body is not None:
                 document = body.decode(b"{}")
             ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)

@@ -20,7 +20,7 @@ from headrace.errors import Unavailable
 from headrace.handle import JobHandle
 from headrace.hub.ndjson import MEDIA, NdjsonResponse
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import Fault, Problem, ProblemDetails, problem_of
+from headrace.hub.problems import Fault, Problem, ProblemDetails, decoded, problem_of
 from headrace.hub.scoping import customer_of, jobs_of, may_submit
 from headrace.hub.serving import FAULT, read_body
 from headrace.hub.wording import Submission, SubmitBody, submission_of
@@ -87,8 +87,8 @@ class _Jobs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Annotated[list[msgspec.Raw], Meta(max_length=MOST)]
 
 
-_body = msgspec.json.Decoder(SubmitBody).decode
-_jobs = msgspec.json.Decoder(_Jobs).decode
+_body = msgspec.json.Decoder(SubmitBody)
+_jobs = msgspec.json.Decoder(_Jobs)
 _encoder = msgspec.json.Encoder()
 
 
@@ -154,7 +154,7 @@ async def submit_bulk(ask: Ask) -> Answer | Response:
             unread=options.bulk_most,
             patience=options.read_timeout,
         )
-    jobs = _jobs(await read_body(request, options.bulk_most, options.read_timeout)).jobs
+    jobs = decoded(_jobs, await read_body(request, options.bulk_most, options.read_timeout)).jobs
     return Answer(BulkAnswer(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
 
 
@@ -180,7 +180,7 @@ class _Bulk:
             try:
                 if text is None:
                     raise _too_long(self._ask.hub.options.body_most)
-                ready.drafts.append(await _draft(self._ask, submission_of(_body(text))))
+                ready.drafts.append(await _draft(self._ask, submission_of(decoded(_body, text))))
             except Exception as error:
                 ready.drafts.append(_problem(error))
             if number % _AT_ONCE == 0:
