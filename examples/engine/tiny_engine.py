@@ -609,11 +609,14 @@ class Families(Role):
         with self.store() as store:
             return [store.batches.get(id) for id in ids]
 
-    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+    async def find_batches(
+        self, limit: int = 50, cursor: str | None = None, customer: str | None = None
+    ) -> Page[Batch]:
         with self.store() as store:
             below = batches.cursor_at(cursor)
             newest = sorted(store.batches.values(), key=lambda one: (micros(one.created_at), one.id), reverse=True)
-            older = [one for one in newest if (micros(one.created_at), one.id) < below]
+            wanted = [one for one in newest if customer in (None, one.customer)]
+            older = [one for one in wanted if (micros(one.created_at), one.id) < below]
             return batches.newest_first(older[: limit + 1], limit)
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
@@ -767,9 +770,11 @@ class Documents(Role):
         with self.store() as store:
             return list(islice(store.audit, limit))
 
-    async def lease(self, name: str, holder: UUID, seconds: float, now: datetime) -> int | None:
+    async def lease(
+        self, name: str, holder: UUID, seconds: float, now: datetime, longest: float | None = None
+    ) -> int | None:
         with self.store() as store:
-            lease = taken(store.leases.get(name, FREE), holder, seconds, now)
+            lease = taken(store.leases.get(name, FREE), holder, seconds, now, longest)
             if lease is None:
                 return None
             store.leases[name] = lease

@@ -18,11 +18,14 @@ from headrace.client.acting_on_many import ActingOnMany
 from headrace.client.admin import QueueInfo, Stats, TaskInfo
 from headrace.client.bulk import BulkDecorator
 from headrace.client.charts import Moment, charts, estimated_processing_time
+from headrace.client.draining import drain_worker
 from headrace.client.finding import Filters, checked_limit, filter_of
 from headrace.client.hooks import Hooked
+from headrace.client.keys import Keyed
 from headrace.client.limit_settings import announce_limits
 from headrace.client.limits import Limited, LimitInfo
 from headrace.client.local_workers import LocalWorkers
+from headrace.client.maintaining import Maintenance, ping
 from headrace.client.positions import QueuePosition, position
 from headrace.client.reading import item_page, log_page
 from headrace.client.registry import register_tasks
@@ -31,6 +34,7 @@ from headrace.client.submitting import submit_here_through, submit_through, thro
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
 from headrace.core.books import Book, Verification
+from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
@@ -65,7 +69,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited):
+class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -307,9 +311,10 @@ class App(Hooked, ActingOnMany, Scheduling, Limited):
         """A batch by its id; nothing is looked up yet."""
         return BatchHandle(self, as_id(id))
 
-    async def batches(self, *, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        """Every batch that is kept, newest first, a page at a time."""
-        return await self.engine.families.find_batches(checked_limit(limit), cursor)
+    async def batches(self, *, limit: int = 50, cursor: str | None = None, customer: str | None = None) -> Page[Batch]:
+        """Every batch that is kept, newest first, a page at a time; ``customer``: those whose jobs are all of one."""
+        whose = None if customer is None else checked_key(customer, "customer")
+        return await self.engine.families.find_batches(checked_limit(limit), cursor, whose)
 
     def handle(self, id: UUID | str) -> JobHandle[Any]:
         """A job by its id; nothing is looked up yet."""
@@ -428,6 +433,14 @@ class App(Hooked, ActingOnMany, Scheduling, Limited):
         """Every worker the store knows, oldest first; not ``alive`` if it was not heard of for its lease."""
         return await admin.workers(self.session)
 
+    async def drain_worker(self, id: UUID | str, *, by: str | None = None) -> WorkerRow:
+        """Have a worker claim no more, finish what it runs, however long that takes, and leave: also one that runs
+        elsewhere, within a beat; the worker as it is now. Whoever started it may start another. ``by``: for ``audit``.
+
+        :raises UnknownWorker: there is none, or it is dead
+        """
+        return await drain_worker(self.session, as_id(id), by)
+
     async def tasks(self) -> list[TaskInfo]:
         """Every task of this App, and every other that a worker has registered."""
         return await admin.tasks(self.session, self.handlers.values())
@@ -435,6 +448,17 @@ class App(Hooked, ActingOnMany, Scheduling, Limited):
     async def knows_task(self, name: str) -> bool:
         """Whether this App or a worker of its store has a task of this name."""
         return name in self.by_name or await self.session.find_task(name) is not None
+
+    def maintenance(self) -> Maintenance:
+        """Sweeping, pruning and planning for a program that is not a worker: ``async with app.maintenance():``.
+
+        Workers do it anyway. Of all who would, one does each of them at a time.
+        """
+        return Maintenance(self.session)
+
+    async def ping(self) -> None:
+        """Return if the store answers; :raises Unavailable:"""
+        await ping(self.session)
 
     async def prune(self) -> int:
         """Remove every ended job whose retention is over; how many."""

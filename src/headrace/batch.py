@@ -16,7 +16,7 @@ from headrace.client.jobs import child_of_handler, jobs_of
 from headrace.client.submitting import check_drafts, through
 from headrace.client.transactional import handle_of
 from headrace.core import acts
-from headrace.core.batch import Batch, Call
+from headrace.core.batch import Batch, Call, customer_of
 from headrace.core.bounds import checked_note
 from headrace.core.family import child_id
 from headrace.core.job import Job
@@ -134,8 +134,16 @@ class BatchHandle:
         trace = _trace_of(drafts) or (None if parentage is None else parentage.trace)
         calls = {name: None if draft is None else _call(draft, id, name, trace) for name, draft in self._calls.items()}
         complete, failure = calls["on_complete"], calls["on_failure"]
-        record = Batch(id=id, created_at=now, touched_at=now, on_complete=complete, on_failure=failure)
-        answers = await session.lanes.insert_batch(record, jobs_of(drafts, now, parentage, id))
+        jobs = jobs_of(drafts, now, parentage, id)
+        record = Batch(
+            id=id,
+            created_at=now,
+            touched_at=now,
+            on_complete=complete,
+            on_failure=failure,
+            customer=customer_of(jobs),
+        )
+        answers = await session.lanes.insert_batch(record, jobs)
         by_draft: dict[UUID, JobHandle[Any]] = {
             draft.id: JobHandle(
                 self._app,

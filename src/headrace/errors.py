@@ -5,7 +5,8 @@ HeadraceError
 │ ├ MissingExtra
 │ └ NotSupported
 ├ NotOpen, SyncInAsync, NoContext, NotBound (RuntimeError)
-├ UnknownTask, UnknownSchedule, UnknownSetting, UnknownWorker (LookupError), DuplicateTask (ConfigError)
+├ UnknownTask, UnknownSchedule, UnknownSetting, UnknownWorker, UnknownKey (LookupError)
+├ DuplicateTask, KeyTaken (ConfigError), NotGranted
 ├ InvalidPayload (ValueError), PayloadTooLarge (InvalidPayload), InvalidResult (ValueError)
 ├ Duplicate, KeyReused
 ├ JobNotFound (LookupError), NotCommitted (JobNotFound), ResultTimeout (TimeoutError)
@@ -51,10 +52,12 @@ __all__ = [
     "JobFailed",
     "JobNotFound",
     "KeyReused",
+    "KeyTaken",
     "MissingExtra",
     "NoContext",
     "NotBound",
     "NotCommitted",
+    "NotGranted",
     "NotOpen",
     "NotSupported",
     "Overloaded",
@@ -71,6 +74,7 @@ __all__ = [
     "SyncInAsync",
     "TransitionRefused",
     "Unavailable",
+    "UnknownKey",
     "UnknownSchedule",
     "UnknownSetting",
     "UnknownTask",
@@ -147,6 +151,27 @@ class UnknownWorker(HeadraceError, LookupError):
     def __init__(self, id: UUID, message: str | None = None) -> None:
         super().__init__(message or f"no worker {id}: headrace workers lists those that the store knows")
         self.id = id
+
+
+class UnknownKey(HeadraceError, LookupError):
+    """No key of the hub has this name or prefix."""
+
+    def __init__(self, name: str) -> None:
+        # Who gives the key itself should not find it in a log.
+        self.name = f"{name[:11]}…" if name.startswith("hr_") and len(name) > 11 else name
+        super().__init__(f"no key named {self.name!r}: headrace keys list lists them, also by prefix")
+
+
+class KeyTaken(ConfigError):
+    """A key of the hub has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is a key named {name!r}: choose another name, or revoke that one first")
+        self.name = name
+
+
+class NotGranted(HeadraceError):
+    """Somebody would give a key more than they have themselves."""
 
 
 class DuplicateTask(ConfigError):

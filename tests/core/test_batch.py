@@ -15,6 +15,7 @@ from headrace.core.batch import (
     Tally,
     calls_of,
     cancelled,
+    customer_of,
     is_over,
     is_silent,
     refusal_of_member,
@@ -123,3 +124,10 @@ def test_the_jobs_of_a_cancelled_batch_are_stopped_as_by_whoever_cancelled_it() 
 def test_tallies_add_up() -> None:
     assert Tally(1, 2, 3, 4).plus(Tally(10, 20, 30, 40)) == Tally(11, 22, 33, 44)
     assert Tally(9, 2, 3, 4).ended == 9
+
+
+def test_a_batch_is_a_customers_if_all_of_its_jobs_are() -> None:
+    ann, bob, nobody = submitted(customer="ann"), submitted(customer="bob"), submitted()
+    assert customer_of([ann, ann]) == "ann"
+    for jobs in ([], [nobody], [ann, bob], [ann, nobody]):
+        assert customer_of(jobs) is None

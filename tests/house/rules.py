@@ -41,6 +41,7 @@ DICE = frozenset({"random", "secrets"})
 MAY_READ: Mapping[str, str] = {
     "runtime/clock.py": "Clock and Dice are the doors to time and chance",
     "runtime/host.py": "Host makes ids, threads and sleeps for everyone else",
+    "runtime/secret.py": "secrets are the system's, never those of Dice, which can be seeded",
     "cli": "a command lives in real time and ends with its process",
 }
 """Files and folders, from the package root, that may read time and dice directly, each with its reason."""

@@ -106,6 +106,29 @@ async def test_what_comes_while_a_write_is_in_flight_forms_the_next_one() -> Non
     assert [len(batch) for batch in store.batches] == [1, 49]
 
 
+async def test_few_who_are_out_of_step_do_not_take_turns_with_many() -> None:
+    store, gate = Store(), asyncio.Semaphore(50)
+
+    async def slowly(items: list[int]) -> list[str]:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        return await store.write(items)
+
+    async def submit(item: int) -> None:
+        async with gate:
+            await things.put(item)
+
+    async with lane(store) as things:
+        things._write = slowly
+        first = asyncio.create_task(submit(0))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # it is on its way, alone, when the others come
+        await asyncio.gather(first, *(submit(item) for item in range(1, 500)))
+    sizes = [len(batch) for batch in store.batches]
+    assert sizes[:2] == [1, 49]
+    assert len(sizes) <= 12, sizes
+
+
 async def test_a_batch_has_at_most_a_thousand_rows() -> None:
     store = Store()
     async with lane(store) as batcher:

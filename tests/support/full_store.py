@@ -113,6 +113,8 @@ async def fill(url: str) -> dict[str, str]:
             await _until(running[2].refresh, "assigned", "accepted")
             await app.schedule("monthly", Cron("0 6 1 * *"), resize.draft("calendar.png"))
             await app.pause_queue("images", by="ada on build-7")
+            await app.create_key("nightly import", ["submit"], tasks=["resize"], queues=["images"], expires=60)
+            await app.create_key("shop", ["read", "submit"], customer="customer-123", by="ada on build-7")
             ids = {name: str(handle.id) for name, handle in found.items()}
             ids |= {"running": str(running[0].id), "batch": str(batch.id), "pending": str(pending.id)}
             ids |= {"assigned": str(assigned.id), "worker": str(other)}

@@ -78,7 +78,7 @@ def workers(state: State) -> None:
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many, the newest.")
 @common
 def audit(state: State, limit: int) -> None:
-    """Show who changed queues, limits, rates and schedules, and when; what was done to a job is in `headrace show`."""
+    """Show who changed queues, limits, rates, schedules and keys, and when; of a job, `headrace show` says it."""
 
     async def work(app: App) -> None:
         found = await app.audit(limit)

@@ -19,12 +19,9 @@ REWRITTEN = "a worker whose code still has it stores it again when it starts"
 
 async def note_strange(app: App, of: Named, name: str, *, undo: bool = True) -> None:
     """Say so if nobody knows the name. ``undo``: something was set by it, and can be taken back."""
-    if name in await app.known_names(of):
+    message = await app.strange_name(of, name)
+    if message is None:
         return
-    if of == "rate":
-        message = f"no task, no queue and no code names the rate {name!r}"
-    else:
-        message = f"no job, no live worker and no code knows a {of} named {name!r}"
     group = "limits" if of == "task" else f"{of}s"
     warn(f"{message}; if that is a slip, headrace {group} forget {name} takes it back" if undo else message)
 

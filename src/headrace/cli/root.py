@@ -22,6 +22,8 @@ __all__ = ["cli", "main"]
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "Run sample tasks and watch them."),
     "worker": ("worker", "Run the tasks of an App."),
+    "hub": ("hub", "Serve an App over HTTP and WebSocket."),
+    "up": ("up", "Run a hub and a worker in one process."),
     "submit": ("submit", "Submit a job and print its id."),
     "run": ("submit", "Submit a job, wait for it, print its result."),
     "jobs": ("jobs", "List jobs."),
@@ -50,7 +52,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "schedules": ("schedules", "List, create, pause, trigger and delete schedules."),
     "tasks": ("admin", "List tasks."),
     "workers": ("admin", "List workers, and how they are."),
-    "audit": ("admin", "Show who changed queues, limits, rates and schedules."),
+    "keys": ("keys", "List, create and revoke keys of the hub."),
+    "audit": ("admin", "Show who changed queues, limits, rates, schedules and keys."),
     "prune": ("admin", "Delete ended jobs past their retention."),
     "migrate": ("admin", "Bring the store's schema up to date."),
     "doctor": ("doctor", "Check everything, and say what to do."),

@@ -191,6 +191,14 @@ class Limited(Lifetime):
         app = cast("App", self)
         return await known_names(self.engine, of, self._declared, app.handlers, self.host.clock.now())
 
+    async def strange_name(self, of: Named, name: str) -> str | None:
+        """A sentence if nobody knows a queue, task or rate (``of``) of this name, which may be a slip; else None."""
+        if name in await self.known_names(of):
+            return None
+        if of == "rate":
+            return f"no task, no queue and no code names the rate {name!r}"
+        return f"no job, no live worker and no code knows a {of} named {name!r}"
+
     async def undefined_rates(self) -> dict[str, str]:
         """The rates that queues and tasks name and nobody has defined, each with a sentence that says who names it."""
         return await undefined_rates(self.engine)
@@ -201,9 +209,9 @@ class Limited(Lifetime):
         return [": ".join(told_unreadable(key, why)) for key, why in limits.unreadable.items()]
 
     async def audit(self, limit: int = 50) -> list[Audited]:
-        """What people and programs did to queues, limits, rates and schedules, newest first; the newest 1,000 are kept.
+        """What people and programs did to queues, limits, rates, schedules and keys, newest first.
 
-        What was done to a job is in the history of the job.
+        The newest 1,000 are kept. What was done to a job is in the history of the job.
         """
         return await self.engine.documents.audit(whole(limit, "limit", 1, KEPT))
 

@@ -1,4 +1,4 @@
-"""The audit of settings: who changed a queue, a limit, a rate or a schedule, and when."""
+"""The audit of settings: who changed a queue, a limit, a rate, a schedule or a key, and when."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Audited(msgspec.Struct, Record, frozen=True, kw_only=True):
     """An act of a person or program on a setting."""
 
     key: str
-    """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME`` or ``schedule:NAME``."""
+    """What was changed: ``queue:NAME``, ``limit:TASK``, ``rate:NAME``, ``schedule:NAME`` or ``key:NAME``; ``drain:ID``
+    is a worker that was asked to leave."""
     verb: str
     at: datetime
     by: str | None = None

@@ -28,6 +28,7 @@ __all__ = [
     "calls_of",
     "cancelled",
     "cursor_at",
+    "customer_of",
     "follow_ups",
     "is_over",
     "is_silent",
@@ -74,6 +75,14 @@ class Batch(msgspec.Struct, Record, frozen=True, kw_only=True):
     on_failure: Call | None = None
     """Submitted once when it has ended and not all of its jobs completed, or some may never have been added, because it
     was cancelled or abandoned."""
+    customer: str | None = None
+    """Whose it is, as ``customer_of`` says; None: nobody's in particular."""
+
+
+def customer_of(jobs: Sequence[Job]) -> str | None:
+    """Whose a batch of these jobs is: that of one customer, if all of them are."""
+    customers = {job.customer for job in jobs}
+    return customers.pop() if len(customers) == 1 else None
 
 
 def is_over(batch: Batch) -> bool:

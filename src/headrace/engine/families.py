@@ -48,8 +48,10 @@ class Families(Protocol):
         """The batches of these ids, in order, with exact tallies; None for what is not here."""
         ...
 
-    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        """All batches with exact tallies, the newest first (by creation, then id), paged by
+    async def find_batches(
+        self, limit: int = 50, cursor: str | None = None, customer: str | None = None
+    ) -> Page[Batch]:
+        """All batches, or those of this customer, with exact tallies, the newest first (by creation, then id), paged by
         ``core.batch.newest_first``."""
         ...
 

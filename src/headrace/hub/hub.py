@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -13,7 +13,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from headrace.hub.access import Access
 from headrace.hub.door import Door
+from headrace.hub.drafts import Drafts
+from headrace.hub.health import Vitals
+from headrace.hub.limits import Caps
+from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
 from headrace.hub.positions import Positions
 from headrace.hub.problems import Problem
@@ -31,24 +36,37 @@ class Hub:
 
     def __init__(self, app: App, options: HubOptions | None = None) -> None:
         self.app, self.options = app, options or HubOptions()
-        self.door = Door()
+        self.door, self.caps = Door(app, self.options), Caps(app, self.options)
         self.draining = asyncio.Event()
-        """Set when the hub begins to stop: whoever waits within a request is answered at once."""
-        self.positions = Positions(app)
+        """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
+        self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
+        self.drafts, self.positions = Drafts(app), Positions(app)
         self._asgi = Starlette(
             routes=routes(self, OPERATIONS),
-            lifespan=self._lifespan,
+            lifespan=lambda _: self.open(),
             exception_handlers={HTTPException: _unknown},
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
-        await self._asgi(scope, receive, send)
+        if scope["type"] == "lifespan":
+            await self._asgi(scope, receive, send)
+        else:
+            await self.access.serve(self._asgi, scope, receive, send)
 
     @asynccontextmanager
-    async def _lifespan(self, asgi: Any) -> AsyncIterator[None]:
+    async def open(self) -> AsyncIterator[None]:
+        """What runs beside the requests; as an ASGI application the hub opens itself, by its lifespan.
+
+        :raises ConfigError: there are no keys, and the hub can be reached from elsewhere
+        """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            await stack.enter_async_context(self.door.open())
+            stack.enter_context(self.metrics)
+            if self.options.maintenance:
+                maintenance = await stack.enter_async_context(self.app.maintenance())
+                self.vitals.loops["maintenance"] = lambda: maintenance.alive
             yield
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
@@ -12,8 +11,6 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 __all__ = ["MEDIA", "Lines", "NdjsonResponse"]
-
-_log = logging.getLogger("headrace.hub")
 
 MEDIA = "application/x-ndjson"
 
@@ -98,7 +95,8 @@ class NdjsonResponse(Response):
     ``finish`` with what came of it, while the next are prepared, and gives their answers.
 
     A client need not read before it has sent all, as long as its answers are less than ``unread`` bytes. After that,
-    no more is read until it reads; one that neither sends nor reads for ``patience`` seconds is let go.
+    no more is read until it reads. Where nothing comes for ``patience`` seconds, or the hub is ``draining``, what came
+    is answered, and ``last`` gives the last line, which says why there is no more.
     """
 
     media_type = MEDIA
@@ -108,16 +106,20 @@ class NdjsonResponse(Response):
         request: Request,
         prepare: Prepare,
         finish: Finish,
-        too_slow: Callable[[], bytes],
+        last: Callable[[bool], bytes],
         *,
         longest: int,
         unread: int,
         patience: float,
+        draining: asyncio.Event,
     ) -> None:
+        """``last`` is called with whether the hub is draining."""
         super().__init__()
         del self.headers["content-length"]
-        self._request, self._prepare, self._finish, self._too_slow = request, prepare, finish, too_slow
-        self._lines, self._patience = Lines(longest), patience
+        self._request, self._prepare, self._finish, self._last = request, prepare, finish, last
+        self._lines, self._patience, self._draining = Lines(longest), patience, draining
+        self._limit = asyncio.timeout(None)
+        """Until when the next bytes are waited for."""
         self._outbox = _Outbox(unread)
         self._ahead = asyncio.Semaphore(_AHEAD)
 
@@ -126,12 +128,17 @@ class NdjsonResponse(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._read(group))
+                stopping = group.create_task(self._stop())
+                group.create_task(self._read(group)).add_done_callback(lambda _: stopping.cancel())
                 group.create_task(self._write(send))
         except* ClientDisconnect:
             pass  # nobody hears an answer; what is being stored is stored or not
-        except* TimeoutError:
-            _log.warning("%s: the client does not read its answers: let go", scope["path"])
+
+    async def _stop(self) -> None:
+        """Wait for no more bytes when the hub begins to stop."""
+        await self._draining.wait()
+        if self._limit.when() is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         before: asyncio.Task[None] | None = None
@@ -143,7 +150,7 @@ class NdjsonResponse(Response):
                     ready = await self._prepare(lines[start : start + _GROUP])
                     before = group.create_task(self._answer(ready, before))
         except TimeoutError:
-            last = self._too_slow()
+            last = self._last(self._draining.is_set())
         if before is not None:
             await asyncio.wait([before])
         if last:
@@ -154,7 +161,9 @@ class NdjsonResponse(Response):
         """The lines, as they come; :raises TimeoutError: none does any more"""
         parts = aiter(self._request.stream())
         while True:
-            async with asyncio.timeout(self._patience):
+            if self._draining.is_set():
+                raise TimeoutError
+            async with asyncio.timeout(self._patience) as self._limit:
                 part = await anext(parts, None)
             if part is None:
                 break
@@ -172,6 +181,5 @@ class NdjsonResponse(Response):
 
     async def _write(self, send: Send) -> None:
         while (data := await self._outbox.take()) is not None:
-            async with asyncio.timeout(self._patience):
-                await send({"type": "http.response.body", "body": data, "more_body": True})
+            await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

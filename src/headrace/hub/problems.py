@@ -74,9 +74,12 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.UnknownTask, 404, "not-found", "There is no such task"),
     (errors.UnknownSchedule, 404, "not-found", "There is no such schedule"),
     (errors.UnknownSetting, 404, "not-found", "There is no such setting"),
+    (errors.UnknownKey, 404, "not-found", "There is no such key"),
     (errors.UnknownWorker, 404, "not-found", "There is no such worker"),
     (errors.Overloaded, 503, "overloaded", "Too many submits wait for the store"),
     (errors.Unavailable, 503, "unavailable", "The store cannot be reached"),
+    (errors.KeyTaken, 409, "name-taken", "A key has this name"),
+    (errors.NotGranted, 403, "not-granted", "Nobody gives what they lack"),
     (errors.ConfigError, 400, "malformed", "The request cannot be understood"),
 )
 """The first that fits counts."""

@@ -57,10 +57,12 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
         except Exception as error:
             problem = problem_of(error)
             if problem is None:
-                _log.exception("%s %s failed", request.method, request.url.path)
+                about = {"request_id": request.scope["state"].get("request_id")}
+                _log.exception("%s %s failed", request.method, request.url.path, extra=about)
                 problem = FAULT
             return problem_response(problem)
 
+    endpoint.__name__ = operation.name  # by which requests are counted
     return endpoint
 
 
@@ -85,6 +87,8 @@ def problem_response(problem: Problem) -> Response:
 def _query(request: Request, operation: Operation) -> Any:
     """The parameters in the address; one that is given more than once is a list."""
     kind = operation.query
+    if kind is None and not request.scope["query_string"]:
+        return None
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if kind is None or name not in kind.__struct_encode_fields__:

@@ -102,6 +102,7 @@ async def submit(ask: Ask) -> Answer:
     job = handle.last
     assert job is not None
     app = ask.hub.app
+    ask.request.state.job_id = job.id  # for the access log
     position, start = await ask.hub.positions.of(job)
     submitted = Submitted(
         job_id=job.id,
@@ -124,13 +125,16 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
         options["customer"] = customer_of(ask, options.get("customer"))
         if after := options.get("after"):
             await jobs_of(ask, after)
-    draft, warnings = await ask.hub.app.draft_with_warnings(said.task, said.payload, **options)
+    draft, warnings = await ask.hub.drafts.draft(said)
     queue: str = draft.options.get("queue", "default")
     for field, name in (("task", draft.task), ("queue", queue)):
         if name.startswith(OURS):
             message = f"{field}s named {OURS}… are headrace's own"
             raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])
     may_submit(ask, draft.task, queue)
+    if ask.caller.customer is not None:
+        wanted = draft.options
+        await ask.hub.caps.admit(ask.caller, draft.task, wanted.get("priority", 50), wanted.get("requires", {}))
     return draft, warnings
 
 
@@ -149,10 +153,11 @@ async def submit_bulk(ask: Ask) -> Answer | Response:
             request,
             bulk.prepare,
             bulk.lines,
-            bulk.too_slow,
+            bulk.last,
             longest=options.body_most,
             unread=options.bulk_most,
             patience=options.read_timeout,
+            draining=ask.hub.draining,
         )
     jobs = decoded(_jobs, await read_body(request, options.bulk_most, options.read_timeout)).jobs
     return Answer(BulkAnswer(tuple(await bulk.verdicts(await bulk.prepare(jobs)))))
@@ -203,10 +208,13 @@ class _Bulk:
         """``verdicts``, a line for each."""
         return _encoder.encode_lines(await self.verdicts(ready))
 
-    def too_slow(self) -> bytes:
-        """The last line of the answer to a client of whom nothing is heard any more."""
+    def last(self, draining: bool) -> bytes:
+        """The last line of an answer that ends before the lines do: the hub stops, or nothing is heard of the client."""
         patience = self._ask.hub.options.read_timeout
-        problem = Problem(408, "too-slow", "No more lines came in time", f"nothing came for {patience:g} s")
+        if draining:
+            problem = Problem(503, "draining", "The hub stops", "send the rest again, to it or to another")
+        else:
+            problem = Problem(408, "too-slow", "No more lines came in time", f"nothing came for {patience:g} s")
         return _encoder.encode_lines([Verdict(index=self._count, verdict="refused", problem=problem.details)])
 
 

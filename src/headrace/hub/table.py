@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, submits
+from headrace.hub import about, health, keys, rooms, submits
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
-OPERATIONS: tuple[Operation, ...] = (*submits.OPERATIONS, *about.OPERATIONS)
+OPERATIONS: tuple[Operation, ...] = (
+    *submits.OPERATIONS,
+    *about.OPERATIONS,
+    *keys.OPERATIONS,
+    *rooms.OPERATIONS,
+    *health.OPERATIONS,
+)
 """Every operation over HTTP; the ones that are asked for most are first."""

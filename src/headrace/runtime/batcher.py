@@ -30,6 +30,10 @@ _log = logging.getLogger("headrace.batcher")
 MAX_ROWS = 1000
 MAX_BYTES = 4 * 1024 * 1024
 _MUCH = MAX_ROWS // 2
+_FEW = 4
+"""Which part of what was just written is few; more than that fills the next write well enough."""
+_ROUNDS = 2
+"""Rounds of the loop until whoever was answered has passed on, and the next one has come through a semaphore."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 
 
@@ -221,8 +225,11 @@ class Batcher(Generic[T, A]):
                 tickets = self._take()
                 self._room.set()
                 if tickets:
-                    rows += sum(len(ticket.items) for ticket in tickets)
+                    count = sum(len(ticket.items) for ticket in tickets)
+                    rows += count
                     await self._settle(tickets)
+                    if 0 < self._waiting <= count // _FEW:
+                        await self._let_more_come()
         finally:
             self._pumps.discard(pump)
             self._quiet = rows == 1
@@ -230,6 +237,13 @@ class Batcher(Generic[T, A]):
                 lost, self._queue, self._waiting = self._queue, deque(), 0
                 for ticket in lost:
                     ticket.reject(self._unavailable(ticket.items, "the event loop ended first", False))
+
+    async def _let_more_come(self) -> None:
+        """Few wait where many were just answered, and most of those will be back in a moment, as the submitters of a
+        busy program are. Without them the few would go ahead, and from then on the few and the many would take turns,
+        with two commits for what could be one. No time is waited for: whoever is ready to come has come after this."""
+        for _ in range(_ROUNDS):
+            await asyncio.sleep(0)
 
     def _take(self) -> list[Ticket[T, A]]:
         """The next write: whole tickets, in order, within the limits of one batch."""

@@ -26,6 +26,7 @@ from headrace.runtime.host import Host
 from headrace.runtime.lanes import Lanes
 from headrace.runtime.service import Service
 from headrace.runtime.sums import Sums
+from headrace.worker.draining import Drain
 from headrace.worker.fetcher import Fetcher
 from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.logs import caught_logs
@@ -93,6 +94,7 @@ class Worker(Service):
         self._predecessor: UUID | None = None
         self._retired: asyncio.Event | None = None
         """There if it was retired; set when it is told to stop all the same."""
+        self._leaving = Drain(engine, self.retire)
 
     # -- from outside
 
@@ -214,7 +216,7 @@ class Worker(Service):
         self._slots.suspects.wake = suspects.wake
         self._services = self._make_services(self.id, self._predecessor)
         services = [*self._services, *self.fetchers]
-        unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL}), self._hinted)
+        unlisten = self.engine.bus.listen(frozenset({Topic.CANCEL, Topic.SETTINGS}), self._hinted)
         self._heartbeat.start()
         lost = asyncio.get_running_loop().create_future()
         ticker, self._state = asyncio.create_task(self._tick(lost), name="headrace-tick"), "running"
@@ -318,6 +320,8 @@ class Worker(Service):
         self._slots.close()
         try:
             await self._hand_in()
+            if self._retired is not None:
+                await self._leaving.forget(self.id)
             await self.engine.workers.retire(self.id)
         except EngineError as error:
             level = logging.DEBUG if isinstance(error, StoreLost) else logging.WARNING  # which was said
@@ -430,6 +434,8 @@ class Worker(Service):
             self._slots.cancel(id)
         if self.fetchers and answer.profiles_rev != self.fetchers[0].profiles_rev:
             self._aside(self.fetchers[0].know_profiles)  # claims say so, too; but there may be no room for any
+        if self._leaving.is_news(answer.settings_rev):
+            self._aside(partial(self._leaving.look, worker, answer.settings_rev))
         for job in answer.unknown:
             # A job that the store has as running, but that does not run here, did run: beats do not name it, so the
             # sweeper takes it, and the attempt is charged.
@@ -442,7 +448,10 @@ class Worker(Service):
         self._slots.dispatch()
 
     def _hinted(self, hint: Hint) -> None:
-        if ids := [id for id in map(UUID, hint.names) if id.int in self._slots.owned]:
+        if hint.topic is Topic.SETTINGS:
+            if self._leaving.concerns(hint, self.id):
+                self._aside(partial(self._leaving.look, self.id))
+        elif ids := [id for id in map(UUID, hint.names) if id.int in self._slots.owned]:
             self._aside(partial(self._cancel_if_asked, ids))
 
     async def _cancel_if_asked(self, ids: list[UUID]) -> None:

@@ -81,6 +81,18 @@ class Batches(Batched):
         with pytest.raises(ConfigError):
             await lab.engine.families.find_batches(4, "elsewhere")
 
+    async def test_batches_of_a_customer_are_found_newest_first(self, lab: Lab) -> None:
+        made = list[Batch]()
+        for customer in ("ours", None, "theirs", "ours", "OURS", "ours"):
+            batch, _ = await self.filled(lab, 1, customer=customer)
+            made.append(replace(batch, tally=Tally(1)))
+            lab.later(1)
+        ours = [one for one in reversed(made) if one.customer == "ours"]
+        first = await lab.engine.families.find_batches(2, customer="ours")
+        second = await lab.engine.families.find_batches(2, first.cursor, "ours")
+        assert ([*first.items, *second.items], second.cursor) == (ours, None)
+        assert (await lab.engine.families.find_batches(customer="nobody")).items == ()
+
     async def test_a_repeated_insert_counts_nothing_twice(self, lab: Lab) -> None:
         batch, jobs = await self.filled(lab, 3)
         await lab.engine.jobs.insert(jobs[:2], lab.now, batch)

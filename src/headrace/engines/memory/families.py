@@ -30,9 +30,11 @@ class Families:
         with self._state() as state:
             return [state.relations.batches.get(id) for id in ids]
 
-    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
+    async def find_batches(
+        self, limit: int = 50, cursor: str | None = None, customer: str | None = None
+    ) -> Page[Batch]:
         with self._state() as state:
-            return state.relations.find(limit, cursor)
+            return state.relations.find(limit, cursor, customer)
 
     async def seal(self, batch: UUID, now: datetime) -> bool:
         with self._state() as state:

@@ -172,10 +172,10 @@ class Relations:
                 over = self.batches[id] = replace(batch, ended_at=batch.ended_at or now)
                 yield over
 
-    def find(self, limit: int, cursor: str | None) -> Page[Batch]:
-        """Batches, newest first."""
+    def find(self, limit: int, cursor: str | None, customer: str | None = None) -> Page[Batch]:
+        """Batches, newest first; of this customer, or all."""
         below = cursor_at(cursor)
-        older = (one for one in self.batches.values() if _made(one) < below)
+        older = (one for one in self.batches.values() if _made(one) < below and customer in (None, one.customer))
         return newest_first(nlargest(limit + 1, older, key=_made), limit)
 
     def seal(self, id: UUID, now: datetime) -> bool:

@@ -38,6 +38,7 @@ COLUMNS = (
     _moment("cancelled_at"),
     Column("cancelled_by", "text", "batch.cancelled_by", read="cancelled_by=cancelled_by"),
     Column("calls", "text", "calls_of(batch)", read=f"on_complete=calls[0], on_failure=calls[1], {_TALLY}"),
+    Column("customer", "text", "batch.customer", read="customer=customer"),
 )
 """What is kept of a ``batch``, with PostgreSQL's types, in the order of rows."""
 

@@ -26,8 +26,14 @@ class SqlFamilies:
         found = {batch.id: batch for batch in map(batch_of, rows)}
         return [found.get(id) for id in ids]
 
-    async def find_batches(self, limit: int = 50, cursor: str | None = None) -> Page[Batch]:
-        rows = await self._read("find_batches", *cursor_at(cursor), limit + 1)
+    async def find_batches(
+        self, limit: int = 50, cursor: str | None = None, customer: str | None = None
+    ) -> Page[Batch]:
+        below = (*cursor_at(cursor), limit + 1)
+        if customer is None:
+            rows = await self._read("find_batches", *below)
+        else:
+            rows = await self._read("find_batches_of", *below, customer)
         return newest_first([batch_of(row) for row in rows], limit)
 
     async def seal(self, batch: UUID, now: datetime) -> bool:

@@ -1,0 +1,133 @@
+"""How much a key and a customer may have: submits a second, live jobs, profiles, and how urgent they may be."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from hashlib import sha256
+from math import ceil
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.core.status import LIVE
+from headrace.hub.caller import Caller
+from headrace.hub.problems import Fault, Problem
+
+if TYPE_CHECKING:
+    from headrace.app import App
+    from headrace.hub.options import HubOptions
+
+__all__ = ["Caps", "SubmitRate"]
+
+_COUNTED = 1.0
+"""Seconds between two counts of a customer's jobs, at least."""
+_FORGOTTEN = 3600.0
+"""Seconds after which a profile that was not asked for again is free for another one."""
+
+
+class SubmitRate:
+    """So many submits at once, then so many a second. A bulk submit is one: it is one write."""
+
+    __slots__ = ("_at", "_burst", "_left", "_rate")
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self._rate, self._burst = rate, max(burst, 1)
+        self._left, self._at = float(self._burst), 0.0
+
+    def spend(self, now: float) -> None:
+        """Count one.
+
+        :raises Problem: 429
+        """
+        left = min(self._burst, self._left + max(0.0, now - self._at) * self._rate)
+        self._at = now
+        if left < 1:
+            self._left = left
+            wait = ceil((1 - left) / self._rate)
+            detail = f"this key may submit {self._rate:g} times a second, and {self._burst} times at once"
+            raise _too_many(detail, wait)
+        self._left = left - 1
+
+
+class _Customer:
+    """What a customer has, as far as this hub knows."""
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.counting = asyncio.Lock()
+        self.count_at = float("-inf")
+        """When its live jobs are to be counted again."""
+        self.profiles: dict[bytes, float] = {}
+        """Those that it asked for, and when it last did."""
+
+
+class Caps:
+    """What customers may have.
+
+    Live jobs are counted by the store at most once a second, and what was submitted here since is added: several hubs
+    may let a customer have a second's submits more.
+    """
+
+    def __init__(self, app: App, options: HubOptions) -> None:
+        self._app, self._options = app, options
+        self._customers: dict[str, _Customer] = {}
+
+    async def admit(self, caller: Caller, task: str, priority: int, requires: Mapping[str, Any]) -> None:
+        """Whether the customer of the caller may have this job as well; a caller without a customer may.
+
+        :raises Problem: 403, it may not be as urgent as that; 429, there are too many
+        """
+        if caller.customer is not None:
+            self.urgent(caller, priority)
+            self._profile(caller.customer, task, requires)
+            await self.live(caller)
+
+    def urgent(self, caller: Caller, priority: int) -> None:
+        """Whether a job of the caller's customer may have this priority.
+
+        :raises Problem: 403
+        """
+        most = self._options.customer_priority
+        if caller.customer is not None and priority > most:
+            detail = f"jobs of a customer have a priority of at most {most}, not {priority}"
+            faults = [Fault("priority", detail)]
+            raise Problem(403, "forbidden", "This is not for this key", detail, faults=faults)
+
+    def _profile(self, customer: str, task: str, requires: Mapping[str, Any]) -> None:
+        """Every combination of requirements is a line that each claim looks at: a customer may not make too many."""
+        if not requires:
+            return
+        has, now, most = self._of(customer), self._app.host.clock.monotonic(), self._options.customer_profiles
+        profile = sha256(msgspec.json.encode((task, requires), order="sorted")).digest()
+        if profile not in has.profiles and len(has.profiles) >= most:
+            has.profiles = {each: at for each, at in has.profiles.items() if now - at < _FORGOTTEN}
+            if len(has.profiles) >= most:
+                raise _too_many(f"a customer may have {most} different requirements of tasks within an hour", 60)
+        has.profiles[profile] = now
+
+    def _of(self, customer: str) -> _Customer:
+        return self._customers.setdefault(customer, _Customer())
+
+    async def live(self, caller: Caller, more: int = 1) -> None:
+        """Whether the customer of the caller may have so many live jobs more.
+
+        :raises Problem: 429
+        """
+        most = self._options.customer_jobs
+        if caller.customer is None or most is None:
+            return
+        has, clock = self._of(caller.customer), self._app.host.clock
+        if clock.monotonic() >= has.count_at:
+            async with has.counting:
+                if (begun := clock.monotonic()) >= has.count_at:  # nobody has, while this one waited
+                    has.live = await self._app.count(customer=caller.customer, status=sorted(LIVE))
+                    took = clock.monotonic() - begun
+                    has.count_at = begun + took + max(_COUNTED, 20 * took)
+        if has.live + more > most:
+            raise _too_many(f"a customer may have {most} jobs that have not ended; there are {has.live}", 5)
+        has.live += more
+
+
+def _too_many(detail: str, wait: int) -> Problem:
+    return Problem(429, "too-many", "Too many", detail, headers={"Retry-After": str(max(wait, 1))})

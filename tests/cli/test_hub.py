@@ -1,0 +1,153 @@
+"""The hub command as a real process: where it listens, how it stops, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shell
+from tests.cli.patience import until_sync
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="signals need a POSIX system"),
+    pytest.mark.timeout(240),
+]
+
+
+class Running:
+    """A hub, or what contains one, in a process of its own."""
+
+    def __init__(self, shell: Shell, *words: str) -> None:
+        self.process = shell.start(*words, "--port", "0", "--json")
+        assert self.process.stdout is not None
+        self.events: list[dict[str, Any]] = []
+        self.address = str(self.next("started")["url"])
+        # So that a full pipe does not hold it up.
+        self._rest = threading.Thread(target=self._keep, daemon=True)
+        self._rest.start()
+
+    def next(self, event: str) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+            if self.events[-1]["event"] == event:
+                return self.events[-1]
+        raise AssertionError(f"it ended without {event}: {self.process.communicate()[1]}")
+
+    def _keep(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.events.append(json.loads(line))
+
+    def get(self, path: str, **more: Any) -> Any:
+        with urllib.request.urlopen(self.address + path, timeout=30, **more) as answer:
+            return json.loads(answer.read())
+
+    def until_ready(self) -> None:
+        until_sync(self._is_ready)
+
+    def _is_ready(self) -> bool:
+        try:
+            return bool(self.get("/readyz")["status"] == "ready")
+        except (OSError, urllib.error.HTTPError):
+            return False
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        self.process.wait(60)
+        self._rest.join(10)
+        return self.process.returncode
+
+
+def test_a_hub_serves_and_stops_in_good_order(shell: Shell) -> None:
+    hub = Running(shell, "hub", "quick:app")
+    hub.until_ready()
+    assert hub.get("/healthz")["loops"]["maintenance"] == "ok"
+    assert hub.end() == 0
+    assert [one["event"] for one in hub.events if one["event"] != "log"] == ["started", "stopping", "stopped"]
+
+
+def test_a_hub_needs_no_app(shell: Shell) -> None:
+    hub = Running(shell, "hub", "--url", shell.url)
+    hub.until_ready()
+    assert hub.end(signal.SIGINT) == 0
+
+
+def test_a_port_that_is_taken_is_told_with_a_remedy(shell: Shell) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        assert "choose another --port" in shell("hub", "--url", shell.url, "--port", port, code=2).stderr
+
+
+def test_without_keys_it_is_for_this_machine_alone(shell: Shell) -> None:
+    for flags in (["--host", "0.0.0.0"], ["--proxy-headers"]):
+        told = shell("hub", "--url", shell.url, "--port", "0", *flags, code=2).stderr
+        assert "headrace keys create" in " ".join(told.split())
+
+
+def test_flags_that_mean_nothing_are_refused(shell: Shell) -> None:
+    assert "must begin with /" in shell("hub", "--root-path", "jobs", code=2).stderr
+    assert "give that, too" in shell("hub", "--keyfile", "x.pem", code=2).stderr
+    assert "cannot be used" in shell("hub", "--url", shell.url, "--port", "0", "--certfile", "none.pem", code=2).stderr
+
+
+def test_the_access_log_is_json_if_asked_for(shell: Shell) -> None:
+    process = shell.start("hub", "quick:app", "--port", "0", "--log-format", "json")
+    assert process.stderr is not None
+    started = json.loads(process.stderr.readline())
+    assert started["event"] == "started"
+    urllib.request.urlopen(urllib.request.Request(started["url"] + "/api/version", headers={"X-Request-ID": "r-1"}))
+    lines: list[dict[str, Any]] = []
+    while not lines or lines[-1].get("request_id") != "r-1":
+        lines.append(json.loads(process.stderr.readline()))
+    assert (lines[-1]["logger"], lines[-1]["path"], lines[-1]["status"]) == ("headrace.hub.access", "/api/version", 200)
+    process.send_signal(signal.SIGTERM)
+    rest = process.communicate(timeout=60)[1].splitlines()
+    assert [json.loads(line)["message"] for line in rest][-1] == "stopped"
+    assert process.returncode == 0
+
+
+def test_https_by_a_certificate(shell: Shell) -> None:
+    made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    named = ["-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost"]
+    san = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*made, *named, *san], check=True, capture_output=True, cwd=shell.folder)
+    hub = Running(shell, "hub", "quick:app", "--certfile", "cert.pem", "--keyfile", "key.pem")
+    assert hub.address.startswith("https://")
+    trusted = ssl.create_default_context(cafile=shell.folder / "cert.pem")
+    until_sync(lambda: _answers(hub, trusted))
+    assert hub.end() == 0
+
+
+def _answers(hub: Running, trusted: ssl.SSLContext) -> bool:
+    try:
+        return bool(hub.get("/healthz", context=trusted)["status"] == "ok")
+    except urllib.error.URLError:
+        return False
+
+
+def test_a_hub_that_is_killed_leaves_nothing_behind_and_another_goes_on(shell: Shell) -> None:
+    first = Running(shell, "hub", "quick:app", "--no-webhooks")
+    first.until_ready()
+    second = Running(shell, "hub", "quick:app", "--no-webhooks")
+    second.until_ready()
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait(30)
+    # Whoever plans now makes the job of a schedule that nobody else could.
+    shell("schedules", "create", "soon", "add", "a=1", "--every", "1s", "--app", "quick")
+    until_sync(lambda: shell.json("jobs", "--url", shell.url)["items"] != [])
+    assert shell.json("workers", "--url", shell.url) == []
+    assert second.end() == 0

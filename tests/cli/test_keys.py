@@ -1,0 +1,55 @@
+"""``keys``: made, listed, revoked."""
+
+from __future__ import annotations
+
+from headrace.core.keys import digest_of
+from tests.cli.conftest import Shell
+
+
+def test_a_key_is_made_listed_and_revoked(shell: Shell) -> None:
+    url = ("--url", shell.url)
+    made = shell("keys", "create", "shop", "--scope", "read,submit", "--customer", "acme", "--expires", "90d", *url)
+    text = made.stdout.strip()
+    assert text.startswith("hr_")
+    assert "not shown again" in made.stderr
+    assert text not in made.stderr
+    bound = shell.json("keys", "create", "ci", "--scope", "submit", "--tasks", "add, resize", "--queues", "mail", *url)
+    assert bound["text"].startswith(bound["key"]["prefix"])
+    assert (bound["key"]["tasks"], bound["key"]["queues"]) == (["add", "resize"], ["mail"])
+    for words in (("keys",), ("keys", "list")):
+        ci, shop = shell.json(*words, *url)
+        assert ci == bound["key"]
+        assert (shop["name"], shop["prefix"], shop["customer"]) == ("shop", text[:11], "acme")
+        assert (shop["scopes"], shop["used_at"]) == (["read", "submit"], None)
+        assert " on " in shop["created_by"]
+    seen = shell("keys", *url).stdout
+    assert "in 90 d" in seen
+    assert text not in seen
+    assert "key shop is revoked" in shell("keys", "revoke", "shop", *url).stderr
+    assert shell.json("keys", "revoke", bound["key"]["prefix"], *url) == {"revoked": "ci"}
+    assert "no keys" in shell("keys", *url).stderr
+    assert "no key named 'shop'" in shell("keys", "revoke", "shop", *url, code=3).stderr
+
+
+def test_engine_keys_are_made_here(shell: Shell) -> None:
+    made = shell.json("keys", "create", "far", "--scope", "engine", "--url", shell.url)
+    assert made["key"]["scopes"] == ["engine"]
+
+
+def test_what_is_wrong_is_named(shell: Shell) -> None:
+    url = ("--url", shell.url)
+    assert "--scope" in shell("keys", "create", "shop", *url, code=2).stderr
+    assert "'fly' is no scope: they are read" in shell("keys", "create", "a", "--scope", "fly", *url, code=2).stderr
+    words = ("keys", "create", "a", "--scope", "admin", "--customer", "acme")
+    assert "cannot have a customer" in shell(*words, *url, code=2).stderr
+    assert "expires" in shell("keys", "create", "a", "--scope", "read", "--expires", "0", *url, code=2).stderr
+    shell("keys", "create", "a", "--scope", "read", *url)
+    assert "there is a key named 'a'" in shell("keys", "create", "a", "--scope", "read", *url, code=2).stderr
+
+
+def test_the_audit_says_who_made_it_and_keeps_no_secret(shell: Shell) -> None:
+    text = shell.json("keys", "create", "shop", "--scope", "read", "--url", shell.url)["text"]
+    audit = shell("audit", "--url", shell.url, "--json").stdout
+    assert "key:shop" in audit
+    for secret in (text, digest_of(text)):
+        assert secret not in audit
