@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING
 
 from headrace.core.feed import Allowance
@@ -15,36 +16,36 @@ if TYPE_CHECKING:
 
 __all__ = ["Positions"]
 
-_PER_SECOND = 20
-_PATIENCE = 0.25
+PER_SECOND = 20
+PATIENCE = 0.25
 """Seconds that a submit waits for a number, at most."""
-_REST = 30
-"""After each, so many times as long as it took none is looked for: it is a small part of all that is done."""
+_SHARE, _BURST = 30, 500
+"""Milliseconds of a second, and at once, that go into looking for positions: where queues are long, each takes long."""
 
 _UNKNOWN: tuple[None, None] = (None, None)
 
 
 class Positions:
-    """The positions that a hub tells: one at a time, and so many a second, fewer where queues are long."""
+    """The positions that a hub tells: one at a time, so many a second, and fewer where queues are long."""
 
     def __init__(self, app: App) -> None:
-        self._app, self._allowance = app, Allowance(_PER_SECOND, _PER_SECOND)
-        self._rests_until = float("-inf")
+        self._app, self._busy = app, False
+        self._count, self._time = Allowance(PER_SECOND, PER_SECOND), Allowance(_BURST, _SHARE)
 
     async def of(self, job: Job) -> tuple[int | None, datetime | None]:
         """The position and the estimated start of a job; None where it is not known, or was asked for too often."""
         clock = self._app.host.clock
         begun = clock.monotonic()
-        if begun < self._rests_until or job.held or job.ended or not self._allowance.left(begun):
+        if self._busy or job.held or job.ended or not (self._count.left(begun) and self._time.left(begun)):
             return _UNKNOWN
-        self._allowance.spend(1)
-        self._rests_until = float("inf")
+        self._busy = True
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(PATIENCE):
                 found = await self._app.position(job)
         except (EngineError, TimeoutError):  # the job is stored, whatever is known of its place
             return _UNKNOWN
         finally:
-            now = clock.monotonic()
-            self._rests_until = now + _REST * (now - begun)
+            self._busy = False
+            self._count.spend(1)
+            self._time.spend(ceil(1000 * (clock.monotonic() - begun)))
         return _UNKNOWN if found is None else (found.position, found.estimated_start)

@@ -120,7 +120,9 @@ async def submit(ask: Ask) -> Answer:
 
 async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...]]:
     """The job that a body asks for, if this caller may submit it."""
-    options = said.options
+    options, tasks = said.options, ask.caller.tasks
+    if tasks is not None and said.task not in tasks:
+        may_submit(ask, said.task, "")  # before anything is said about its payload
     if ask.caller.customer is not None:
         options["customer"] = customer_of(ask, options.get("customer"))
         if after := options.get("after"):
@@ -131,7 +133,7 @@ async def _draft(ask: Ask, said: Submission) -> tuple[Draft[Any], tuple[str, ...
         if name.startswith(OURS):
             message = f"{field}s named {OURS}… are headrace's own"
             raise Problem(403, "forbidden", "This is not for submits", message, faults=[Fault(field, message)])
-    may_submit(ask, draft.task, queue)
+    may_submit(ask, said.task, queue)
     if ask.caller.customer is not None:
         wanted = draft.options
         await ask.hub.caps.admit(ask.caller, draft.task, wanted.get("priority", 50), wanted.get("requires", {}))
