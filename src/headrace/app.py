@@ -33,12 +33,14 @@ from headrace.client.scheduling import ScheduleInfo, Scheduling, announce_schedu
 from headrace.client.submitting import submit_here_through, submit_through, through
 from headrace.client.transactional import submit_here
 from headrace.client.verifying import verify
+from headrace.client.webhooks import Webhooked
 from headrace.core.books import Book, Verification
 from headrace.core.bounds import checked_key
 from headrace.core.charts import Charts
 from headrace.core.entry import LogLine
 from headrace.core.explain.explain import Explanation
 from headrace.core.job import History, Job
+from headrace.core.news import Mark
 from headrace.core.query import Page
 from headrace.core.retention import may_be_pruned
 from headrace.core.retry import Seconds
@@ -50,6 +52,7 @@ from headrace.handle import JobHandle, as_id
 from headrace.handler import Handler
 from headrace.maintenance import services
 from headrace.options import JobOptions, TaskOptions
+from headrace.runtime.audience import Reader
 from headrace.runtime.clock import Clock
 from headrace.runtime.feed import Feed
 from headrace.runtime.service import Service
@@ -69,7 +72,7 @@ _version = cache(version)  # which reads and parses a file
 R = TypeVar("R")
 
 
-class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
+class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed, Webhooked):
     """A job system: its tasks and its store. Constructing touches no file, socket or loop.
 
     Open it with ``async with app:``; entering is counted, and an App may be entered again, also on another loop.
@@ -229,6 +232,22 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
         )
         return self.local_workers.add(worker)
 
+    def own_worker(self, handlers: Sequence[Handler], *, queue: str, concurrency: int = 10) -> Worker:
+        """A worker for tasks that are headrace's own and not of this App, such as the delivery of webhooks.
+
+        It serves one queue, sees to nothing else in the store, and does not know the tasks of this App.
+        """
+        session, options = self.session, check_worker_options({"concurrency": concurrency, "queues": [queue]})
+        del options["tasks"]
+        return Worker(
+            session.engine,
+            {handler.name: handler for handler in handlers},
+            host=session.host,
+            lanes=session.lanes,
+            version=_version("headrace"),
+            **options,
+        )
+
     async def _announce_at_start(self) -> None:
         # A worker that starts while the store is away begins when it is back, like its registration.
         pause = 0.5
@@ -344,6 +363,26 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
     async def position(self, job: Job | UUID | str) -> QueuePosition | None:
         """Where a job stands in its queue, and when it may start; None: it is not in line. :raises JobNotFound:"""
         return await position(self.session, job if isinstance(job, Job) else await self.get(job))
+
+    async def follow(
+        self,
+        job: Job | UUID | str,
+        since: Mark | None = None,
+        *,
+        entries: bool = True,
+        wake: Callable[[], None] | None = None,
+    ) -> Reader:
+        """Follow a job with all that is told of it: its changes, log lines, stream items and place in its queue.
+
+        ``async with await app.follow(id) as reader: async for news in reader``. ``since``: the mark of the last news
+        that were read, also by another process: these go on behind it. However many follow a job here, the store is
+        asked once. A reader that is slow misses what the job was in between, but no entry, and not the end. ``wake``:
+        called whenever there may be news, for ``reader.take``. ``job``: its id, or the job as it was just read.
+
+        :raises JobNotFound:
+        """
+        seen = job if isinstance(job, Job) else await self.get(job)
+        return self.session.audience.follow(seen, since, entries=entries, wake=wake)
 
     def feed(self, **filters: Unpack[Filters]) -> Feed:
         """The changes of the jobs that match, as they happen: ``async for changed in app.feed(task="resize")``.

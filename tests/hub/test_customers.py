@@ -321,7 +321,7 @@ async def test_what_is_bobs_does_not_exist_for_alice(kind: str, tmp_path: Path) 
         for operation in OPERATIONS:
             proof = PROOFS.get(operation.bounded) or BY_HAND[operation.name]
             wrong += [f"{operation.name}: {fault}" async for fault in proof(both, operation)]
-        assert await both.jobs_of_bob() == before
+        assert (await both.jobs_of_bob())[: len(before)] == before, "behind these are what the feed told of"
     assert wrong == []
 
 

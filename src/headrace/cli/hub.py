@@ -14,6 +14,7 @@ from headrace.cli.failures import USAGE
 from headrace.cli.options import common, duration
 from headrace.cli.run import choose, opened
 from headrace.cli.state import State
+from headrace.cli.words import counted
 
 if TYPE_CHECKING:
     from headrace.app import App
@@ -52,6 +53,38 @@ def door_flags(fn: F) -> F:
             show_default=True,
             metavar="N",
             help="Connections at once; more are answered 503.",
+        ),
+        click.option(
+            "--customer-priority",
+            type=click.IntRange(0, 100),
+            default=89,
+            show_default=True,
+            metavar="0-100",
+            help="The highest priority that the key of a customer may give its jobs.",
+        ),
+        click.option(
+            "--customer-jobs",
+            type=click.IntRange(0),
+            default=10_000,
+            show_default=True,
+            metavar="N",
+            help="Live jobs of a customer that its keys may submit; more are answered 429. 0: any number.",
+        ),
+        click.option(
+            "--submit-burst",
+            type=click.IntRange(1),
+            default=200,
+            show_default=True,
+            metavar="N",
+            help="Submits of one key at once, before --submit-rate counts.",
+        ),
+        click.option(
+            "--submit-rate",
+            type=click.FloatRange(0),
+            default=100.0,
+            show_default=True,
+            metavar="N",
+            help="Submits a second of one key, a bulk being one; more are answered 429. 0: any number.",
         ),
         click.option(
             "--linger",
@@ -164,6 +197,9 @@ def hub_options(flags: dict[str, Any]) -> HubOptions:
     return HubOptions(
         **{name: flags[name] for name in ("port", "proxy_headers", "proxies", "certfile", "keyfile", "grace")},
         **{name: flags[name] for name in ("linger", "sockets", "webhook_allow", "webhook_http")},
+        **{name: flags[name] for name in ("submit_burst", "customer_priority")},
+        submits_per_second=flags["submit_rate"] or None,
+        customer_jobs=flags["customer_jobs"] or None,
         host=flags["host"].strip("[]"),
         root_path=root,
         maintenance=not flags["no_maintenance"],
@@ -221,10 +257,11 @@ async def start(server: HubServer, listener: socket.socket, teller: Teller) -> a
     return serving
 
 
-def under_way(hub: Hub, grace: float) -> str:
-    """What is waited for, in words."""
-    left = sum(hub.access.open.values())
-    return f": {left} under way have {grace:g} s; once more to stop at once" if left else ""
+def under_way(hub: Hub, grace: float, running: int = 0) -> str:
+    """What is waited for, in words; ``running``: jobs."""
+    left = [counted(sum(hub.access.open.values()), "request"), counted(running, "job")]
+    awaited = " and ".join(one for one in left if not one.startswith("0 "))
+    return f": {awaited} under way, at most {grace:g} s; once more to stop at once" if awaited else ""
 
 
 class _BadAddress(click.ClickException):

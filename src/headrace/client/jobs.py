@@ -33,6 +33,7 @@ from headrace.engine import MAX_BATCH, Duplicated, Engine, Inserted
 from headrace.errors import (
     ConfigError,
     Duplicate,
+    EngineError,
     InvalidPayload,
     JobNotFound,
     PayloadTooLarge,
@@ -57,6 +58,7 @@ __all__ = [
     "submit_all",
     "submit_each",
     "submit_many",
+    "wished",
 ]
 
 R = TypeVar("R")
@@ -75,7 +77,10 @@ async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
         return (await within.submit(session, [draft], connection))[0]
     parentage, lanes = child_of_handler(draft.app), session.lanes
     now = session.host.clock.now() if lanes.knows_time else await lanes.now()
-    return within.handle_of(draft, await lanes.submits.insert(draft.job(now, parentage)))
+    job = draft.job(now, parentage)
+    if "webhook" in draft.options:
+        job = await lanes.submits.webhooks.wished(job, draft.options["webhook"])
+    return within.handle_of(draft, await lanes.submits.insert(job))
 
 
 async def submit_all(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any]]:
@@ -96,7 +101,8 @@ async def submit_many(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         handles = await within.submit(session, unique, connection)
     else:
         parentage = child_of_handler(app)
-        answers = await session.lanes.insert_many(jobs_of(unique, await session.lanes.now(), parentage))
+        jobs = await wished(session, unique, jobs_of(unique, await session.lanes.now(), parentage))
+        answers = await session.lanes.insert_many(jobs)
         handles = [within.handle_of(draft, answer) for draft, answer in zip(unique, answers, strict=True)]
     by_draft = {draft.id.int: handle for draft, handle in zip(unique, handles, strict=True)}
     return [by_draft[draft.id.int] for draft in drafts]
@@ -131,6 +137,15 @@ def jobs_of(
     return jobs
 
 
+async def wished(session: Session, drafts: Sequence[Draft[Any]], jobs: list[Job]) -> list[Job]:
+    """The jobs of these drafts, those with a webhook of their own with a reference to it."""
+    if not any("webhook" in options for options in {id(draft.options): draft.options for draft in drafts}.values()):
+        return jobs
+    webhooks = session.lanes.submits.webhooks
+    pairs = zip(drafts, jobs, strict=True)
+    return [await webhooks.wished(job, draft.options.get("webhook")) for draft, job in pairs]
+
+
 async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[Any] | Exception]:
     """Store jobs each for itself, many in one write: a handle for each, or why it was not stored."""
     check_drafts(app, drafts, "submit_each")
@@ -138,6 +153,10 @@ async def submit_each(app: App, drafts: Sequence[Draft[Any]]) -> list[JobHandle[
         return [await _alone(draft) for draft in drafts]
     session = app.session
     jobs = jobs_of(drafts, await session.lanes.now(), child_of_handler(app))
+    try:
+        jobs = await wished(session, drafts, jobs)
+    except EngineError as error:
+        return [error] * len(drafts)
     answers = await session.lanes.submits.insert_each(jobs)
     return [_handle_or_error(draft, answer) for draft, answer in zip(drafts, answers, strict=True)]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from weakref import WeakSet
 
+from headrace.client.places import places
 from headrace.client.registry import TaskDoc, known_tasks, named
 from headrace.core.query import Filter
 from headrace.engine import Engine
+from headrace.runtime.audience import Audience
 from headrace.runtime.feed import Feed
 from headrace.runtime.following import BatchWatcher, Watcher
 from headrace.runtime.host import Host
@@ -25,6 +28,7 @@ class Session:
         self.engine, self.host = engine, host
         self.lanes = Lanes(engine, host)
         self.watcher, self.batch_watcher = Watcher(engine, host), BatchWatcher(engine, host)
+        self.audience = Audience(engine, host, self.watcher, partial(places, self))
         self._feeds: WeakSet[Feed] = WeakSet()
         self._tasks: dict[str, tuple[float, TaskDoc]] = {}
         self._known_tasks = Shared(lambda: known_tasks(engine))
@@ -50,6 +54,7 @@ class Session:
             try:
                 for feed in list(self._feeds):
                     feed.lose()
+                await self.audience.close()
                 await self.watcher.close()
                 await self.batch_watcher.close()
             finally:

@@ -18,6 +18,8 @@ from headrace.hub.door import Door
 from headrace.hub.drafts import Drafts
 from headrace.hub.health import Vitals
 from headrace.hub.limits import Caps
+from headrace.hub.live.live import Live
+from headrace.hub.live.socket import socket_route
 from headrace.hub.metrics import Metrics
 from headrace.hub.options import HubOptions
 from headrace.hub.positions import Positions
@@ -41,8 +43,10 @@ class Hub:
         """Set when the hub begins to stop: streams and sockets end, whoever waits in a request is answered at once."""
         self.vitals, self.access, self.metrics = Vitals(self), Access(self), Metrics(self)
         self.drafts, self.positions = Drafts(app), Positions(app)
+        self.live = Live(self)
+        """Streams and sockets."""
         self._asgi = Starlette(
-            routes=routes(self, OPERATIONS),
+            routes=[*routes(self, OPERATIONS), socket_route(self)],
             lifespan=lambda _: self.open(),
             exception_handlers={HTTPException: _unknown},
         )
@@ -62,6 +66,7 @@ class Hub:
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.app)
+            await stack.enter_async_context(self.live.running())
             await stack.enter_async_context(self.door.open())
             stack.enter_context(self.metrics)
             if self.options.maintenance:

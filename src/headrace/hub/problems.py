@@ -10,7 +10,7 @@ import msgspec
 
 from headrace import errors
 
-__all__ = ["Fault", "Problem", "ProblemDetails", "decoded", "details_of", "problem_of"]
+__all__ = ["FAULT", "Fault", "Problem", "ProblemDetails", "decoded", "details_of", "problem_of"]
 
 T = TypeVar("T")
 
@@ -59,6 +59,9 @@ class Problem(Exception):
         )
 
 
+FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
+"""What is said where something is broken that ought not to be."""
+
 _AGAIN = {"Retry-After": "1"}
 
 _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
@@ -74,6 +77,7 @@ _KINDS: tuple[tuple[type[Exception], int, str, str], ...] = (
     (errors.UnknownTask, 404, "not-found", "There is no such task"),
     (errors.UnknownSchedule, 404, "not-found", "There is no such schedule"),
     (errors.UnknownSetting, 404, "not-found", "There is no such setting"),
+    (errors.UnknownWebhook, 404, "not-found", "There is no such webhook"),
     (errors.UnknownKey, 404, "not-found", "There is no such key"),
     (errors.UnknownWorker, 404, "not-found", "There is no such worker"),
     (errors.Overloaded, 503, "overloaded", "Too many submits wait for the store"),

@@ -15,12 +15,12 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import Fault, Problem, ProblemDetails, decoded, problem_of
+from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["FAULT", "problem_response", "read_body", "routes"]
+__all__ = ["problem_response", "read_body", "routes"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -51,7 +51,10 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
                 document = body.decode(b"{}")
             ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
             answer = await operation.do(ask)
-            return answer if isinstance(answer, Response) else _response(answer)
+            if isinstance(answer, Response):
+                return answer
+            request.state.job_id = getattr(answer.document, "job_id", None)  # for the access log
+            return _response(answer)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody hears it
         except Exception as error:
@@ -64,10 +67,6 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
 
     endpoint.__name__ = operation.name  # by which requests are counted
     return endpoint
-
-
-FAULT = Problem(500, "fault", "A fault of the hub", "the hub has a fault; its log says more")
-"""What is answered where nobody foresaw what went wrong."""
 
 
 def _response(answer: Answer) -> Response:

@@ -20,9 +20,9 @@ from headrace.errors import Unavailable
 from headrace.handle import JobHandle
 from headrace.hub.ndjson import MEDIA, NdjsonResponse
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import Fault, Problem, ProblemDetails, decoded, problem_of
+from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
 from headrace.hub.scoping import customer_of, jobs_of, may_submit
-from headrace.hub.serving import FAULT, read_body
+from headrace.hub.serving import read_body
 from headrace.hub.wording import Submission, SubmitBody, submission_of
 
 __all__ = ["OPERATIONS", "BulkAnswer", "BulkBody", "Submitted", "Verdict"]
@@ -102,7 +102,6 @@ async def submit(ask: Ask) -> Answer:
     job = handle.last
     assert job is not None
     app = ask.hub.app
-    ask.request.state.job_id = job.id  # for the access log
     position, start = await ask.hub.positions.of(job)
     submitted = Submitted(
         job_id=job.id,
@@ -211,7 +210,7 @@ class _Bulk:
         return _encoder.encode_lines(await self.verdicts(ready))
 
     def last(self, draining: bool) -> bytes:
-        """The last line of an answer that ends before the lines do: the hub stops, or nothing is heard of the client."""
+        """The last line of an answer that ends early: the hub stops, or nothing is heard of the client."""
         patience = self._ask.hub.options.read_timeout
         if draining:
             problem = Problem(503, "draining", "The hub stops", "send the rest again, to it or to another")

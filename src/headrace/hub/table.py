@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.hub import about, health, keys, rooms, submits
+from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
@@ -11,6 +12,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *submits.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,
+    *events.OPERATIONS,
     *rooms.OPERATIONS,
     *health.OPERATIONS,
 )

@@ -32,6 +32,7 @@ def our_status(text: str) -> str:
 
 Name = Annotated[str, Meta(min_length=1, max_length=NAME)]
 Key = Annotated[str, Meta(min_length=1, max_length=KEY)]
+Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 Span = Annotated[float, Meta(ge=0, le=LONGEST)]
 Longer = Annotated[float, Meta(gt=0, le=LONGEST)]
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -99,7 +100,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     after_when: AfterWhen | UnsetType = UNSET
     on_parent_failure: OnParentFailure | UnsetType = UNSET
     trace: dict[str, str] | UnsetType = UNSET
-    webhook: dict[str, Any] | UnsetType = UNSET
+    webhook: Url | dict[str, Any] | UnsetType = UNSET
     idempotency_key: Key | UnsetType = UNSET
     type: Name | UnsetType = UNSET
     customer_id: Key | UnsetType = UNSET
@@ -108,7 +109,7 @@ class SubmitBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     retry_delays: Delays | UnsetType = UNSET
     retry_conditions: Errors | UnsetType = UNSET
     no_retry_conditions: Errors | UnsetType = UNSET
-    webhook_url: Annotated[str, Meta(min_length=1, max_length=2048)] | UnsetType = UNSET
+    webhook_url: Url | UnsetType = UNSET
     events: tuple[str, ...] | UnsetType = UNSET
     authentication: dict[str, Any] | UnsetType = UNSET
 
@@ -184,7 +185,8 @@ def _translate(body: SubmitBody, options: dict[str, Any], policy: dict[str, Any]
     if body.retry_delays is not UNSET:
         policy.setdefault("jitter", False)  # they are meant as they stand
     if any(getattr(body, name) is not UNSET for name in _WEBHOOK):
-        hook = options["webhook"] = dict(options.get("webhook", {}))
+        said = options.get("webhook", {})
+        hook = options["webhook"] = {"url": said} if isinstance(said, str) else dict(said)
         for theirs, ours in _WEBHOOK.items():
             if (value := getattr(body, theirs)) is not UNSET:
                 _say(hook, ours, list(value) if isinstance(value, tuple) else value, theirs, "webhook.")
