@@ -172,10 +172,9 @@ class NdjsonResponse(Response):
 
     async def _answer(self, ready: Any, before: asyncio.Task[None] | None) -> None:
         try:
-            data = await self._finish(ready)
             if before is not None:
-                await asyncio.wait([before])
-            await self._outbox.put(data)
+                await asyncio.wait([before])  # whose lines come first, in the store as in the answer
+            await self._outbox.put(await self._finish(ready))
         finally:
             self._ahead.release()
 
