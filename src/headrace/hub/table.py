@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, health, keys, rooms, submits
+from headrace.hub import about, acting, health, keys, looking, rooms, submits
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
@@ -10,6 +10,8 @@ __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
     *submits.OPERATIONS,
+    *looking.OPERATIONS,
+    *acting.OPERATIONS,
     *about.OPERATIONS,
     *keys.OPERATIONS,
     *events.OPERATIONS,
