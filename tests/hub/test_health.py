@@ -10,6 +10,7 @@ import pytest
 from headrace import App, Every
 from headrace.errors import Unavailable
 from headrace.hub import HubOptions
+from headrace.hub.door import Door
 from tests.hub.serving import serving
 from tests.support.until import until
 
@@ -22,7 +23,10 @@ def url(tmp_path: Path) -> str:
 async def test_a_hub_that_is_well_says_so(url: str) -> None:
     async with serving(url, HubOptions(webhooks=False)) as hub:
         health, ready = await hub.client.get("/healthz"), await hub.client.get("/readyz")
-        assert (health.status_code, health.json()) == (200, {"status": "ok", "loops": {"maintenance": "ok"}})
+        assert (health.status_code, health.json()) == (
+            200,
+            {"status": "ok", "loops": {"keys": "ok", "maintenance": "ok"}},
+        )
         assert (ready.status_code, ready.json()["status"], ready.json()["store"]) == (200, "ready", "ok")
 
 
@@ -58,7 +62,17 @@ async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
         for path in ("/healthz", "/readyz"):
             answer = await hub.client.get(path)
             assert answer.status_code == 503
-            assert answer.json()["loops"] == {"follower": "failed"}
+            assert answer.json()["loops"] == {"keys": "ok", "follower": "failed"}
+
+
+async def test_a_hub_that_does_not_hear_of_revoked_keys_is_not_well(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(door: Door, rings: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Door, "_follow", broken)
+    async with serving(url) as hub:
+        await until(lambda: not hub.hub.door.alive)
+        assert (await hub.client.get("/healthz")).json()["loops"] == {"keys": "failed"}
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "memory"])
