@@ -12,6 +12,7 @@ from headrace.errors import Unavailable
 from headrace.hub import HubOptions
 from headrace.hub.door import Door
 from tests.hub.serving import serving
+from tests.support.postgres import Server
 from tests.support.until import until
 
 
@@ -54,6 +55,33 @@ async def test_a_store_that_is_away_makes_a_hub_unready(url: str, monkeypatch: p
         }
         assert asked == 1, "anybody may probe: the store is asked once a second for all of them"
         assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
+
+
+async def test_a_database_that_is_frozen_is_noticed_and_so_is_its_return(tmp_path: Path) -> None:
+    """A server that takes connections and answers nothing is the worst of those that are away."""
+    server = Server.start(tmp_path)
+    try:
+        async with serving(server.url(server.create_database()), HubOptions(webhooks=False)) as hub:
+
+            async def ready() -> tuple[int, str]:
+                answer = await hub.client.get("/readyz")
+                return answer.status_code, answer.json()["status"]
+
+            async def unready() -> bool:
+                return await ready() == (503, "unready")
+
+            async def back() -> bool:
+                return await ready() == (200, "ready")
+
+            assert await back()
+            server.freeze()
+            await until(unready)
+            assert (await hub.client.get("/healthz")).status_code == 200, "starting anew would not help"
+            server.thaw()
+            await until(back)
+    finally:
+        server.thaw()
+        server.stop()
 
 
 async def test_a_loop_that_died_fails_both_probes(url: str) -> None:
