@@ -96,6 +96,11 @@ class Door:
         """Whether it hears of keys that are revoked; if not, the process must be started anew."""
         return not any(loop.done() for loop in self._loops)
 
+    @property
+    def keyed(self) -> bool:
+        """Whether a key is needed."""
+        return self._keyed
+
     # -- who it is
 
     def caller(self, connection: HTTPConnection, operation: Operation) -> Caller:
