@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, cast
 from uuid import UUID
 
 import msgspec
@@ -50,6 +50,9 @@ Moment = Annotated[datetime, Meta(tz=True)]
 class Act(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Something that can be done to jobs, with what it needs to know."""
 
+    revives: ClassVar[bool] = False
+    """Whether there is a live job more for each that it is done to."""
+
     async def on_one(self, ask: Ask, job: Job) -> Answer:
         """Do it to one job."""
         raise NotImplementedError
@@ -80,6 +83,8 @@ class Cancel(Act, frozen=True):
 class Retry(Act, frozen=True):
     """Retry failed or cancelled jobs, under their own ids and with a new budget."""
 
+    revives: ClassVar[bool] = True
+
     delay: Seconds = 0.0
     """Not before so many seconds from now."""
 
@@ -92,6 +97,8 @@ class Retry(Act, frozen=True):
 
 class Rerun(Act, frozen=True):
     """Do the work of ended jobs again as new ones, with the same payload and options, or with others."""
+
+    revives: ClassVar[bool] = True
 
     payload: dict[str, Any] | None = None
     """All arguments by name, in place of the old ones."""
@@ -129,6 +136,10 @@ class Rerun(Act, frozen=True):
     def check(self, ask: Ask) -> None:
         if self.customer is not UNSET:
             customer_of(ask, self.customer)
+        if self.priority is not UNSET:
+            ask.hub.caps.urgent(ask.caller, self.priority)
+        if self.requires is not UNSET:
+            ask.hub.caps.profile(ask.caller, "", self.requires)
         if self.queue is not UNSET:
             _not_ours("queue", self.queue)
             may_submit(ask, None, self.queue)
@@ -240,6 +251,9 @@ class Reprioritise(Act, frozen=True):
     def on_all(self, app: App, filter: Filters, by: str) -> AsyncGenerator[Acted, None]:
         return app.reprioritise_all(filter, self.priority, by=by)
 
+    def check(self, ask: Ask) -> None:
+        ask.hub.caps.urgent(ask.caller, self.priority)
+
 
 def _names(given: Any) -> frozenset[str]:
     return frozenset([given] if isinstance(given, str) else given or ())
@@ -275,7 +289,10 @@ async def act(ask: Ask) -> Answer:
     """Do what the body says to the job in the path."""
     told: Act = ask.body
     told.check(ask)
-    return await told.on_one(ask, await job_of(ask, ask.path["id"]))
+    job = await job_of(ask, ask.path["id"])
+    if told.revives:
+        await ask.hub.caps.live(ask.caller)
+    return await told.on_one(ask, job)
 
 
 # -- on all that match
@@ -369,6 +386,8 @@ async def act_on_all(ask: Ask) -> Answer | Response:
     filter = body.kept(ask, filter)
     if body.dry_run:
         return Answer(Number(await app.dry_run(verb, filter)))
+    if body.revives and ask.caller.customer is not None:
+        await ask.hub.caps.live(ask.caller, await app.dry_run(verb, filter))
     if wants_lines(ask.request):
         acting = body.on_all(app, filter, ask.caller.name)
         first = await anext(acting, None)  # here, where an error is a problem
@@ -419,13 +438,13 @@ def _counted(counts: Counter[str], stopped: str | None = None, problem: ProblemD
 _TOLD: dict[Verb, tuple[str, Any]] = {
     Verb.CANCEL: ("Cancel a job, or ask its worker to stop it (202)", None),
     Verb.RETRY: ("Retry a failed or cancelled job", {"delay": 60}),
-    Verb.RERUN: ("Do the work of an ended job again, as a new one", {"priority": 90}),
+    Verb.RERUN: ("Do the work of an ended job again, as a new one", {"priority": 80}),
     Verb.DISCARD: ("Put a completed or failed job away", None),
     Verb.RESOLVE: ("Set the outcome of a job by hand", {"result": {"image": "cat-320.png"}}),
     Verb.RUN_NOW: ("Put a scheduled or retrying job in line at once", None),
     Verb.POSTPONE: ("Let a job wait for another time", {"until": 3600}),
     Verb.MOVE: ("Move a job to another queue", {"queue": "images"}),
-    Verb.REPRIORITISE: ("Give a job another priority", {"priority": 90}),
+    Verb.REPRIORITISE: ("Give a job another priority", {"priority": 80}),
 }
 _GIVES: dict[Verb, dict[int, Any]] = {
     Verb.CANCEL: {200: JobView, 202: JobView},
