@@ -141,9 +141,9 @@ class Followed:
             self.place = None
         self.renew()
 
-    def stand(self, place: Place | None) -> bool:
-        """Note where it stands; whether that is news."""
-        if place == self.place or self.job.status is not Status.QUEUED:
+    def stand(self, place: Place) -> bool:
+        """Note where it stands; whether that is news, which another estimate alone is not."""
+        if self.job.status is not Status.QUEUED or (self.place is not None and place.like(self.place)):
             return False
         self.place = place
         self._tell()
