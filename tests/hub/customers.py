@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace import App, Context
-from headrace.core.job import Job
+from headrace.core.job import ErrorInfo, Job
 from headrace.core.keys import Scope
 from headrace.hub import HubOptions
 from headrace.testing import FakeClock
@@ -40,8 +40,9 @@ class Customer:
 
     @property
     def keys(self) -> str:
-        """The dedup, request and concurrency key of its queued job."""
-        return f"key of {self.name}"
+        """The dedup, request and concurrency key of its queued job; whoever uses it as well has it in a job's record,
+        so it does not tell whose it is."""
+        return f"key number {len(self.name)}"
 
     @property
     def traces(self) -> set[str]:
@@ -103,7 +104,9 @@ async def scene(url: str, *, clock: FakeClock | None = None) -> AsyncIterator[Sc
         # Bob's job has the only permit of the task, and Alice's waits for it: so hers has something to say about his.
         bob.jobs["running"] = (await app.submit("hold", {"note": BOB}, customer=BOB, tags=[BOB])).id
         async with app.worker(tasks=["hold"], grace=0) as worker:
+            await until(lambda: app.count(parent=bob.jobs["running"]))
             await until(lambda: _is(app, bob.jobs["running"], "running"))
+            await until(lambda: app.count(parent=bob.jobs["running"]))
             [child] = (await app.jobs(parent=bob.jobs["running"])).items
             bob.jobs["child"] = child.id
             alice.jobs["held up"] = (await app.submit("hold", {"note": ALICE}, customer=ALICE)).id
@@ -130,7 +133,8 @@ async def _furnish(app: App, one: Customer) -> None:
     one.jobs["waiting"] = await submit(after=[one.jobs["queued"]])
     for status in ("failed", "completed", "cancelled"):
         one.jobs[status] = await submit()
-    failed = await app.resolve(one.jobs["failed"], error=f"the error of {one.name}")
+    error = ErrorInfo(f"ErrorOf{one.name.title()}", "it did not work")  # or both would be in one group of failures
+    failed = await app.resolve(one.jobs["failed"], error=error)
     one.fingerprint = failed.fingerprint or ""
     await app.resolve(one.jobs["completed"], result=one.name)
     await app.cancel(one.jobs["cancelled"])
