@@ -45,9 +45,9 @@ async def places(session: Session, jobs: Sequence[Job]) -> list[Place | None]:
         facts: dict[str, dict[str, Any]] = {
             fact.code: fact.data for fact in explain_queued(job, now, workers, limits, usage, (), found, takes=takes)
         }
-        start = facts.get("estimate")
-        known = None if start is None or start["at_least"] else start["at"]
-        return Place(None if found.more else found.ahead + 1, now if "ready" in facts else known)
+        told, start = facts.get("position"), facts.get("estimate")  # as ``client.positions`` has it
+        estimated = now if "ready" in facts else None if start is None or start["at_least"] else start["at"]
+        return Place(None if told is None or told["at_least"] else told["position"], estimated)
 
     ordered = sorted(range(len(jobs)), key=lambda index: order(jobs[index]))
     told = await _between([jobs[index] for index in ordered], ask, session.host.dice.chance)

@@ -85,7 +85,7 @@ async def test_every_message_needs_its_scope(tmp_path: Path) -> None:
     async with app:
         keys = {scope: (await app.create_key(f"may-{scope}", [scope])).text for scope in SCOPES if scope != "engine"}
     async with serving(app) as hub:
-        for scope, key in {None: None, **keys}.items():
+        for scope, key in [(None, None), *keys.items()]:
             for message in (one for one in MESSAGES if one.name != "authenticate"):
                 async with connected(hub, **({} if key is None else bearer(key))) as socket:
                     answer = await socket.ask(message.name, **fields_of(message))
