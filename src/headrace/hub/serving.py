@@ -16,12 +16,12 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.core.record import Record, plain
 from headrace.hub.operation import Answer, Ask, Operation
-from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, problem_of
+from headrace.hub.problems import FAULT, Fault, Problem, ProblemDetails, decoded, problem_of
 
 if TYPE_CHECKING:
     from headrace.hub.hub import Hub
 
-__all__ = ["problem_response", "routes"]
+__all__ = ["problem_response", "read_body", "routes"]
 
 _log = logging.getLogger("headrace.hub")
 
@@ -65,7 +65,7 @@ def _refusing(path: str, methods: Iterable[str]) -> BaseRoute:
 
 
 def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
-    body = None if operation.body is None else msgspec.json.Decoder(operation.body)
+    body = None if operation.body is None or operation.raw else msgspec.json.Decoder(operation.body)
     most = hub.options.bulk_most if operation.largest == "bulk" else hub.options.body_most
 
     async def endpoint(request: Request) -> Response:
@@ -75,7 +75,7 @@ def _endpoint(hub: Hub, operation: Operation) -> Callable[[Request], Awaitable[R
             query = _query(request, operation)
             document = None
             if body is not None and not (operation.bare and _is_bare(request)):
-                document = body.decode(await _read(request, most, hub.options.read_timeout))
+                document = decoded(body, await read_body(request, most, hub.options.read_timeout))
             elif body is not None:
                 document = body.decode(b"{}")
             ask = Ask(hub=hub, caller=caller, request=request, path=request.path_params, query=query, body=document)
@@ -115,6 +115,8 @@ def problem_response(problem: Problem) -> Response:
 def _query(request: Request, operation: Operation) -> Any:
     """The parameters in the address; one that is given more than once is a list."""
     kind = operation.query
+    if kind is None and not request.scope["query_string"]:
+        return None
     given: dict[str, Any] = {}
     for name, value in request.query_params.multi_items():
         if kind is None or name not in kind.__struct_encode_fields__:
@@ -161,7 +163,7 @@ def _is_bare(request: Request) -> bool:
     return headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
 
 
-async def _read(request: Request, most: int, patience: float) -> bytes:
+async def read_body(request: Request, most: int, patience: float) -> bytes:
     """The body, if it is JSON, not too large, and comes in time."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":

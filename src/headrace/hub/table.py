@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms
+from headrace.hub import about, acting, docs, health, keys, looking, openapi, rooms, submits
 from headrace.hub.live import events
 from headrace.hub.operation import Operation
 
 __all__ = ["OPERATIONS"]
 
 OPERATIONS: tuple[Operation, ...] = (
+    *submits.OPERATIONS,
     *looking.OPERATIONS,
     *acting.OPERATIONS,
     *about.OPERATIONS,
