@@ -117,8 +117,9 @@ class Task(Generic[P, R_co]):
         :raises InvalidPayload: the arguments do not fit the signature
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        draft = self.draft(*args, **kwargs)
-        return await draft.app.submit_draft(draft)
+        app = (self._resolved or self._resolve())[0]
+        now = app.host.clock.now()
+        return await app.submit_draft(self.draft_bound(self.handler.bind(args, kwargs), now), now)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
