@@ -6,7 +6,7 @@ import importlib
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from functools import cache, partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar, Unpack
@@ -269,11 +269,11 @@ class App(Hooked, ActingOnMany, Scheduling, Limited, Keyed):
         store, given = partial(jobs.submit_many, self), list(drafts)
         return await through(self, given, store) if self.submit_middlewares else await store(given)
 
-    def submit_draft(self, draft: Draft[R], now: datetime | None = None) -> Coroutine[Any, Any, JobHandle[R]]:
-        """Store the job of one draft; ``draft.submit()`` is this. ``now`` spares asking the clock again."""
+    def submit_draft(self, draft: Draft[R]) -> Coroutine[Any, Any, JobHandle[R]]:
+        """Store the job of one draft; ``draft.submit()`` is this."""
         if self.submit_middlewares:
             return submit_through(self, draft, partial(jobs.submit_all, self))
-        return jobs.submit(self.session, draft, now)
+        return jobs.submit(self.session, draft)
 
     def submit_draft_sync(self, draft: Draft[R]) -> JobHandle[R]:
         """``submit_draft`` for callers without an event loop; ``draft.submit_sync()`` is this."""

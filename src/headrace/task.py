@@ -117,9 +117,8 @@ class Task(Generic[P, R_co]):
         :raises InvalidPayload: the arguments do not fit the signature
         :raises Duplicate: the dedup key is held and ``on_duplicate`` says so
         """
-        app = (self._resolved or self._resolve())[0]
-        now = app.host.clock.now()
-        return await app.submit_draft(self.draft_bound(self.handler.bind(args, kwargs), now), now)
+        draft = self.draft(*args, **kwargs)
+        return await draft.app.submit_draft(draft)
 
     def submit_sync(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R_co]:
         """``submit`` for callers without an event loop; a ``connection`` is used on this very thread.
@@ -135,17 +134,18 @@ class Task(Generic[P, R_co]):
 
     def draft_bound(self, arguments: Mapping[str, Any], now: datetime | None = None) -> Draft[R_co]:
         """Like ``draft``, with arguments by parameter name; ``now`` spares asking the clock for each of many."""
-        handler = self.handler
-        app, options, asked = self._resolved or self._resolve()
+        app, handler, resolved = self._home.app, self.handler, self._resolved
+        if resolved is None or resolved[0] is not app:  # the collection may have been included in another one since
+            resolved = self._resolve(app)
+        _, options, asked = resolved
         text = handler.encode_bound(arguments)
         if asked is None:
             options = fill_templates(options, lambda: handler.defaults | msgspec.json.decode(text, type=dict[str, Any]))
         name = handler.name
         return Draft(app, new_id(app, name, text, options, now), name, text, options, handler, asked)
 
-    def _resolve(self) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
+    def _resolve(self, app: App) -> tuple[App, Mapping[str, Any], dict[str, Any] | None]:
         """What is the same for all drafts, found out once: most tasks are submitted often, with the same options."""
-        app = self.app
         options = merged(app.defaults, self._options)
         check_key(self._options, options)
         templates = any(place in options for place in TEMPLATES.values())

@@ -66,14 +66,13 @@ _HOLDERS = 1000
 # Submitting
 
 
-async def submit(session: Session, draft: Draft[R], now: datetime | None = None) -> JobHandle[R]:
-    """Store one job; ``now``: by the session's clock, if it was just asked."""
+async def submit(session: Session, draft: Draft[R]) -> JobHandle[R]:
+    """Store one job."""
     connection = draft.options.get("connection")
     if connection is not None:
         return (await within.submit(session, [draft], connection))[0]
     parentage, lanes = None if current.get() is None else child_of_handler(draft.app), session.lanes
-    if now is None or not lanes.knows_time:
-        now = await lanes.now()
+    now = session.host.clock.now() if lanes.knows_time else await lanes.now()
     return within.handle_of(draft, await lanes.submits.insert(draft.job(now, parentage)))
 
 
